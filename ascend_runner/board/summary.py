@@ -16,7 +16,7 @@ from ascend_runner.board import reader
 from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
 from ascend_runner.host import bounded
-from ascend_runner.observations.rank_record import RankState
+from ascend_runner.observations.rank_ends import RankState
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.state import Phase
@@ -80,11 +80,12 @@ def sentence(view: View, steps: Steps, interval: float) -> str:
         rank_id: max(0.0, view.seconds - (rank.last_output_after or rank.started_after))
         for rank_id, rank in running.items()
     }
+    succeeded = [view.seconds - rank.ended_after for rank in ranks if rank.state is RankState.SUCCEEDED]
     parts = (
         f"{count} {verb} been running for {duration(view.seconds)}",
         _training(view, steps.last_step() or {}, interval),
         steps.behind_others(running),
-        _silence(silences, interval),
+        odd_ranks.quiet_sentence(silences, succeeded, interval),
     )
     return "; ".join(filter(None, parts))
 
@@ -103,13 +104,3 @@ def _training(view: View, last_step: Mapping[str, object], interval: float) -> s
         f"{duration(age)} ago" if age > interval else "",
     )
     return ", ".join(filter(None, parts))
-
-
-def _silence(seconds: Mapping[int, float], interval: float) -> str:
-    """Name the ranks that have been quiet for unusually long: "rank 5 has written nothing for 4 min 12 s"."""
-    odd = sorted(odd_ranks.quiet(seconds))
-    if odd:
-        verb, least = ("has", "") if len(odd) == 1 else ("have", "at least ")
-        return f"{rank_list(odd)} {verb} written nothing for {least}{duration(min(seconds[one] for one in odd))}"
-    shortest = min(seconds.values(), default=0.0)
-    return f"no rank has written anything for {duration(shortest)}" if shortest > interval else ""

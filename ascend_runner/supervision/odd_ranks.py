@@ -5,21 +5,55 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from ascend_runner.text import rank_list
+from ascend_runner.text import duration, rank_list
 
 LONG: Final = 10.0  # seconds without output, and
 FACTOR: Final = 3  # times those of the median rank, beyond which a rank is quiet
 STEPS: Final = 2  # of the median rank, and
 PART: Final = 0.01  # of its steps, beyond which a rank is behind: ranks do not print at the same moment
+ALONE: Final = 60.0  # seconds since the last success, after which a rank is quiet that has written nothing since then
+SILENT: Final = 300.0  # seconds without output of any rank that are worth a sentence
 FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
 
 
-def quiet(seconds: Mapping[int, float]) -> frozenset[int]:
-    """Return the ranks that have been quiet for much longer than the median; `seconds` are those without output."""
+def quiet(seconds: Mapping[int, float], succeeded: Collection[float] = ()) -> frozenset[int]:
+    """Return the ranks that have been quiet for much longer than the median; `seconds` are those without output.
+
+    `succeeded` are the seconds since each rank that has succeeded did so. If these are at least half of the ranks,
+    they have left the others behind, which are also quiet if they have written nothing for some time after that.
+    """
     if not seconds:
         return frozenset()
-    usual = sorted(seconds.values())[len(seconds) // 2]
-    return frozenset(rank_id for rank_id, silence in seconds.items() if silence > LONG + FACTOR * usual)
+    longest = LONG + FACTOR * sorted(seconds.values())[len(seconds) // 2]
+    if len(succeeded) >= len(seconds) and min(succeeded) > ALONE:
+        longest = min(longest, ALONE)
+    return frozenset(rank_id for rank_id, silence in seconds.items() if silence > longest)
+
+
+def quiet_sentence(seconds: Mapping[int, float], succeeded: Collection[float] = (), silent: float = SILENT) -> str:
+    """Describe quiet ranks: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"; "" without any.
+
+    See `quiet` for the arguments. If no rank differs from the others, it has a sentence after `silent` seconds without
+    any output.
+    """
+    ranks = quiet(seconds, succeeded)
+    if not ranks:
+        least = min(seconds.values(), default=0.0)
+        if least <= silent:
+            return ""
+        some = "no rank has written anything" if len(seconds) > 1 else f"{rank_list(seconds)} has written nothing"
+        return f"{some} for {_rounded(least)}"
+    verb, at_least = ("has", "") if len(ranks) == 1 else ("have", "at least ")
+    words = f"{rank_list(ranks)} {verb} been quiet for {at_least}{_rounded(min(seconds[one] for one in ranks))}"
+    others = [silence for rank_id, silence in seconds.items() if rank_id not in ranks]
+    if others:
+        return f"{words}, the others for at most {_rounded(max(others))}"
+    rest = "the other rank" if len(succeeded) == 1 else f"the other {len(succeeded)} ranks"
+    return f"{words}; {rest} succeeded {_rounded(min(succeeded))} ago"
+
+
+def _rounded(seconds: float) -> str:
+    return duration(round(seconds))
 
 
 def behind(steps: Mapping[int, int]) -> frozenset[int]:

@@ -67,7 +67,7 @@ def test_running_job() -> None:
 
     assert (
         "all 4 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.3125;"
-        " rank 3 has written nothing for 4 min 12 s"
+        " rank 3 has been quiet for 4 min 12 s, the others for at most 1 s"
     ) == text
 
 
@@ -81,8 +81,11 @@ def test_running_job() -> None:
             "1 of 2 ranks has been running for 2 h 0 min",
         ),
         (
-            [*map(running, range(4)), running(4, 100.0), running(5, 200.0)],
-            "all 6 ranks have been running for 2 h 0 min; ranks 4, 5 have written nothing for at least 1 h 56 min",
+            [running(0, 100.0), RankRecord(rank_id=1, ending=Ending(), seconds=NOW - 120)],
+            (
+                "1 of 2 ranks has been running for 2 h 0 min;"
+                " rank 0 has been quiet for 1 h 58 min; the other rank succeeded 2 min 0 s ago"
+            ),
         ),
         (
             [running(0, 100.0), running(1, 120.0)],
@@ -91,7 +94,7 @@ def test_running_job() -> None:
     ],
 )
 def test_ranks(ranks: Sequence[RankRecord], text: str) -> None:
-    """Ranks that are quiet for much longer than most are named; where only one writes, the others are not."""
+    """It counts those that run, says whether none of them writes, and names one that is left alone."""
     assert text == line(ranks)
 
 

@@ -41,12 +41,14 @@ def quiet(rank_id: int) -> RankView:
 
 EIGHT: Final = JobView(
     name="modelarts-job-5f2c",
-    headline="running, started 2026-11-21 09:47:36, 2 h 14 min ago",
+    headline="running, started 2026-11-21 09:47:36 +0800, 2 h 14 min ago",
+    brief="running, started 2 h 14 min ago",
     place="192.168.0.25, pod ma-job-5f2c-trainjob-0",
     ranks=judged([quiet(5) if number == 5 else rank(number) for number in range(8)]),
     now=NOW,
     step=Step(step=1204, steps=1563, seconds=1.752, loss=2.311),
     has_npus=True,
+    has_stacks=True,
 )
 _AGED: Final = Figures(temperature=61, ai_core=0, memory=17, at=NOW - 60)
 SIXTY_FOUR: Final = attrs.evolve(
@@ -76,8 +78,9 @@ def of_many(rank_id: int) -> RankView:
 
 THOUSAND: Final = JobView(
     name="modelarts-job-9a11",
-    headline="running, started 2026-11-21 09:47:36, 31 min 4 s ago",
-    place="128 nodes, from the logs in /sfs/log",
+    headline="running, started 2026-11-21 09:47:36 +0800, 31 min 4 s ago",
+    brief="running, started 31 min 4 s ago",
+    place="128 nodes, logs in /sfs/log",
     ranks=judged([of_many(number) for number in range(1024)]),
     now=NOW,
     step=Step(step=880, steps=5000, seconds=1.752),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from ascend_runner.supervision import odd_ranks
@@ -21,6 +23,48 @@ from ascend_runner.supervision import odd_ranks
 def test_quiet_ranks(seconds: dict[int, float], unusual: tuple[int, ...]) -> None:
     """A rank is unusual if it is quiet for much longer than most; where only one rank writes, no other one is."""
     assert frozenset(unusual) == odd_ranks.quiet(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "succeeded", "unusual"),
+    [
+        ({0: 61.0}, [61.0] * 7, (0,)),
+        ({0: 5000.0}, [60.0, *[5000.0] * 6], ()),
+        ({0: 60.0}, [5000.0] * 7, ()),
+        ({0: 61.0}, [61.0], (0,)),
+        ({0: 61.0, 1: 1.0, 2: 62.0}, [61.0] * 3, (0, 2)),
+        ({0: 5000.0, 1: 5000.0}, [5000.0], ()),
+    ],
+)
+def test_ranks_that_are_left_alone(
+    seconds: dict[int, float], succeeded: Sequence[float], unusual: tuple[int, ...]
+) -> None:
+    """Ranks are unusual that have written nothing for a while since most have succeeded."""
+    assert frozenset(unusual) == odd_ranks.quiet(seconds, succeeded)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "succeeded", "words"),
+    [
+        ({}, [], ""),
+        ({0: 0.0, 1: 2.2, 2: 252.0}, [], "rank 2 has been quiet for 4 min 12 s, the others for at most 2 s"),
+        ({0: 1.0, 1: 1.0, 2: 1.0, 3: 99.0, 4: 70.0}, [], "ranks 3, 4 have been quiet for at least 1 min 10 s, the "),
+        (
+            {5: 252.0},
+            [300.0, 250.4],
+            "rank 5 has been quiet for 4 min 12 s; the other 2 ranks succeeded 4 min 10 s ago",
+        ),
+        ({5: 252.0}, [250.0], "rank 5 has been quiet for 4 min 12 s; the other rank succeeded 4 min 10 s ago"),
+        ({0: 301.0, 1: 360.0}, [], "no rank has written anything for 5 min 1 s"),
+        ({3: 360.0}, [], "rank 3 has written nothing for 6 min 0 s"),
+        ({0: 300.0, 1: 360.0}, [], ""),
+    ],
+)
+def test_sentence_about_quiet_ranks(seconds: dict[int, float], succeeded: Sequence[float], words: str) -> None:
+    """It compares them with the others, or says that all are quiet."""
+    found = odd_ranks.quiet_sentence(seconds, succeeded)
+
+    assert found.startswith(words) if words else found == ""
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from ascend_runner.training.steps import Step
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
 RUNNING: Final = "running"  # the state of a rank
+SUCCEEDED: Final = "succeeded"  # likewise
 ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
 STATES: Final = {state.value: state for state in JobState}
 
@@ -102,6 +103,12 @@ class Snapshot:
     def culprit(self) -> Optional[int]:
         """The rank whose failure ended the job, or None if there is none."""
         return self.report.child("cause").whole("rank_id")
+
+    @property
+    def failed(self) -> Members:
+        """The record of that rank, empty if there is none."""
+        ranks = self.report.children("ranks") if self.culprit is not None else ()
+        return next((rank for rank in ranks if rank.whole("rank_id") == self.culprit), Members())
 
     @property
     def ranks(self) -> Mapping[int, Members]:

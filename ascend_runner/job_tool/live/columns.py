@@ -7,7 +7,7 @@ from typing import Callable, Final, Optional
 
 import attrs
 
-from ascend_runner.job_tool.live.styled_text import Span, Style, curve, cut, padded, short_duration, width
+from ascend_runner.job_tool.live.styled_text import Span, Style, curve, cut, cut_start, padded, short_duration, width
 from ascend_runner.job_tool.live.view import ODD, RankView, State
 from ascend_runner.text import size
 
@@ -16,7 +16,8 @@ OLD: Final = "*"  # after a figure that is older than
 OLD_AGE: Final = 10.0  # seconds
 SPACE: Final = 2  # cells between columns
 MARGIN: Final = 2  # cells before the first one, where the cursor is
-LINE_WIDTH: Final = 20  # fewest cells of the last line
+LINE_WIDTH: Final = 24  # fewest cells of the last line
+NODE_WIDTH: Final = 12  # cells of a node before the last line has enough; names differ at their ends
 CURVE_WIDTHS: Final = (48, 24, 16)  # cells of the curve of the output, as
 CURVE_PART: Final = 6  # part of the line that it may take
 STYLES: Final = {
@@ -35,12 +36,16 @@ STYLES: Final = {
 
 @attrs.frozen(kw_only=True)
 class Column:
-    """A column. `text` returns the cell of a rank at a time, and `style` how it is shown."""
+    """A column. `text` returns the cell of a rank at a time, and `style` how it is shown.
+
+    A cell that is too wide loses its end, or else its beginning if that `keeps_end`.
+    """
 
     head: str
     text: Callable[[RankView, float], str]
     is_right: bool = True
     style: Callable[[RankView], Style] = lambda _rank: Style.PLAIN
+    keeps_end: bool = False
 
 
 def _known(value: Optional[float], unit: str = "") -> str:
@@ -63,7 +68,7 @@ def _quiet(rank: RankView, _now: float) -> str:
 
 
 RANK: Final = Column(head="rank", text=lambda rank, _now: rank.title, style=lambda _rank: Style.BOLD)
-NODE: Final = Column(head="node", text=lambda rank, _now: rank.node or MISSING, is_right=False)
+NODE: Final = Column(head="node", text=lambda rank, _now: rank.node or MISSING, is_right=False, keeps_end=True)
 NPU: Final = Column(head="NPU", text=lambda rank, _now: _known(rank.npu))
 DEVICE: Final = attrs.evolve(NPU, head="device")  # instead, on a machine without NPUs
 STATE: Final = Column(
@@ -86,8 +91,8 @@ AI_CORE: Final = Column(head="AI core", text=_figure("ai_core", "%"))
 TEMPERATURE: Final = Column(head="temp", text=_figure("temperature", "°C"))
 
 IN_ORDER: Final = (RANK, NODE, NPU, DEVICE, STATE, QUIET, STEP, CPU, MEMORY, HBM, AI_CORE, TEMPERATURE)
-BEFORE_LINE: Final = (RANK, STATE, QUIET, STEP)  # worth more than the last line
-BY_WORTH: Final = (*BEFORE_LINE, NPU, DEVICE, NODE, AI_CORE, HBM, CPU, TEMPERATURE, MEMORY)
+BEFORE_LINE: Final = (RANK, STATE, QUIET, STEP, NODE)  # worth more than the last line
+BY_WORTH: Final = (*BEFORE_LINE, NPU, DEVICE, AI_CORE, HBM, CPU, TEMPERATURE, MEMORY)
 
 
 @attrs.frozen
@@ -110,6 +115,7 @@ class Table:
         spans: list[Span] = []
         for column, cells in self.columns:
             text = column.text(rank, now)
+            text = cut_start(text, cells) if column.keeps_end else text
             style = Style.DIM if text == MISSING else column.style(rank)
             spans += [(padded(text, cells, is_right=column.is_right), style), (" " * SPACE, Style.PLAIN)]
         if self.curve:
@@ -128,6 +134,8 @@ def fitting(ranks: Sequence[RankView], now: float, cells: int, *, has_npus: bool
     left = cells - MARGIN
     kept = set()
     for column in BY_WORTH:
+        if column is NODE and column in widths:
+            widths[column] = min(widths[column], max(NODE_WIDTH, left - SPACE - for_line))
         needed = widths.get(column, cells) + SPACE
         if needed + (0 if column in BEFORE_LINE else for_line) <= left:
             kept.add(column)

@@ -11,17 +11,19 @@ import attrs
 from ascend_runner.job_tool.live import columns, rank_map
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.styled_text import Line, Span, Style, bar, cut, padded, short_duration, width
-from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, last_steps, middle
+from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, last_steps, middle, silences
 from ascend_runner.supervision import odd_ranks
-from ascend_runner.text import counted, duration, format_numbers, printable, rank_list
+from ascend_runner.text import format_numbers, printable, rank_list
 
 FEW: Final = 16  # ranks that always have a line each
 MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
-BAR: Final = 32  # cells
+BAR: Final = 32  # cells at most, and
+LEAST_BAR: Final = 8  # at least
 ALL: Final = "all"
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "
 BLANK: Final[Line] = ()
+STACKS: Final = (("  (", Style.DIM), ("s", Style.KEY), (": stacks)", Style.DIM))
 KEYS: Final = (("enter", "log"), ("s", "stacks"), ("e", "events"), ("a", "all ranks"), ("q", "quit"))
 
 
@@ -94,6 +96,8 @@ def _window(rows: Sequence[RankView], selected: Optional[int], room: int) -> Seq
 
 def _title(job: JobView, screen: Screen) -> Line:
     text = f" {printable(job.name)}: {printable(job.headline)}"
+    if width(text) > screen.columns:
+        text = f" {printable(job.name)}: {printable(job.brief)}"
     place = f"{printable(job.place)} "
     if width(text) + width(place) + 2 > screen.columns:
         place = ""
@@ -105,10 +109,11 @@ def _facts(job: JobView, screen: Screen) -> list[Line]:
     lines = [_step(job, screen), _states(job)]
     steps = last_steps(job.ranks)
     were_behind = odd_ranks.behind_sentence(odd_ranks.behind(steps), steps, is_over=job.is_over)
-    reason = "; ".join(filter(None, (printable(job.cause), were_behind))) or _odd(job.ranks)
+    reason = "; ".join(filter(None, (printable(job.cause), were_behind)))
     if reason:
-        style = Style.BAD if job.cause else Style.ODD
-        lines.append(((cut(f" {reason}", screen.columns), style),))
+        lines.append(((cut(f" {reason}", screen.columns), Style.BAD if job.cause else Style.ODD),))
+    else:
+        lines.append(_odd(job, screen))
     return [line for line in lines if line]
 
 
@@ -119,10 +124,6 @@ def _step(job: JobView, screen: Screen) -> Line:
         return ()
     spans: list[Span] = [(" step ", Style.PLAIN), (f"{step.step}", Style.BOLD)]
     facts = []
-    if step.steps:
-        spans.append((f" of {step.steps}  ", Style.PLAIN))
-        done, rest = bar(step.step / step.steps, min(BAR, screen.columns // 4))
-        spans += [(done, Style.GOOD), (rest, Style.DIM)]
     if step.seconds:
         facts.append(f"{step.seconds:.3g} s per step")
         if step.steps and step.steps > step.step and _goes_on(job):
@@ -131,8 +132,14 @@ def _step(job: JobView, screen: Screen) -> Line:
         facts.append(f"loss {step.loss:.4g}")
     if step.throughput is not None:
         facts.append(f"{step.throughput:.4g} {step.unit}".rstrip())
+    text = f"  {', '.join(facts)}"
+    if step.steps:
+        spans.append((f" of {step.steps}  ", Style.PLAIN))
+        room = screen.columns - sum(width(text) for text, _style in spans) - width(text)
+        done, rest = bar(step.step / step.steps, max(LEAST_BAR, min(BAR, screen.columns // 4, room)))
+        spans += [(done, Style.GOOD), (rest, Style.DIM)]
     used = sum(width(text) for text, _style in spans)
-    return (*spans, (cut(f"  {', '.join(facts)}", screen.columns - used), Style.PLAIN))
+    return (*spans, (cut(text, screen.columns - used), Style.PLAIN))
 
 
 def _goes_on(job: JobView) -> bool:
@@ -145,7 +152,10 @@ def _states(job: JobView) -> Line:
     """Count the ranks by their states: "8 ranks: 7 running, 1 quiet"."""
     counts = Counter(rank.state for rank in job.ranks)
     total = len(job.ranks)
-    spans: list[Span] = [(f" {counted(total, 'rank')}: ", Style.PLAIN)]
+    if total == 1:
+        state = job.ranks[0].state
+        return (" 1 rank: ", Style.PLAIN), (state.value, STYLES[state])
+    spans: list[Span] = [(f" {total} ranks: ", Style.PLAIN)]
     for state in State:
         if counts[state]:
             comma = ", " if len(spans) > 1 else ""
@@ -153,20 +163,18 @@ def _states(job: JobView) -> Line:
     return tuple(spans) if total else ((" no ranks yet", Style.DIM),)
 
 
-def _odd(ranks: Sequence[RankView]) -> str:
+def _odd(job: JobView, screen: Screen) -> Line:
     """Describe the outliers in a sentence: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"."""
-    failed = [rank.rank_id for rank in ranks if rank.state is State.FAILED]
+    failed = [rank.rank_id for rank in job.ranks if rank.state is State.FAILED]
     if failed:
-        return f"{rank_list(failed)} failed"
-    quiet = {rank.rank_id: rank.quiet or 0.0 for rank in ranks if rank.state is State.QUIET}
-    if quiet:
-        others = [rank.quiet for rank in ranks if rank.state is State.RUNNING and rank.quiet is not None]
-        rest = f", the others for at most {short_duration(max(others))}" if others else ""
-        verb = "has" if len(quiet) == 1 else "have"
-        least = "" if len(quiet) == 1 else "at least "
-        return f"{rank_list(quiet)} {verb} been quiet for {least}{duration(min(quiet.values()))}{rest}"
-    steps = {rank.rank_id: rank.step for rank in ranks if rank.step is not None and rank.state in COMPARED}
-    return odd_ranks.behind_sentence([rank.rank_id for rank in ranks if rank.state is State.BEHIND], steps)
+        return ((cut(f" {rank_list(failed)} failed", screen.columns), Style.ODD),)
+    behind = [rank.rank_id for rank in job.ranks if rank.state is State.BEHIND]
+    steps = {rank.rank_id: rank.step for rank in job.ranks if rank.step is not None and rank.state in COMPARED}
+    sentence = odd_ranks.quiet_sentence(*silences(job.ranks)) or odd_ranks.behind_sentence(behind, steps)
+    if not sentence or not job.has_stacks:
+        return ((cut(f" {sentence}", screen.columns), Style.ODD),) if sentence else ()
+    room = screen.columns - sum(width(text) for text, _style in STACKS)
+    return ((cut(f" {sentence}", room), Style.ODD), *STACKS)
 
 
 def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], screen: Screen) -> list[Line]:

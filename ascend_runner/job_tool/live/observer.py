@@ -88,7 +88,8 @@ class Observer:
         worst = min(self._parts, key=lambda part: (not part.seen.cause, part.is_over))
         return JobView(
             name=Masker().text(self._job.job_id if len(self._parts) > 1 else self._job.name),
-            headline=worst.headline,
+            headline=worst.headline(),
+            brief=worst.headline(is_brief=True),
             ranks=ranks,
             now=now,
             place=self._place(),
@@ -96,6 +97,7 @@ class Observer:
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,
+            has_stacks=any(part.is_here for part in self._parts),
         )
 
     def _place(self) -> str:

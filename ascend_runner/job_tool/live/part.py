@@ -50,7 +50,7 @@ class Part:
             self.board = self.seen.board
         if self.board:
             return [self._with_npu(rank) for rank in rank_views.of_board(self.board, self.seen.gone)]
-        return [self._with_npu(rank) for rank in rank_views.of_report(self.seen, self._job.host)]
+        return [self._with_npu(rank) for rank in rank_views.of_report(self.seen, time.time())]
 
     def usages(self, ranks: list[RankView], now: float) -> dict[int, Usage]:
         """Return the resource usage of the processes of ranks."""
@@ -68,10 +68,9 @@ class Part:
         """Whether it has ended."""
         return self.seen.condition in FINAL
 
-    @property
-    def headline(self) -> str:
-        """Its state in a sentence."""
-        return screens.headline(self.seen, time.time())
+    def headline(self, *, is_brief: bool = False) -> str:
+        """Return its state in a sentence, which is shorter without times of day."""
+        return screens.headline(self.seen, time.time(), is_brief=is_brief)
 
     def _new_stamp(self) -> object:
         """Return a value that changes with the job and with its report."""

@@ -36,6 +36,7 @@ def _of_record(rank: RankRecord, view: View) -> RankView:
         pid=rank.pid,
         npu=view.local_ranks.get(rank.rank_id) if rank.rank_id >= 0 else None,
         quiet=max(0.0, view.seconds - last) if rank.is_running else None,
+        over=max(0.0, view.seconds - rank.ended_after) if rank.ending else None,
         output=_output(rank),
         last_line="".join(rank.last_lines),
     )
@@ -53,13 +54,13 @@ def _output(rank: RankRecord) -> tuple[int, ...]:
     return tuple(cells[:count]) + (0,) * (count - len(cells))
 
 
-def of_report(snapshot: Snapshot, node: str) -> list[RankView]:
-    """Return the ranks of a job without a board that can be read from here."""
-    return [_of_members(rank_id, rank, snapshot, node) for rank_id, rank in snapshot.ranks.items()]
+def of_report(snapshot: Snapshot, now: float) -> list[RankView]:
+    """Return the ranks of a job without a board that can be read from here; `now` is in seconds since the epoch."""
+    return [_of_members(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
 
 
-def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, node: str) -> RankView:
-    word = rank.text("state")
+def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, now: float) -> RankView:
+    word, ended = rank.text("state"), rank.moment("ended_at")
     state = State.__members__.get(word.upper(), State.ENDED)
     return RankView(
         rank_id=rank_id,
@@ -67,7 +68,8 @@ def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, node: str) -> R
         ending="" if state.is_running or state is State.ENDED else words_of(rank, word),
         is_culprit=rank_id == snapshot.culprit,
         name=printable(rank.text("name")).replace("\t", " "),
-        node=printable(node),
+        node=printable(snapshot.job.host),
         pid=rank.whole("pid") or 0,
         npu=rank.whole("local_rank") if rank_id >= 0 else None,
+        over=None if ended is None else max(0.0, now - ended),
     )

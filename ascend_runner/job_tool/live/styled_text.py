@@ -58,6 +58,11 @@ def cut(text: str, cells: int) -> str:
     return kept + ELLIPSIS if cells > 0 else ""
 
 
+def cut_start(text: str, cells: int) -> str:
+    """Return a text, or an ellipsis and its end if it needs more cells."""
+    return text if width(text) <= cells else cut(text[::-1], cells)[::-1]
+
+
 def padded(text: str, cells: int, *, is_right: bool = False) -> str:
     """Return a text in so many cells."""
     text = cut(text, cells)

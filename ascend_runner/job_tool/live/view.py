@@ -42,10 +42,10 @@ INTERRUPTED: Final = frozenset({State.ENDED, State.STOPPED})
 class RankView:
     """One rank; figures that are unknown are None.
 
-    `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `cpu` the percent of a
-    core and `memory` the bytes that its processes use. `ending` is how it ended: "failed (SIGSEGV)"; the job failed
-    because of the rank with `is_culprit`. `output` are the bytes of equal spans of time from the start of the attempt
-    until now.
+    `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `over` for how many it has
+    ended, `cpu` the percent of a core and `memory` the bytes that its processes use. `ending` is how it ended: "failed
+    (SIGSEGV)"; the job failed because of the rank with `is_culprit`. `output` are the bytes of equal spans of time from
+    the start of the attempt until now.
     """
 
     rank_id: int
@@ -57,6 +57,7 @@ class RankView:
     pid: int = 0
     npu: Optional[int] = None
     quiet: Optional[float] = None
+    over: Optional[float] = None
     step: Optional[int] = None
     cpu: Optional[float] = None
     memory: Optional[int] = None
@@ -77,14 +78,16 @@ class RankView:
 
 @attrs.frozen(kw_only=True)
 class JobView:
-    """A job. `headline` is its state in a sentence, `cause` why it failed, `place` on which node or nodes it runs.
+    """A job. `headline` is its state in a sentence, `brief` the same without times of day, `cause` why it failed.
 
-    `step` is the last one that a rank has printed, with the seconds that a step takes. `now` is the time on the
-    monotonic clock. Without `has_npus`, the numbers of NPUs are only those of the devices of the node.
+    It runs on the node or nodes of `place`. `step` is the last one that a rank has printed, with the seconds that a
+    step takes. `now` is the time on the monotonic clock. Without `has_npus`, the numbers of NPUs are only those of the
+    devices of the node. With `has_stacks`, the stacks of its ranks can be read.
     """
 
     name: str
     headline: str
+    brief: str
     ranks: tuple[RankView, ...]
     now: float
     place: str
@@ -92,12 +95,13 @@ class JobView:
     cause: str = ""
     is_over: bool = False
     has_npus: bool = False
+    has_stacks: bool = False
 
 
 def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     """Return ranks with the states that show only in comparison: quiet and behind."""
     running = [rank for rank in ranks if rank.state is State.RUNNING]
-    long_quiet = odd_ranks.quiet({rank.rank_id: rank.quiet for rank in running if rank.quiet is not None})
+    long_quiet = odd_ranks.quiet(*silences(ranks))
     far_behind = odd_ranks.behind({rank.rank_id: rank.step for rank in running if rank.step is not None})
 
     def state(rank: RankView) -> State:
@@ -109,6 +113,13 @@ def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
 
     states = map(state, ranks)
     return tuple(rank if found is rank.state else attrs.evolve(rank, state=found) for rank, found in zip(ranks, states))
+
+
+def silences(ranks: Iterable[RankView]) -> tuple[dict[int, float], list[float]]:
+    """Return the seconds without output of each running rank, and those since each rank that has succeeded did so."""
+    compared = {State.RUNNING, State.QUIET, State.BEHIND}
+    quiet = {rank.rank_id: rank.quiet for rank in ranks if rank.state in compared and rank.quiet is not None}
+    return quiet, [rank.over for rank in ranks if rank.state is State.SUCCEEDED and rank.over is not None]
 
 
 def middle(values: Iterable[Optional[float]]) -> Optional[float]:
@@ -128,12 +139,12 @@ def last_steps(ranks: Iterable[RankView]) -> dict[int, int]:
 def in_order(ranks: Sequence[RankView]) -> list[RankView]:
     """Return ranks in the order in which they are shown: the culprit, the outliers, and the others by number.
 
-    Of ranks that have ended with the job, those come first that were behind.
+    Of ranks that have ended with the job, those come first that were behind; those that have succeeded come last.
     """
     were_behind = odd_ranks.behind(last_steps(ranks))
 
     def key(rank: RankView) -> tuple[bool, int, bool, int]:
-        place = _PLACES[rank.state] if rank.state in ODD else len(_PLACES)
+        place = _PLACES[rank.state] if rank.state in ODD else len(_PLACES) + (rank.state is State.SUCCEEDED)
         return not rank.is_culprit, place, rank.rank_id not in were_behind, rank.rank_id
 
     return sorted(ranks, key=key)

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from ascend_runner.job_tool.job.snapshot import RUNNING, Condition, Snapshot, is_final
 from ascend_runner.job_tool.processes.process_meter import Usage
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_record import RankState
+from ascend_runner.observations.rank_ends import RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import odd_ranks
 from ascend_runner.supervision.events import signal_name
@@ -128,7 +128,12 @@ def _states(seen: Snapshot, now: float) -> list[str]:
     """Return the states of the ranks; those that have been quiet for unusually long do not count as running."""
     states = {rank_id: rank.text("state") for rank_id, rank in seen.ranks.items()}
     running = [(rank_id, at) for rank_id, (_size, at) in seen.logs.items() if at and states.get(rank_id) == RUNNING]
-    long_quiet = odd_ranks.quiet({rank_id: now - at for rank_id, at in running})
+    succeeded = [
+        now - ended
+        for rank in seen.ranks.values()
+        if rank.text("state") == RankState.SUCCEEDED.value and (ended := rank.moment("ended_at"))
+    ]
+    long_quiet = odd_ranks.quiet({rank_id: now - at for rank_id, at in running}, succeeded)
     return [QUIET if rank_id in long_quiet else state for rank_id, state in states.items()]
 
 

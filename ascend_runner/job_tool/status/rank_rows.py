@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from ascend_runner.html_report.ranks import ORDER, words_of
-from ascend_runner.job_tool.job.snapshot import ENDED, RUNNING, Condition, Snapshot
+from ascend_runner.job_tool.job.snapshot import ENDED, RUNNING, SUCCEEDED, Condition, Snapshot
 from ascend_runner.members import Members
 from ascend_runner.supervision import odd_ranks
 from ascend_runner.text import counted, duration, shown, size
@@ -23,12 +23,17 @@ class Row:
         self._is_culprit = rank_id == snapshot.culprit
         self.state = rank.text("state")
         last = snapshot.logs.get(rank_id, (0, 0.0))[1]
+        ended = rank.moment("ended_at")
+        self.over = None if ended is None else max(0.0, now - ended)
         is_over = self.state == ENDED or rank.text("ended_at")
         self.quiet = max(0.0, now - last) if last and not is_over else None
 
     def order(self, odd: Collection[int]) -> tuple[bool, int, bool, int]:
-        """Return the key to sort by: the rank that is the cause, others that have failed, then the outliers."""
-        place = ORDER.index(self.state) if self.state in ORDER else len(ORDER)
+        """Return the key to sort by: the rank that is the cause, others that have failed, then the outliers.
+
+        Ranks that have succeeded come last.
+        """
+        place = ORDER.index(self.state) if self.state in ORDER else len(ORDER) + (self.state == SUCCEEDED)
         return not self._is_culprit, place, self.rank_id not in odd, self.rank_id
 
     def cells(self, snapshot: Snapshot, now: float) -> tuple[str, ...]:
@@ -55,9 +60,19 @@ class Row:
 def in_order(snapshot: Snapshot, now: float) -> list[Row]:
     """Return the ranks, those first that have failed, are behind, or have been quiet for unusually long."""
     rows = [Row(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
-    odd = odd_ranks.quiet({row.rank_id: row.quiet for row in rows if row.quiet is not None})
-    odd |= odd_ranks.behind(_steps(snapshot))
+    odd = odd_ranks.quiet(*_silences(rows)) | odd_ranks.behind(_steps(snapshot))
     return sorted(rows, key=lambda row: row.order(odd))
+
+
+def quiet(rows: Sequence[Row]) -> str:
+    """Name the ranks that have been quiet for unusually long; "" without any."""
+    return odd_ranks.quiet_sentence(*_silences(rows))
+
+
+def _silences(rows: Sequence[Row]) -> tuple[dict[int, float], list[float]]:
+    """Return the seconds without output of each running rank, and those since each rank that has succeeded did so."""
+    silences = {row.rank_id: row.quiet for row in rows if row.quiet is not None}
+    return silences, [row.over for row in rows if row.state == SUCCEEDED and row.over is not None]
 
 
 def states(rows: Sequence[Row]) -> str:

@@ -6,12 +6,14 @@ Names, commands and sentences come from files that others may have written, so t
 from __future__ import annotations
 
 import math
+import os.path
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final, Optional
 
 from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
 from ascend_runner.job_tool.status import job_rows, rank_rows
+from ascend_runner.job_tool.status.rank_rows import Row
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
@@ -20,6 +22,7 @@ from ascend_runner.text import clock, columns, counted, duration, printable, ran
 from ascend_runner.training import steps
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
+MOST_LINES: Final = 12  # of the log of the rank that caused a failure: the rest of the screen must stay in view
 LABEL: Final = 12  # characters of the longest label, with a space
 RANK: Final = (  # members of a rank in the JSON
     *("rank_id", "local_rank", "pid", "exit_code", "signal"),
@@ -34,8 +37,9 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
     """
     job = snapshot.job
     lines = [f"{Masker().text(job.name)}: {headline(snapshot, now)}"]
-    lines += [f"  {label:{LABEL}}{shown(Masker().text(text))}" for label, text in _facts(snapshot, now) if text]
     rows = rank_rows.in_order(snapshot, now)
+    facts = _facts(snapshot, now, rows)
+    lines += [f"  {label:{LABEL}}{shown(Masker().text(text))}" for label, text in facts if text]
     if rows:
         cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
         lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(rank_rows.HEADS, cells))]
@@ -81,22 +85,26 @@ def document(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-def headline(snapshot: Snapshot, now: float) -> str:
-    """Describe the state of a job: "running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago"."""
+def headline(snapshot: Snapshot, now: float, *, is_brief: bool = False) -> str:
+    """Describe the state of a job: "running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago".
+
+    It has no times of day if it `is_brief`: "running, started 2 h 14 min ago".
+    """
     job, state, took = snapshot.job, snapshot.report.text("state"), duration(job_rows.seconds(snapshot, now))
     if snapshot.condition is Condition.UNKNOWN and snapshot.is_alive is None:
         last = f"; the last state in its report is {state}" if state else ""
         return f"cannot tell from here whether it is running on {job.host}{last}"
     if snapshot.condition is Condition.UNKNOWN:
-        return f"ended; the reason is unknown; started {clock(job.began)}"
+        return f"ended; the reason is unknown{'' if is_brief else f'; started {clock(job.began)}'}"
     if snapshot.condition is Condition.RUNNER_KILLED:
-        when = f"started {clock(job.began)}"
-        return f"{snapshot.condition.value} (last state: {state or _phase(snapshot)}), {when}"
+        when = "" if is_brief else f", started {clock(job.began)}"
+        return f"{snapshot.condition.value} (last state: {state or _phase(snapshot)}){when}"
     if snapshot.condition is Condition.RUNNING:
-        return f"{state or 'running'}, started {clock(job.began)}, {took} ago"
+        when = "" if is_brief else f"{clock(job.began)}, "
+        return f"{state or 'running'}, started {when}{took} ago"
     status = snapshot.report.number("status")
     how = f" (exit status {status:.0f})" if status else ""
-    return f"{state}{how} after {took}, ended {_ended(snapshot)}"
+    return f"{state}{how} after {took}{'' if is_brief else f', ended {_ended(snapshot)}'}"
 
 
 def place(snapshot: Snapshot) -> str:
@@ -109,9 +117,10 @@ def _phase(snapshot: Snapshot) -> str:
     return snapshot.board.phase.value if snapshot.board else "unknown"
 
 
-def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
+def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     job = snapshot.job
     yield from _cause(snapshot)
+    yield from _evidence(snapshot)
     yield "command", " ".join(map(shlex.quote, job.command))
     yield "node", place(snapshot)
     yield "runner", snapshot.pids if snapshot.is_alive else ""
@@ -122,12 +131,14 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[tuple[str, str]]:
         left = f"{duration(limit_at - now)} left" if limit_at > now else "reached"
         yield "limit", f"{clock(limit_at)} ({left})"
     yield "step", _step(snapshot, now)
+    quiet = rank_rows.quiet(rows) if snapshot.condition is Condition.RUNNING else ""
+    yield "quiet", f"{quiet}; see ascend-job stacks {shlex.quote(job.name)}" if quiet else ""
     yield from _conditions(snapshot)
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
     yield "report", snapshot.why or _report(snapshot)
-    yield "html", snapshot.html
+    yield "html", snapshot.html or _missing_page(snapshot)
 
 
 def _report(snapshot: Snapshot) -> str:
@@ -137,15 +148,28 @@ def _report(snapshot: Snapshot) -> str:
 
 def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Describe why a job failed, with the certainty, as its last screen did."""
-    cause, ranks = snapshot.report.child("cause"), snapshot.report.children("ranks")
+    cause = snapshot.report.child("cause")
     candidates = cause.wholes("candidates")
     yield "cause", cause_text.with_doubt(snapshot.cause, snapshot.doubt)
     yield "candidates", rank_list(candidates) if len(candidates) > 1 or cause.text("certainty") == "likely" else ""
-    for rank in ranks:
-        if rank.whole("rank_id") == cause.whole("rank_id") is not None:
-            finding = rank.child("finding")
-            yield "means", finding.text("meaning")
-            yield cause_text.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
+    finding = snapshot.failed.child("finding")
+    yield "means", finding.text("meaning")
+    yield cause_text.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
+
+
+def _evidence(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield where the log of the rank is that caused the failure, what it says about that, and how to run it again."""
+    log, finding = os.path.basename(snapshot.failed.text("log_path")), snapshot.failed.child("finding")
+    yield "log", os.path.join(snapshot.job.log_dir, log) if log else ""
+    lines = finding.texts("excerpt") or finding.texts("last_lines")
+    yield from (("", f"| {line}") for line in lines[-MOST_LINES:])
+    yield "rerun", snapshot.failed.text("rerun")
+
+
+def _missing_page(snapshot: Snapshot) -> str:
+    """Return how to write the HTML report of a job that has ended badly."""
+    is_wanted = snapshot.condition in {Condition.ENDED_BADLY, Condition.RUNNER_KILLED} and not snapshot.why
+    return f"not written; ascend-job report {shlex.quote(snapshot.job.name)} writes it" if is_wanted else ""
 
 
 def _last_step(snapshot: Snapshot) -> Members:

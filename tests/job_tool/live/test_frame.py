@@ -17,7 +17,7 @@ from ascend_runner.job_tool.live.frame import Frame, Screen, frame
 from ascend_runner.job_tool.live.styled_text import Style, width
 from ascend_runner.job_tool.live.view import JobView, State, in_order, judged
 from ascend_runner.training.steps import Step
-from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, rank
+from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, quiet, rank
 
 GOLDEN: Final = Path(__file__).parents[3] / "fixtures" / "top"
 
@@ -67,9 +67,54 @@ def test_odd_rank_comes_first() -> None:
     """The rank that differs has the first line, and a sentence above says how."""
     lines = drawn(EIGHT)
 
-    assert " rank 5 has been quiet for 4 min 12 s, the others for at most 2 s" == lines[3]
+    assert " rank 5 has been quiet for 4 min 12 s, the others for at most 2 s  (s: stacks)" == lines[3]
     assert ["▸", "5", "5", "quiet"] == lines[6].split()[:4]
     assert {Style.ODD} == styles(EIGHT, "4 min") - {Style.TITLE}
+
+
+def test_rank_that_is_left_alone() -> None:
+    """A rank that hangs after the others have succeeded is no longer just running, and comes before them."""
+    others = [rank(number, state=State.SUCCEEDED, quiet=None, over=240.0) for number in range(8) if number != 5]
+    job = attrs.evolve(EIGHT, ranks=judged([*others, quiet(5)]))
+    lines = drawn(job)
+
+    assert " 8 ranks: 1 quiet, 7 succeeded" == lines[2]
+    assert lines[3].endswith("; the other 7 ranks succeeded 4 min 0 s ago  (s: stacks)")
+    assert ["▸", "5", "5", "quiet"] == lines[6].split()[:4]
+
+
+def test_running_ranks_come_before_those_that_have_succeeded() -> None:
+    """They are what the job still waits for."""
+    ranks = [rank(number, state=State.RUNNING if number == 6 else State.SUCCEEDED) for number in range(8)]
+
+    assert [6, 0, 1] == [one.rank_id for one in in_order(ranks)[:3]]
+
+
+def test_job_in_which_all_ranks_are_quiet() -> None:
+    """No rank is an outlier, but it is said; the hint at the stacks is also there on a narrow terminal."""
+    ranks = judged([rank(number, quiet=720.0) for number in range(8)])
+    line = drawn(attrs.evolve(EIGHT, ranks=ranks), columns=50)[3]
+
+    assert {State.RUNNING} == {one.state for one in ranks}
+    assert line.startswith(" no rank has written anything for")
+    assert line.endswith("(s: stacks)")
+    assert "stacks)" not in drawn(attrs.evolve(EIGHT, ranks=ranks, has_stacks=False))[3]
+
+
+def test_node_of_each_rank() -> None:
+    """In a job of several nodes, it is shown on every terminal, as much of its end as there is room for."""
+    ranks = tuple(attrs.evolve(one, node=f"modelarts-job-9a11-{one.node}") for one in THOUSAND.ranks)
+    lines = drawn(attrs.evolve(THOUSAND, ranks=ranks), columns=80)
+
+    assert "…1-worker-21" == lines[-4].split()[2]
+    assert "worker-21" == drawn(THOUSAND, columns=80)[-4].split()[2]
+    assert "modelarts-job-9a11-worker-21" == drawn(attrs.evolve(THOUSAND, ranks=ranks), columns=160)[-4].split()[2]
+
+
+def test_narrow_title() -> None:
+    """Where the times of day do not fit, those from which a user has to calculate are left out."""
+    assert [True, False] == ["+0800" in drawn(EIGHT, columns=columns)[0] for columns in (80, 70)]
+    assert drawn(EIGHT, columns=70)[0].endswith(", started 2 h 14 min ago")
 
 
 def test_rank_that_is_behind() -> None:

@@ -145,6 +145,15 @@ def test_quiet_rank() -> None:
     assert 1 == found["rank_running", "2"]
 
 
+def test_rank_that_is_left_alone() -> None:
+    """So has one that has written nothing for minutes since the others have succeeded."""
+    ended_at = datetime.fromtimestamp(NOW - 240).astimezone().isoformat()
+    ranks = [rank(0), *(rank(number, state="succeeded", ended_at=ended_at) for number in range(1, 4))]
+    found = samples(text_of(attrs.evolve(seen(*ranks), logs={0: (1, NOW - 250)})))
+
+    assert (1, 3) == tuple(found["ranks", state] for state in ("quiet", "succeeded"))
+
+
 def test_step_in_the_log() -> None:
     """A step stays while other lines follow it; without a log, the step in the last line counts."""
     shown = seen(rank(0, last_line="saved"), rank(1, last_line="X_STEP=5"), rank(2, last_line="saved"))

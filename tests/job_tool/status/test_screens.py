@@ -79,7 +79,6 @@ def test_culprit() -> None:
 
     assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines[-8:]]
     assert "  html        /logs/train-report.html" in lines
-    assert "  html" not in screens.status(seen, BEGAN)
 
 
 def test_ends_of_ranks() -> None:
@@ -113,6 +112,46 @@ def test_rank_that_is_behind() -> None:
         text = screens.status(one, BEGAN)
         assert f"  step        40; rank 5 {verb} 18 steps behind the others\n" in text
         assert ["5", "0", "1"] == [line.split()[0] for line in text.splitlines()[-8:]][:3]
+
+
+def test_quiet_rank() -> None:
+    """A rank that is quiet has a line, with how to see its stack; one that is left alone comes before the others."""
+    ended_at = datetime.fromtimestamp(BEGAN - 240).astimezone().isoformat()
+    others = [rank(number, "succeeded", started_at=ended_at, ended_at=ended_at) for number in (0, 1, 3)]
+    seen = attrs.evolve(running(*others, rank(2)), logs={2: (1, BEGAN - 250)})
+    lines = screens.status(seen, BEGAN).splitlines()
+    (line,) = (line for line in lines if line.startswith("  quiet  "))
+
+    assert line.endswith("; see ascend-job stacks train-node-1")
+    assert ["2", "0", "1", "3"] == [line.split()[0] for line in lines[-4:]]
+    assert "  quiet  " not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
+
+
+def test_evidence() -> None:
+    """Of the rank that caused a failure, there are the end of its log, and the command that runs it again."""
+    last_lines = [f"line {number}" for number in range(20)]
+    finding = {"last_lines": last_lines, "meaning": "x"}
+    failed = rank(1, "failed", finding=finding, log_path="/home/rank-1.txt", rerun="sh rerun.sh")
+    cause = {"rank_id": 1, "sentence": "rank 1 failed"}
+    shown = screens.status(running(rank(0), failed, state="failed", cause=cause), BEGAN).splitlines()
+    excerpt = screens.status(
+        running(rank(0), {**failed, "finding": {**finding, "excerpt": ["E: \x1b[1m"]}}, state="failed", cause=cause),
+        BEGAN,
+    )
+
+    assert ["  cause       rank 1 failed", "  means       x", "  log         /nowhere/logs/rank-1.txt"] == shown[1:4]
+    assert [f"              | line {number}" for number in range(8, 20)] == shown[4:16]
+    assert "  rerun       sh rerun.sh" == shown[16]
+    assert "              | E: \\x1b[1m\n" in excerpt
+    assert "line 19" not in excerpt
+
+
+@pytest.mark.parametrize(("state", "expected"), [("failed", True), ("succeeded", False), ("running", False)])
+def test_missing_page(*, state: str, expected: bool) -> None:
+    """If there is no HTML report of a job that has ended badly, it says how to write one."""
+    text = screens.status(running(state=state), BEGAN)
+
+    assert expected is ("\n  html        not written; ascend-job report train-node-1 writes it\n" in text)
 
 
 def test_ranks_of_a_runner_that_was_killed() -> None:
