@@ -99,10 +99,10 @@ class Output(Protocol):
     def read_so_far(self, rank_id: int) -> RankOutput:
         """Return the output of a rank that was read so far."""
 
-    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
-        """Read the rest, and wait until it was stored, as long as something is stored within `seconds`.
+    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> None:
+        """Read the rest, and wait until it was stored, as long as something is read or stored within `seconds`.
 
-        Output that is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether all was read.
+        Output that is not stored by then, or when `is_cut` returns true, counts as lost.
         """
 
 

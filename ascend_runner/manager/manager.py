@@ -271,15 +271,14 @@ class Manager:
 
     def _finish_output(self, *, has_survivors: bool) -> None:
         """Wait for the last output. No process of the job is alive, except those that survived SIGKILL."""
-        is_complete = self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT, self._is_cut)
+        self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT, self._is_cut)
         failure = self._output.failure
         if failure:
             raise errors.AscendRunnerError(
                 f"stopped all ranks because their output could no longer be read: {failure!r}"
             ) from failure
-        is_cut_off = not (is_complete or has_survivors)
         for rank_id in self._specs:
-            self._tell(attrs.evolve(self._output.read_so_far(rank_id), is_cut_off=is_cut_off))
+            self._tell(self._output.read_so_far(rank_id))
 
     def _is_cut(self) -> bool:
         """Whether a second SIGTERM or SIGINT has arrived: nothing is waited for any longer (law 4)."""

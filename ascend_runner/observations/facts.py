@@ -55,7 +55,6 @@ class RankOutput:
     It begins at the offset `start` of the log, after that of earlier attempts. The log lacks `lost` of these bytes,
     the first at its offset `lost_from` (None: it lacks none).
     With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
-    With `is_cut_off`, the last bytes were still unread when time ran out.
     The rank wrote at `first_at` and `last_at` in seconds of the manager's clock, None if it wrote nothing; `activity`
     are the bytes in each span of `cell_seconds` since the start of the job.
     """
@@ -67,7 +66,6 @@ class RankOutput:
     lost: int = 0
     lost_from: Optional[int] = None
     is_disk_hung: bool = False
-    is_cut_off: bool = False
     first_at: Optional[float] = None
     last_at: Optional[float] = None
     activity: tuple[int, ...] = ()

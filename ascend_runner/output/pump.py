@@ -23,56 +23,15 @@ from typing import Final
 from ascend_runner.host import bounded
 from ascend_runner.output.console import Console, grow_pipe
 from ascend_runner.output.lines import LineCutter
-from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter
+from ascend_runner.output.log_writer import STALL_LIMIT
+from ascend_runner.output.stream import SHOW_AFTER, Stream
 
-TAIL_SIZE: Final = 64 * 1024  # bytes of each rank's output kept for the report
 READ_SIZE: Final = 512 * 1024  # bytes, half of a pipe; with less, threads wake each other more often
 HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
 SETTLE_LIMIT: Final = 0.2  # seconds to read the present contents of the pipes, which takes microseconds
 FLOOD: Final = 4096  # bytes of one round of reads; with less, the ranks print single lines
 CALM_AFTER: Final = 1.0  # seconds without a flood
 NAP: Final = 0.1  # seconds of such a pause, so that no line is late; without it, each line wakes three threads
-SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar
-
-
-class Stream:
-    """The output of one rank. Changed by the pump's thread only."""
-
-    def __init__(
-        self,
-        rank_id: int,
-        log: LogWriter,
-        cutter: LineCutter | None,
-        *,
-        show_after: float = SHOW_AFTER,
-        tap: Callable[[bytes], None] | None = None,
-    ) -> None:
-        """Without `cutter` the rank's lines are not shown; unfinished lines are shown after `show_after` seconds.
-
-        `tap` also receives everything that is read.
-        """
-        self.rank_id = rank_id
-        self.log = log
-        self.cutter = cutter
-        self.show_after = show_after
-        self.tap = tap
-        self.activity = log.activity
-        self._tail: list[bytes] = []
-        self._tail_size = 0
-
-    @property
-    def tail(self) -> bytes:
-        """The last `TAIL_SIZE` bytes of the output, or all of it."""
-        return b"".join(self._tail)[-TAIL_SIZE:]
-
-    def remember(self, data: bytes, at: float) -> None:
-        """Count `data`, which was read at a time of the pump's clock, and keep its end."""
-        self.activity.add(data, at)
-        data = data[-TAIL_SIZE:]
-        self._tail.append(data)
-        self._tail_size += len(data)
-        while self._tail_size - len(self._tail[0]) >= TAIL_SIZE:
-            self._tail_size -= len(self._tail.pop(0))
 
 
 class Pump:
@@ -96,6 +55,8 @@ class Pump:
         self._calls.register(self._waker_reader, select.POLLIN)
         self._closing = threading.Lock()
         self._is_finishing = False
+        self._reading = threading.Lock()  # guards the attribute below
+        self._is_given_up = False
         self._settled = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -149,6 +110,14 @@ class Pump:
                 os.close(fd)
         return True
 
+    def give_up(self) -> None:
+        """Read nothing more, and count what is left in the pipes as unread."""
+        with self._reading:
+            self._is_given_up = True
+            for fd, stream in list(self._streams.items()):
+                with suppress(OSError):  # the thread has just closed the pipe, at its end
+                    stream.unread = _bytes_in_pipe(fd)
+
     @property
     def has_timers(self) -> bool:
         """Whether the thread will wake up even if no rank writes."""
@@ -198,7 +167,10 @@ class Pump:
     def _move(self, fd: int, stream: Stream, size: int) -> int:
         """Read once, at most `size` bytes; return how many there were."""
         try:
-            data = os.read(fd, size)
+            with self._reading:
+                if self._is_given_up:
+                    return 0
+                data = os.read(fd, size)
         except BlockingIOError:
             return 0
         if not data:
@@ -221,9 +193,7 @@ class Pump:
 
     def _read_rest(self, fd: int, stream: Stream) -> None:
         """Read the present contents of a pipe. An outsider may hold it open, or even keep writing."""
-        size = array.array("i", [0])
-        fcntl.ioctl(fd, termios.FIONREAD, size)
-        left = size[0]
+        left = _bytes_in_pipe(fd)
         while left and (moved := self._move(fd, stream, min(left, READ_SIZE))):
             left -= moved
         if fd in self._streams:
@@ -283,6 +253,12 @@ class Pump:
                 del self._unfinished[fd]
             else:
                 self._unfinished[fd] = now + SHOW_AFTER
+
+
+def _bytes_in_pipe(fd: int) -> int:
+    size = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, size)
+    return size[0]
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033  functools.cache: Python 3.9. A second block would be cleared

@@ -13,10 +13,12 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
 from ascend_runner.observations.facts import RankOutput
 from ascend_runner.output.console import Console
+from ascend_runner.output.gaps import Gap
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import DiskWarnings, LogFile
 from ascend_runner.output.log_writer import LogWriter, drain, queue_limit
-from ascend_runner.output.pump import SHOW_AFTER, Pump, Stream
+from ascend_runner.output.pump import Pump
+from ascend_runner.output.stream import SHOW_AFTER, Stream
 from ascend_runner.plan.job import JobSpec
 
 HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some has hung
@@ -92,11 +94,13 @@ class RankOutputs:
     def read_so_far(self, rank_id: int) -> RankOutput:
         """Return the output of a rank that has been read so far."""
         stream = self._streams[rank_id]
-        gaps, activity = stream.log.gaps, stream.activity
+        start, activity = stream.log.file.start, stream.activity
+        unread = [Gap(start + activity.size, stream.unread)] if stream.unread else []
+        gaps = [*stream.log.gaps, *unread]
         return RankOutput(
             rank_id=rank_id,
-            start=stream.log.file.start,
-            size=activity.size,
+            start=start,
+            size=activity.size + stream.unread,
             tail=stream.tail,
             lost=sum(gap.size for gap in gaps),
             lost_from=min((gap.offset for gap in gaps), default=None),
@@ -107,17 +111,17 @@ class RankOutputs:
             cell_seconds=activity.seconds,
         )
 
-    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> bool:
+    def finish(self, seconds: float, is_cut: Callable[[], bool]) -> None:
         """Read the rest, and wait until it was stored, as long as something is read or stored within `seconds`.
 
-        Output that is not stored by then, or when `is_cut` returns true, counts as lost. Returns whether all was read.
+        Output that is not stored by then, or when `is_cut` returns true, counts as lost.
         """
-        is_read = self._pump.finish(seconds, is_cut)
+        if not self._pump.finish(seconds, is_cut):  # it writes to a hung disk itself, as no thread could be started
+            self._pump.give_up()
         drain([stream.log for stream in self._streams.values()], seconds, is_cut)
         self._hung = {rank_id for rank_id, stream in self._streams.items() if stream.log.is_alive}
         with suppress(AscendRunnerError):
             bounded.start_thread(self._close_silent_logs).join(HUNG_DISK_LIMIT if self._hung else seconds)
-        return is_read
 
     def _close_silent_logs(self) -> None:
         for stream in self._streams.values():

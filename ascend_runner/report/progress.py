@@ -49,7 +49,6 @@ class Progress:
         self._has_waited = False  # for processes that successful ranks left behind
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
-        self._is_cut_off = False
         self._asked: frozenset[int] | None = None  # for a checkpoint; None: no line has said so yet
         self._unhandled_signals: set[int] = set()  # reported once each: a user may send hundreds
         self._writers = self._methods()
@@ -205,13 +204,10 @@ class Progress:
             self._messages.warning(f"still alive after SIGKILL: {', '.join(fact.survivors)}")
 
     def _completed(self, output: RankOutput) -> None:
-        self._is_cut_off = self._is_cut_off or output.is_cut_off
         if output.lost:
             self._lost[output.rank_id] = output.lost
 
     def _end(self) -> None:
-        if self._is_cut_off:
-            self._messages.warning("the last lines may be missing: some output could not be read in time")
         if self._lost:
             self._messages.warning(f"log files are missing {sum(self._lost.values())} bytes of {rank_list(self._lost)}")
 

@@ -16,7 +16,8 @@ from ascend_runner.output.console import QUEUE_LIMIT, Console
 from ascend_runner.output.lines import LineCutter
 from ascend_runner.output.log_file import Disk, DiskWarnings, LogFile
 from ascend_runner.output.log_writer import STALL_LIMIT, LogWriter, drain
-from ascend_runner.output.pump import CALM_AFTER, FLOOD, READ_SIZE, SHOW_AFTER, TAIL_SIZE, Pump, Stream
+from ascend_runner.output.pump import CALM_AFTER, FLOOD, READ_SIZE, Pump
+from ascend_runner.output.stream import SHOW_AFTER, TAIL_SIZE, Stream
 from ascend_runner.plan.job import Rotation
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT, wait_until
@@ -309,6 +310,26 @@ def test_finish_can_be_cut_short(pumping: Pumping) -> None:
     assert pumping.finish()
 
 
+def test_output_left_in_the_pipes_is_counted(pumping: Pumping) -> None:
+    """While the thread hangs, nobody reads: what is in the pipes then is neither read later nor forgotten."""
+    cutter = HeldCutter()
+    hanging, waiting = pumping.add_writer(0, cutter), pumping.add(1)
+    os.write(hanging, b"x\n")
+    wait_until(lambda: pumping.log() == b"x\n")
+    os.write(hanging, b"y\n")
+    os.write(waiting, b"last words\n")
+    os.close(hanging)
+    os.close(waiting)
+    is_read = pumping.pump.finish(0.01, lambda: False)
+    pumping.pump.give_up()
+    cutter.may_feed.release()
+
+    assert not is_read
+    assert [2, 11] == [stream.unread for stream in pumping.streams.values()]
+    assert pumping.finish()
+    assert [2, 0] == [stream.activity.size for stream in pumping.streams.values()]
+
+
 def test_finish_ends_while_an_outsider_writes(pumping: Pumping) -> None:
     """A process that writes without end does not keep the runner from exiting."""
     writer = pumping.add()
@@ -369,29 +390,6 @@ def test_write_end_is_not_inherited(pumping: Pumping) -> None:
 
     assert not os.get_inheritable(writer)
     os.close(writer)
-
-
-@pytest.mark.parametrize(
-    ("written", "tail"),
-    [
-        ([b""], b""),
-        ([b"ab", b"cd"], b"abcd"),
-        ([b"a" * TAIL_SIZE, b"b"], b"a" * (TAIL_SIZE - 1) + b"b"),
-        ([b"a", b"b" * TAIL_SIZE], b"b" * TAIL_SIZE),
-        ([b"a" * (TAIL_SIZE + 1)], b"a" * TAIL_SIZE),
-        ([b"%d," % number for number in range(50_000)], b"".join(b"%d," % n for n in range(50_000))[-TAIL_SIZE:]),
-    ],
-    ids=["nothing", "little", "one-over", "all-new", "one-read", "many-reads"],
-)
-def test_tail_is_the_last_64_kib(pumping: Pumping, written: list[bytes], tail: bytes) -> None:
-    """A stream keeps the end of the output and counts its bytes."""
-    os.close(pumping.add())
-    stream = pumping.streams[0]
-    for data in written:
-        stream.remember(data, 0.0)
-
-    assert (tail == stream.tail) is True
-    assert sum(map(len, written)) == stream.activity.size
 
 
 # --- Unfinished lines -------------------------------------------------------------------------------------------------

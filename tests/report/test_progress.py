@@ -40,7 +40,6 @@ LEFT = attrs.evolve(STOPPING, cause=None, leaders=frozenset(), stragglers=frozen
 ENDED = State(grace=15.0, phase=Phase.DONE)
 COMPLETE = RankOutput(rank_id=0)
 LOST = RankOutput(rank_id=0, size=100, lost=10, lost_from=5)
-CUT_OFF = RankOutput(rank_id=0, is_cut_off=True)
 JOB = job_spec([rank_spec(log_path="/log/0")], has_own_process_logs=True)
 
 
@@ -83,7 +82,6 @@ class Lines:
         (["warning"], [Swept(killed={}, survivors=("rank 0: 5 (x)", "6 (y)"))]),
         ([], [COMPLETE, ENDED]),
         (["warning"], [LOST, ENDED]),
-        (["warning"], [CUT_OFF, ENDED]),
     ],
 )
 def test_levels(levels: list[str], seen: list[Fact]) -> None:
@@ -326,13 +324,3 @@ def test_ranks_that_are_still_stopping() -> None:
     assert ["still running: ranks 1, 2", "still running: rank 1"] == [
         sentence for _level, sentence in lines.said if sentence.startswith("still")
     ]
-
-
-def test_output_cut_off_for_one_rank() -> None:
-    """Output that was cut off is reported, whichever rank's output completed last."""
-    lines = Lines()
-    progress = Progress(JOB, lines)
-    for fact in (CUT_OFF, RankOutput(rank_id=1), ENDED):
-        progress.observe(fact, 1.0)
-
-    assert 1 == len(lines.said)
