@@ -145,10 +145,8 @@ class LogFile:
         self.offset += size
         if not self._is_failing:
             self._is_failing = True
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            self._warnings.warn_once(
-                "failed", f"cannot write {self.path!r}: {why}; the job continues, but this output is lost"
-            )
+            what = f"cannot write {self.path!r}: {reason(error)}" if isinstance(error, OSError) else str(error)
+            self._warnings.warn_once("failed", f"{what}; the job continues, but this output is lost")
 
     def _record_success(self) -> None:
         if self._is_failing:
