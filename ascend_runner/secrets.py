@@ -56,7 +56,7 @@ _SETTING_MARKS: Final = {
     if not any(stem != other and other in stem for other in _NAMES)
 }
 _SETTING: Final = (
-    r"(?<![\w.-])[\w.-]{0,80}"
+    r"(?<![\w.-])(?!(?<=-c )pass: /)[\w.-]{0,80}"  # but not `python -c pass`, followed by the path of the command
     rf"(?:(?:(?<![a-z0-9])(?:{'|'.join(_STRONG)})|{'|'.join(_STRONG_ENDINGS)})"
     rf"|(?P<weak>(?<!expected )(?:(?<![a-z0-9])(?:auth|tokens?)|(?<=[_-])(?:keys?|session)|token)))(?![\w.-])"
 )

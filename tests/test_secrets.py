@@ -99,6 +99,9 @@ def test_other_names(name: str) -> None:
         ("dbPassword=abcdef", "dbPassword=***"),
         ("tokens=[x, password=hunter2]", "tokens=[x, password=***]"),
         ("Authorization: Token abcdef123456", "Authorization: Token ***"),
+        ("pass: /abcdef/12", "pass: ***"),
+        ("-c pass: abcdef1", "-c pass: ***"),
+        ("-c db_pass: /abc/12", "-c db_pass: ***"),
     ],
 )
 def test_secret_shapes(text: str, masked: str) -> None:
@@ -128,6 +131,7 @@ def test_secret_shapes(text: str, masked: str) -> None:
         "assert token == expected1", "InvalidToken: Signature did not match", "password=$PASSWORD", "password=None",
         "compass=abcdef123", "author: somebody1", "PATH=/usr/bin:/pat:/sk:/home", "Authorization: required by server",
         "use env KEY=... COMMAND", "unknown option --hub-token (did you mean --hub-tokens?)",
+        "python3 -c pass: /usr/bin/python3",
     ],
 )  # fmt: skip
 def test_ordinary_text(text: str) -> None:
