@@ -222,7 +222,7 @@ _HINT: Final = re.compile(
     r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
     r"|command not found|FatalError|detected by the|Worker exit type|function error: |call acl|Unhandled exception"
     r"|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec|No such file or dir"
-    r"|yntax error"
+    r"|yntax error|oom.kill|tcmalloc"
 )
 _SHELL: Final = r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?|(?:\S*/)?env)"
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
@@ -245,6 +245,8 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
             r"^(?:OMP: Error #\d+|libgomp: Thread creation failed|Intel MKL FATAL ERROR|<jemalloc>: Unsupported).+",
             _line,
         ),
+        (r"\btcmalloc\.cc:\d+\] (?P<text>.+)", _line),
+        (r"slurmstepd: error: (?P<text>Detected \d+ oom[-_]kill event.*)", _line),
         (r"double free or corruption.*|corrupted (?:size|double-linked list).*", _line),
         (r"\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*.*", _line),
         (r"^\S+: \S+:\d+: .+: Assertion .+ failed\.", _line),

@@ -71,7 +71,7 @@ def meaning(
     """
     signum = signal_behind(ending)
     if signum == SIGKILL:
-        sentence = _killed(circumstances)
+        sentence = _killed(circumstances, told)
     elif signum == SIGBUS:
         sentence = _bus_error(circumstances)
     else:
@@ -111,7 +111,7 @@ _ABORTS: Final = tuple(
     (re.compile(pattern), f"native code gave up and aborted: {reason}")
     for pattern, reason in (
         (
-            r"^\w+\(\): |double free|corrupted (?:size|double)|smashing|overflow detected",
+            r"^\w+\(\): |double free|free invalid|corrupted (?:size|double)|smashing|overflow detected",
             "a corrupted heap or stack",
         ),
         (r"Assertion|Check failed", "a failed assertion"),
@@ -119,12 +119,15 @@ _ABORTS: Final = tuple(
         (r"Fatal Python error", "the Python interpreter cannot continue"),
     )
 )
+_OOM_REPORT: Final = re.compile(r"oom[-_]kill event")  # of Slurm, which reads it from the kernel
 _NO_STACK: Final = "; set PYTHONFAULTHANDLER=1 to get the Python stack"
 
 
-def _killed(circumstances: Circumstances) -> str:
+def _killed(circumstances: Circumstances, told: str) -> str:
     if circumstances.own_oom_kills:
         return f"out of memory, killed by the OOM killer {_memory(circumstances)}"
+    if _OOM_REPORT.search(told):
+        return "out of memory, killed by the OOM killer"
     if circumstances.machine_oom_kills:
         return (
             f"probably out of memory: the OOM killer has killed {circumstances.machine_oom_kills} processes on this"
@@ -164,7 +167,7 @@ def beside(code: str, circumstances: Circumstances) -> str:
 _OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
 _OF_SHM: Final = frozenset({"DataLoader worker: bus error", "SIGBUS", "shared memory", "shared memory segment"})
 _OF_MEMORY: Final = frozenset(
-    {"DataLoader worker killed", "DataLoader worker ended", "process pool", "SIGKILL", "oom_kill", "ray worker died"}
+    {"DataLoader worker killed", "DataLoader worker ended", "process pool", "SIGKILL", "ray worker died"}
 )
 
 

@@ -67,6 +67,13 @@ def test_killed_by_somebody() -> None:
     assert not is_out_of_memory(KILLED, circumstances)
 
 
+def test_oom_kill_in_the_log() -> None:
+    """A report of the OOM killer in the log is believed, also if the runner's own counters do not show it."""
+    circumstances = Circumstances(own_oom_kills=0, machine_oom_kills=0)
+
+    assert "out of memory, killed by the OOM killer" == meaning(KILLED, circumstances, "Detected 1 oom_kill event")
+
+
 def test_wrong_build() -> None:
     """SIGILL is explained by a package for another CPU."""
     assert "illegal CPU instruction: a package was built for another type of CPU" == meaning(
