@@ -13,7 +13,7 @@ from ascend_runner.diagnosis.codes import Found, Kind, first_code
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.peers import peers_in
-from ascend_runner.diagnosis.phrases import first_phrase
+from ascend_runner.diagnosis.phrases import class_of, first_phrase
 from ascend_runner.diagnosis.traceback_block import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.supervision.events import Ending
@@ -73,7 +73,9 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
         return found
     phrase = first_phrase(message)
     if told and (statements.is_of_the_program(told) or (phrase and phrase.code.kind is Kind.ROOT and not found)):
-        return phrase or found
+        return phrase or found or _class_of(told)
+    if told and not (phrase or found) and (of_class := _class_of(told)):
+        return of_class
 
     near = lines[max(0, told.start - LAST_LINES) : told.end + LAST_LINES] if told else lines
     around = first_code(near)
@@ -85,6 +87,13 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
         phrase = None if phrase.code.name.startswith(_OF_WORKERS) else phrase
     found = phrase or (around if found and found.code.is_empty else None) or found or around
     return found if told or found else first_code(plog)
+
+
+def _class_of(told: Traceback) -> Found | None:
+    """Find the class of an error that is the rank's own."""
+    if statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines):
+        return None
+    return class_of([*told.message, *(line for line in told.lines if line.endswith(" in _execute_child"))])
 
 
 # How a worker or a job ended, which does not explain an error of its own.

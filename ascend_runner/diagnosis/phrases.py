@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ascend_runner.diagnosis.class_phrases import CLASSES
 from ascend_runner.diagnosis.codes import KINDS, Code, Found
 from ascend_runner.diagnosis.own_phrases import OWN
 from ascend_runner.diagnosis.peer_phrases import PEERS
@@ -14,8 +15,17 @@ from ascend_runner.diagnosis.setup_phrases import SETUP
 
 def first_phrase(lines: Sequence[str]) -> Found | None:
     """Find a telling phrase, the most specific first. Meant for the lines around a failure only."""
+    return _first(PHRASES, lines)
+
+
+def class_of(message: Sequence[str]) -> Found | None:
+    """Find the class of an error whose message no rule knows."""
+    return _first(_CLASSES, message)
+
+
+def _first(rules: Sequence[tuple[re.Pattern[str], Code]], lines: Sequence[str]) -> Found | None:
     lowered = [line.lower() for line in lines]
-    for pattern, code in PHRASES:
+    for pattern, code in rules:
         for line, text in zip(lines, lowered):
             if pattern.search(text):
                 return Found(code, line)
@@ -24,8 +34,8 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 
 # A rule takes two lines: kind, name and meaning, then the pattern. The first rule that matches counts: errors of a rank
 # itself precede those that it reports about others.
-def _parsed() -> Iterator[tuple[re.Pattern[str], Code]]:
-    rules = re.findall(r"^(\w+) (.+?) = (.+)\n((?: {4}.+\n)+)", OWN + SETUP + PEERS, re.MULTILINE)
+def _parsed(table: str) -> Iterator[tuple[re.Pattern[str], Code]]:
+    rules = re.findall(r"^(\w+) (.+?) = (.+)\n((?: {4}.+\n)+)", table, re.MULTILINE)
     for kind, name, meaning, pattern in rules:
         # Case does not matter. With re.IGNORECASE, a search cannot skip to the first letters of a pattern and takes
         # almost three times as long. A letter after a backslash is a class of characters.
@@ -37,4 +47,5 @@ def _parsed() -> Iterator[tuple[re.Pattern[str], Code]]:
         )
 
 
-PHRASES: Final = tuple(_parsed())
+PHRASES: Final = tuple(_parsed(OWN + SETUP + PEERS))
+_CLASSES: Final = tuple(_parsed(CLASSES))

@@ -34,7 +34,7 @@ _PASSING: Final = re.compile(
     r"EI\d+|EJ\d+|EL00(?:01|05|20)|507\d+|SIG[A-Z]+|the last training process is running"
     r"|other processes occupying this card|device busy or unavailable|memory error of the device|server not reachable"
     r"|input/output error|Address already in use|listen on ip|Name or service not known|HDF5 file lock"
-    r"|DataLoader timed out|DUE TO (?:PREEMPTION|NODE FAILURE)"
+    r"|DataLoader timed out|file system|server failed|download cut off|DUE TO (?:PREEMPTION|NODE FAILURE)"
 )
 
 

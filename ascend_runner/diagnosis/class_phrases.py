@@ -1,0 +1,175 @@
+"""The rules of `phrases` for classes of errors, in the form of `own_phrases`: they count if no other rule does.
+
+They are applied to the message of the chosen error only, since their words are common in logs, and only if it is the
+rank's own. A rule holds for every error of its class, so it says what to check, not what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CLASSES: Final = r"""
+# bash and env(1); CPython subprocess.py
+root Windows line endings = a script has Windows line endings: convert it, for example with dos2unix
+    \\r\W?: No such file or directory$
+root permission of a command = no permission to execute, read or write a file: check its mode and owner
+    ^(?:\S+: line \d+|(?:\S*/)?(?:ba|da|z)?sh(?:: (?:line )?\d+)?|(?:\S*/)?env): .+: Permission denied$
+root program not started = a program cannot be started: check that it is installed, executable and on PATH
+    in _execute_child$
+# errno(3): ENAMETOOLONG, ETXTBSY, ELOOP, EXDEV, EBUSY, ENOTEMPTY, ENXIO, ENODEV, E2BIG, ENOEXEC, EFBIG, ENOLCK,
+# EREMOTEIO, EUCLEAN, EHOSTDOWN, EHWPOISON, ENOSYS, EOPNOTSUPP
+root name too long = a file name is longer than 255 bytes, or a path longer than 4095
+    File name too long
+root text file busy = a file is replaced while another process runs it: build it once, before the ranks start
+    Text file busy
+root loop of links = symbolic links form a loop
+    Too many levels of symbolic links
+root cross-device link = a file cannot be renamed or linked across file systems
+    Invalid cross-device link
+root resource busy = a file, directory, mount or device is in use by another process
+    \[Errno 16\]
+root directory not empty = a directory cannot be removed: another rank or process writes to it, or has its files open
+    Directory not empty
+root no such device = a device or its driver is missing: check the devices of the container
+    \[Errno (?:6|19)\]
+root argument list = the arguments and variables of a program are too long
+    Argument list too long
+root exec format = a program was built for another type of CPU, or a script lacks its first line (#!)
+    Exec format error
+root file too large = a file exceeds the limit of its file system, or ulimit -f
+    File too large
+root file locks = a file system provides no file locks: see its mount options, or use a local directory
+    No locks available
+root file system = a disk or network file system failed
+    Remote I/O error|Structure needs cleaning|\[Errno 112\] Host is down
+root memory of the host = uncorrectable memory error of the server: hardware fault
+    Memory page has hardware error
+root not supported = a file system or device does not support an operation
+    \[Errno (?:38|95)\]
+# tarfile, zlib, lzma and gzip of CPython; Pillow; Arrow; HDF5; NumPy; sentencepiece; libsndfile; OpenCV
+root other format = a file is incomplete, damaged or of another format: copy or download it again
+    tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
+    |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
+    |Failed to interpret file|could not parse ModelProto|Format not recognised|PyTorchFileReader|invalid magic number
+root no image = an image cannot be read: its file is missing or damaged
+    _src\.empty\(\)|imread\w*\(.*can't open
+# CPython json, codecs and PyYAML
+root JSON = a text is not valid JSON: empty, incomplete or of another format
+    ^(?:[\w.]+\.)?JSONDecodeError:
+root YAML = a text is not valid YAML: see its line and column
+    ^yaml\.\w+\.\w+Error
+root encoding of a text = a file is no text in the expected encoding: see open(encoding=...), and LANG=C.UTF-8
+    ^UnicodeDecodeError:
+root encoding of the output = the locale cannot encode a character: set LANG=C.UTF-8 or PYTHONUTF8=1
+    ^UnicodeEncodeError: '(?:ascii|latin-1|gbk|charmap)'
+# CPython built-in exceptions; MindSpore dataset/core/validator_helpers.py
+root path exists = a file or directory exists already, perhaps created by another rank at the same moment
+    ^FileExistsError:
+root is a directory = a path is that of a directory, but a file is expected
+    ^IsADirectoryError:
+root not a directory = a part of a path is a file, but a directory is expected
+    ^NotADirectoryError:
+root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
+    ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
+    |\b(?:file|path|dir|directory|folder|checkpoint|dataset) \S*/\S* (?:does not|doesn't|not) (?:exist|found)
+# CPython import system; transformers utils/versions.py and import_utils.py; tokenizers; peft; setuptools
+root circular import = modules import each other, or a file has the name of a package
+    partially initialized module
+root name of a module = a module lacks a name that its caller expects: check its version, and that no file has its name
+    ^AttributeError: module '[\w.]+' has no attribute
+root keyword of a function = a function lacks an argument that its caller passes: check the versions of both
+    got an unexpected keyword argument
+root version of a package = a package has the wrong version: install the one that the message asks for
+    is required for a normal functioning of this module|(?:ContextualVersion|Version)Conflict
+    |^\w*Error: .*requires [\w. -]+[<>=~]=? ?\d+\.\d
+root package named = a package is missing or too old: install the one that the message names
+    ^(?:Import|ModuleNotFound)Error: .*(?:requires|not installed|install)|PackageNotFoundError|DistributionNotFound
+    |^\w+Error: .*\bpip3? install
+root tokenizer's file = a tokenizer's file needs newer versions of tokenizers and transformers
+    did not match any variant of untagged enum|Tokenizer class \w+ does not exist or is not currently imported
+root files of a model = files of a model cannot be found: check its path or name, and that its download is complete
+    does not appear to have a file named|no file named |Can't load (?:the )?[\w ]+ for '
+    |Unable to load (?:weights|vocabulary)
+root code of a model = a model or dataset brings its own code: pass trust_remote_code=True if you trust it
+    trust_remote_code=True
+root modules to train = the modules to train do not exist in this model: see target_modules
+    Target modules .* not found in the base model
+# Megatron-LM and its users; DeepSpeed runtime/config.py; PyTorch nn/functional.py
+root batch sizes = train_batch_size must be micro batch size x gradient accumulation steps x data-parallel ranks
+    Check batch related parameters
+root not divisible = numbers do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
+    \bdivisible by\b|must be (?:a )?multiples? of|is not a multiple of
+# Megatron-LM core/dist_checkpointing and rerun_state_machine.py; torch optim/optimizer.py, autograd and distributions
+root distributed checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
+    CheckpointingException
+root optimizer's state = the optimizer's state in a checkpoint does not match the model
+    different number of parameter groups|parameter group that doesn't match
+root NaN = a value is NaN or infinite: check the data, the learning rate and the precision
+    probability tensor contains|but found invalid values:|Unexpected result nan|returned nan values|Input contains NaN
+    |Non-finite|\[xla\] nan
+# torch's operators, autograd and DistributedDataParallel; collate.py; torch_npu/npu/amp/grad_scaler.py
+root shapes in a batch = the samples of a batch have different shapes: crop or pad them, or see collate_fn
+    stack expects each tensor to be equal size|each element in list of batch should be of equal size
+    |Trying to resize storage that is not resizable
+root index of an embedding = an index exceeds an embedding: compare the tokenizer's vocabulary with the model's
+    IndexError: index out of range in self
+root label = a label is not one of the classes: check the data and the number of classes
+    Target -?\d+ is out of bounds
+root shapes of tensors = the shapes of tensors do not fit: check the model's settings, the data and the checkpoint
+    shapes cannot be multiplied|size of tensor a \(\d+\) must match|Sizes of tensors must match
+    |shape '\[.*\]' is invalid for input of size|to have \d+ channels, but got|Expected input batch_size
+    |must match the existing size|shape mismatch|size mismatch, m1|einsum\(\): .* (?:does not|size)
+root types of tensors = the data types of tensors differ: convert them, or use autocast
+    expected scalar type \w+ but found|must have the same dtype|to have the same dtype
+    |Input type \(.*\) and (?:weight|bias) type
+root float16 gradients = the trained parameters are in float16: load them in float32, or train in bfloat16
+    Attempting to unscale FP16 gradients
+root devices of tensors = tensors are on different devices: move the model and its inputs to the same one
+    to be on the same device
+root type of an operator = an operator does not support a data type on this device: is the model still on the CPU?
+    not implemented for '(?:Half|BFloat16|Float8\w*|Long|Int|Bool)'
+root no gradient = the loss depends on no trained parameter: all are frozen, or see enable_input_require_grads()
+    does not require grad and does not have a grad_fn
+root parameter used twice = a parameter is used twice in a backward pass: see use_reentrant=False and static graphs
+    Expected to mark a variable ready only once
+root in-place = a tensor needed for the backward pass was changed in place: see torch.autograd.set_detect_anomaly
+    modified by an inplace operation
+root meta tensor = parameters have no data (device meta): the model was not loaded completely
+    Cannot copy out of meta tensor|Tensor on device meta is not on
+root batch of one = batch normalization needs more than one sample in a batch: see drop_last
+    Expected more than 1 value per channel
+root not contiguous = a tensor is not contiguous: use reshape() or contiguous()
+    view size is not compatible with input tensor
+root torch.compile = torch.compile cannot compile this model: train without it, or set TORCHDYNAMO_DISABLE=1
+    ^torch\._(?:dynamo|inductor)\.exc\.
+# Triton; MindSpore's operators and parallel strategies
+root triton's resources = a kernel needs more on-chip memory than the chip has: use smaller blocks
+    OutOfResources: out of resource
+root kernel of triton = a Triton kernel cannot be compiled: check the versions of Triton and CANN
+    ^triton\.compiler\.errors\.|MLIRCompilationError
+root arguments of an operator = an operator was called with an argument of a wrong type or shape: see the message
+    ^(?:Value|Type)Error: For (?:primitive\[|'\w+')
+# CPython multiprocessing and pickle
+root pickle = an object cannot be sent to another process: define it at the top level of a module
+    Can't pickle |cannot pickle '
+root start method = set_start_method was called twice: see its argument force
+    context has already been set
+root main module = worker processes import the main module: start the program below if __name__ == '__main__'
+    has finished its bootstrapping phase
+root daemonic process = a worker of a data loader or pool cannot start processes of its own
+    daemonic processes are not allowed to have children
+# HTTP status codes (RFC 9110) as requests, aiohttp, OBS, S3, wandb and MLflow show them; huggingface_hub; ray
+root access to a server = a server or storage refuses access: check the token or key, and its permissions
+    \b(?:stat(?:us)?(?:[ _]code)?|error(?:[ _]?code)?|code|http)\b['\"]?[:= (]{1,3}40[13]\b
+    |\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
+    |SignatureDoesNotMatch|InvalidAccessKeyId|invalid api key
+root object in a storage = an object, bucket or page does not exist: check its name
+    NoSuch(?:Key|Bucket)|\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
+root server failed = a server failed or is overloaded: try again
+    \b(?:429|50[0234]) (?:Client|Server) Error|SlowDown|Too ?Many ?Requests|Service Unavailable|Bad Gateway
+    |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b
+root download cut off = a download was cut off: try again
+    ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed
+root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
+    is less than total desired|No available node types can fulfill|[Pp]lacement group .*time(?:d )?out
+"""

@@ -1,0 +1,111 @@
+"""What the class of an error means where no rule knows its message."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ascend_runner.diagnosis.class_phrases import CLASSES
+from ascend_runner.diagnosis.log_evidence import read
+from ascend_runner.diagnosis.phrases import class_of
+from ascend_runner.supervision.events import Ending
+
+IN_THE_PROGRAM = 'Traceback (most recent call last):\n  File "/job/train.py", line 61, in main\n    step(batch)\n'
+IN_A_COLLECTIVE = (
+    'Traceback (most recent call last):\n  File "/opt/torch/distributed/distributed_c10d.py", line 9, in barrier\n'
+    "    work = group.barrier(opts=opts)\n"
+)
+
+
+def code_of(text: str) -> str:
+    """Return the code that is found in a log."""
+    return read(text.encode(), Ending(exit_code=1)).code
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no such path", "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.jsonl'"),
+        ("no such path", "ValueError: The file /data/mnist does not exist or permission denied!"),
+        ("path exists", "FileExistsError: [Errno 17] File exists: '/cache/out'"),
+        ("text file busy", "OSError: [Errno 26] Text file busy: '/root/.cache/a.so'"),
+        ("resource busy", "OSError: [Errno 16] Device or resource busy: '/mnt/a'"),
+        ("other format", "tarfile.ReadError: unexpected end of data"),
+        ("other format", "PIL.UnidentifiedImageError: cannot identify image file '/data/a.jpg'"),
+        ("JSON", "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
+        ("encoding of a text", "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x8b in position 1"),
+        ("keyword of a function", "TypeError: Accelerator.__init__() got an unexpected keyword argument 'a'"),
+        ("name of a module", "AttributeError: module 'megatron.core' has no attribute 'mpu'"),
+        ("package named", "ImportError: Using `low_cpu_mem_usage=True` requires Accelerate: `pip install accelerate`"),
+        (
+            "version of a package",
+            "ImportError: tokenizers>=0.14,<0.19 is required for a normal functioning of this module",
+        ),
+        ("files of a model", "OSError: /model does not appear to have a file named config.json."),
+        ("not divisible", "AssertionError: world size (8) is not divisible by total_model_size (16)"),
+        ("NaN", "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0"),
+        ("shapes in a batch", "RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0"),
+        ("shapes of tensors", "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x8 and 16x4)"),
+        ("devices of tensors", "RuntimeError: Expected all tensors to be on the same device, but found npu:0 and cpu!"),
+        ("types of tensors", "RuntimeError: expected scalar type Float but found Half"),
+        ("pickle", "AttributeError: Can't pickle local object 'main.<locals>.collate'"),
+        ("access to a server", "MoxFileRespException: [MoxFileRespException(stat:403, reason:Forbidden)]"),
+        ("object in a storage", "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation"),
+        ("server failed", "HTTPError: 503 Server Error: Service Unavailable for url: https://a"),
+        ("arguments of an operator", "ValueError: For 'MatMul', the input dimensions must be equal"),
+    ],
+)
+def test_class(name: str, message: str) -> None:
+    """An exception that no other rule knows is explained by its class."""
+    assert name == code_of(f"{IN_THE_PROGRAM}{message}\n")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ValueError: loss is nan at step 17",
+        "KeyError: 'labels'",
+        "FileNotFoundError: no checkpoint in epoch 3",
+        "ValueError: key /a/b is unknown",
+        "AssertionError: status 4030 is not 200",
+        "TypeError: main() missing 1 required positional argument: 'args'",
+    ],
+)
+def test_no_class(message: str) -> None:
+    """A message that says all there is to say gets no advice."""
+    assert "" == code_of(f"{IN_THE_PROGRAM}{message}\n")
+
+
+def test_program_not_started() -> None:
+    """A FileNotFoundError of subprocess is a missing program, unlike that of open()."""
+    in_subprocess = 'Traceback (most recent call last):\n  File "/py/subprocess.py", line 9, in _execute_child\n'
+
+    assert "program not started" == code_of(
+        f"{in_subprocess}FileNotFoundError: [Errno 2] No such file or directory: 'x'\n"
+    )
+
+
+def test_only_the_error_itself() -> None:
+    """Other lines have no class, nor has an error that may be a peer's or that passes another one on."""
+    assert "" == code_of(f"HTTPError: 503 Server Error\n{IN_THE_PROGRAM}RuntimeError: no\n")
+    assert "" == code_of(f"{IN_A_COLLECTIVE}RuntimeError: socket closed, status 503\n")
+    assert "" == code_of(
+        f"{IN_THE_PROGRAM}CalledProcessError: Command 'a' returned non-zero exit status 1. 503 Server Error\n"
+    )
+
+
+def test_known_message_precedes_class() -> None:
+    """A rule that knows a message precedes its class."""
+    message = ["OSError: [Errno 28] No space left on device: File too large"]
+
+    assert class_of(message)
+    assert "No space left on device" == code_of(f"{IN_THE_PROGRAM}{message[0]}\n")
+
+
+def test_every_class_is_of_the_rank() -> None:
+    """Each meaning fits on one line, and each rule blames the rank that raised the error."""
+    rules = re.findall(r"^(\w+) .+? = (.+)$", CLASSES, re.MULTILINE)
+
+    assert rules
+    assert all("root" == kind and len(meaning) < 100 for kind, meaning in rules)
