@@ -286,6 +286,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
         ),
         Option(name="quiet", help="show only warnings and errors of ascend-runner itself", has_variable=False),
         Option(name="verbose", help="show all messages of ascend-runner itself", has_variable=False),
+    ),
+    Topic.STOPPING: (
         Option(
             name="grace",
             metavar="DURATION",
@@ -294,8 +296,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             help="time to wait for the ranks to exit before they are killed",
             is_common=True,
         ),
-    ),
-    Topic.STOPPING: (
         Option(
             name="stop_signal",
             choices=STOP_SIGNUMS,
