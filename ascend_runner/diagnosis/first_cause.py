@@ -7,7 +7,7 @@ and takes a while to exit. `root_cause` decides which rank is named.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from signal import SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
 
@@ -97,7 +97,7 @@ _SUSPICIONS: Final[Mapping[Kind, Suspicion]] = {
 }
 
 
-def by_suspicion(deaths: Sequence[Death], *, is_ordered: bool = False) -> tuple[Death, ...]:
+def by_suspicion(deaths: Iterable[Death], *, is_ordered: bool = False) -> tuple[Death, ...]:
     """Sort the ranks of one wake-up, most likely first cause first; the sort is stable.
 
     With `is_ordered` they are in the order in which the kernel saw them end, and that order decides between all ranks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -49,18 +49,31 @@ class FailedRank:
     is_stopped: bool = False
 
 
-def in_memory(ranks: Sequence[FailedRank], circumstances: Circumstances) -> tuple[Death, ...]:
-    """Return the evidence about failed ranks that needs no disk."""
-    return tuple(
-        _death(rank, log_evidence.read(rank.tail, rank.ending, is_stopped=rank.is_stopped), circumstances)
-        for rank in ranks
-    )
+def gather(
+    ranks: Iterable[FailedRank], circumstances: Circumstances, on_disk: Mapping[int, Finding] = {}
+) -> Iterator[Death]:
+    """Yield the evidence about failed ranks: what `read_disks` has found, or else what is in memory."""
+    for rank in ranks:
+        evidence = on_disk.get(rank.rank_id) or log_evidence.read(rank.tail, rank.ending, is_stopped=rank.is_stopped)
+        is_out_of_memory = not rank.is_stopped and endings.is_out_of_memory(rank.ending, circumstances)
+        yield Death(
+            rank_id=rank.rank_id,
+            ending=rank.ending,
+            evidence=attrs.evolve(evidence, is_out_of_memory=is_out_of_memory),
+            is_stopped=rank.is_stopped,
+        )
 
 
 def read_disks(
-    ranks: Sequence[FailedRank], masker: Masker, is_cut: Callable[[], bool] = bounded.never
+    ranks: Sequence[FailedRank],
+    masker: Masker,
+    warn: Callable[[str], None],
+    is_cut: Callable[[], bool] = bounded.never,
 ) -> Mapping[int, Finding]:
-    """Return the evidence in the logs and plogs of failed ranks; ranks that cannot be read in time are missing."""
+    """Return the evidence in the logs and plogs of failed ranks; ranks that cannot be read in time are missing.
+
+    `warn` is called if that is so.
+    """
     read: dict[int, Finding] = {}
 
     def work() -> None:
@@ -68,26 +81,10 @@ def read_disks(
             read[rank.rank_id] = _read(rank, masker)
 
     bounded.call(DISK_LIMIT, work, is_cut)
-    return dict(read)  # a copy, because the thread may still be running
-
-
-def gather(
-    ranks: Sequence[FailedRank],
-    circumstances: Circumstances,
-    warn: Callable[[str], None],
-    read: Callable[[Sequence[FailedRank]], Mapping[int, Finding]],
-) -> tuple[Death, ...]:
-    """Return all evidence about failed ranks.
-
-    `warn` is called if a disk does not respond; the evidence about some ranks is then limited to memory.
-    """
-    found = read(ranks)
+    found = dict(read)  # a copy, because the thread may still be running
     if len(found) < len(ranks):
         warn(f"the disk with the logs did not respond within {DISK_LIMIT:g} s; diagnosing without plogs")
-    return tuple(
-        _death(rank, found.get(rank.rank_id) or log_evidence.read(rank.tail, rank.ending), circumstances)
-        for rank in ranks
-    )
+    return found
 
 
 def places_of(job: JobSpec) -> dict[int, Place]:
@@ -96,16 +93,6 @@ def places_of(job: JobSpec) -> dict[int, Place]:
         return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
 
     return first_cause.places(codec.loads(job.table.data))
-
-
-def _death(rank: FailedRank, evidence: Finding, circumstances: Circumstances) -> Death:
-    is_out_of_memory = not rank.is_stopped and endings.is_out_of_memory(rank.ending, circumstances)
-    return Death(
-        rank_id=rank.rank_id,
-        ending=rank.ending,
-        evidence=attrs.evolve(evidence, is_out_of_memory=is_out_of_memory),
-        is_stopped=rank.is_stopped,
-    )
 
 
 def _read(rank: FailedRank, masker: Masker) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -12,6 +11,7 @@ import attrs
 from ascend_runner.diagnosis import first_cause, root_cause, stack_groups, tracebacks
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.stack_groups import RankStack
 from ascend_runner.evidence import disks, failed_rank, kernel_log
 from ascend_runner.evidence import memory as memory_evidence
@@ -54,18 +54,17 @@ class Investigation:
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
         """
-        deaths = failed_rank.in_memory(self._failed_ranks(failures), self._circumstances())
+        deaths = failed_rank.gather(self._failed_ranks(failures), self._circumstances())
         return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Return whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
-        (failed,) = failed_rank.in_memory(self._failed_ranks([failure]), Circumstances())
+        (failed,) = failed_rank.gather(self._failed_ranks([failure]), Circumstances())
         others = (
             FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail[-LIVING_END:], is_stopped=True)
             for output in living
         )
-        deaths = (failed_rank.in_memory([other], Circumstances())[0] for other in others)
-        return root_cause.is_open(failed, deaths)
+        return root_cause.is_open(failed, failed_rank.gather(others, Circumstances()))
 
     def diagnose(
         self,
@@ -83,21 +82,15 @@ class Investigation:
         job, or None if something else did. `warn` is called if a disk that is not known to hang does not respond.
         """
         ranks, circumstances = self._failed_ranks(failures), self._circumstances()
-        if is_disk_hung:  # plogs are on the same disk
-            deaths = failed_rank.in_memory(ranks, circumstances)
-        else:
-            read = functools.partial(failed_rank.read_disks, masker=self.masker, is_cut=self.is_cut)
-            deaths = failed_rank.gather(ranks, circumstances, warn, read)
+        on_disk: Mapping[int, Finding] = {}
+        if not is_disk_hung:  # plogs are on the same disk
+            on_disk = failed_rank.read_disks(ranks, self.masker, warn, self.is_cut)
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
         circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances, self.is_cut))
-        others = [
-            attrs.evolve(rank, is_stopped=True, log_path="", plog_folder="")
-            for rank in self._failed_ranks(
-                [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
-            )
-        ]
-        deaths = (*deaths, *failed_rank.in_memory(others, circumstances))
-        return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
+        relevant = [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
+        others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant)]
+        deaths = failed_rank.gather([*ranks, *others], circumstances, on_disk)
+        return diagnose(list(deaths), circumstances, failed_rank.places_of(self.job), first_exit)
 
     def judge(self, outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import attrs
@@ -44,12 +44,20 @@ def reporting(rank_id: int) -> FailedRank:
     return FailedRank(rank_id=rank_id, pid=4711, ending=FAILED, tail=REPORT)
 
 
+def write_plog(folder: Path, text: str, pid: int = 4711) -> Path:
+    """Write the plog of a process below a rank's log directory."""
+    path = folder / "debug" / "plog" / f"plog-{pid}_20260318.log"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
+
+
 def findings_of(*ranks: FailedRank) -> tuple[list[Finding], Peer | None]:
     """Diagnose ranks on a machine without memory counters."""
     warnings: list[str] = []
-    deaths = failed_rank.gather(ranks, Circumstances(), warnings.append, functools.partial(read_disks, masker=Masker()))
+    deaths = failed_rank.gather(ranks, Circumstances(), read_disks(ranks, Masker(), warnings.append))
     assert [] == warnings
-    diagnosis = diagnose.diagnose(deaths, Circumstances(), PLACES)
+    diagnosis = diagnose.diagnose(list(deaths), Circumstances(), PLACES)
     return [diagnosis.findings[rank.rank_id] for rank in ranks], diagnosis.suspected_peer
 
 
@@ -62,11 +70,23 @@ def test_exception() -> None:
     assert suspected is None
 
 
-def test_disk_that_does_not_respond() -> None:
-    """A disk that hangs costs the plogs only, and is reported."""
+def test_disk_that_does_not_respond(tmp_path: Path) -> None:
+    """A disk that hangs is reported, and costs only the evidence that is not in memory."""
+    responds = threading.Event()
+
+    class HungDisk(Masker):
+        """Does not return what was read from a disk until it responds."""
+
+        def text(self, text: str) -> str:
+            responds.wait()
+            return text
+
     warnings: list[str] = []
-    rank = failed(0, "while_handling")
-    (death,) = failed_rank.gather([rank], Circumstances(), warnings.append, lambda _ranks: {})
+    write_plog(tmp_path, "[ERROR] x\n")
+    rank = attrs.evolve(failed(0, "while_handling"), plog_folder=str(tmp_path))
+    on_disk = read_disks([rank], HungDisk(), warnings.append, is_cut=lambda: True)
+    responds.set()
+    (death,) = failed_rank.gather([rank], Circumstances(), on_disk)
 
     assert "ValueError: loss is nan at step 17" == death.evidence.exception
     assert ["the disk with the logs did not respond within 5 s; diagnosing without plogs"] == warnings
@@ -108,28 +128,24 @@ def test_order_of_one_wake_up() -> None:
     dead = [failed(2, "segfault"), reporting(0), reporting(1)]
 
     for order in itertools.permutations(dead):
-        assert 2 == by_suspicion(failed_rank.in_memory(order, Circumstances()))[0].rank_id
+        assert 2 == by_suspicion(failed_rank.gather(order, Circumstances()))[0].rank_id
 
 
 def test_plog(tmp_path: Path) -> None:
     """The first error of the newest plog is kept, and explains a rank without an error of its own."""
-    folder = tmp_path / "debug" / "plog"
-    folder.mkdir(parents=True)
     error = "[ERROR] HCCL(4711,python3): Resource_Error_Insufficient_Device_Memory(EI0011): Failed to allocate"
-    (folder / "plog-4711_20260318.log").write_text(f"[INFO] x\n{error}\n")
+    path = write_plog(tmp_path, f"[INFO] x\n{error}\n")
     (finding,), _suspected = findings_of(
         FailedRank(rank_id=0, pid=4711, ending=Ending(signum=6), tail=b"step 1\n", plog_folder=str(tmp_path))
     )
 
     assert ("EI0011", error) == (finding.code, finding.plog_error)
-    assert str(folder / "plog-4711_20260318.log") == finding.plog_path
+    assert str(path) == finding.plog_path
 
 
 def test_plog_of_another_rank(tmp_path: Path) -> None:
     """In a directory shared by all ranks, the plog of another process does not count."""
-    folder = tmp_path / "debug" / "plog"
-    folder.mkdir(parents=True)
-    (folder / "plog-1_20260318.log").write_text("[ERROR] x\n")
+    write_plog(tmp_path, "[ERROR] x\n", pid=1)
     (finding,), _suspected = findings_of(
         FailedRank(
             rank_id=0,
@@ -160,8 +176,7 @@ def test_places() -> None:
 
 def test_secrets_on_disk(tmp_path: Path) -> None:
     """Text from far back in a log and from a plog is masked, and safe for a terminal."""
-    (tmp_path / "debug" / "plog").mkdir(parents=True)
-    (tmp_path / "debug" / "plog" / "plog-1_1.log").write_text("[ERROR] \x1b[2J\x07 --api-key hidden " + "x" * 10_000)
+    write_plog(tmp_path, "[ERROR] \x1b[2J\x07 --api-key hidden " + "x" * 10_000)
     log = tmp_path / "log"
     raised = b'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOSError: no access, HF_TOKEN=hidden\n'
     log.write_bytes(raised + b"bye\n" * 1000)
