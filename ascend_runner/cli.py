@@ -30,9 +30,11 @@ from ascend_runner.processes.signals import Signals
 from ascend_runner.secrets import Masker
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
+from ascend_runner.settings.help import USAGE, help_text
 from ascend_runner.settings.model import Settings, decode
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO, PRECHECK_STOP
 from ascend_runner.settings.parsing import OFF
+from ascend_runner.settings.variables import unknown_variables
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.text import printable
 
@@ -100,7 +102,7 @@ class Program:
 
     def _run(self, line: CommandLine) -> Ended:
         if line.wants_help:
-            return NO_JOB, command_line.help_text(line.help_topic)
+            return NO_JOB, help_text(line.help_topic)
         if line.wants_version:
             return NO_JOB, f"{ascend_runner.__version__}\n"
         settings = decode(line.values, self.environ)
@@ -108,7 +110,7 @@ class Program:
         self.messages.begins_with_time = settings.timestamps
         if settings.color != COLOR_AUTO:
             self.messages.has_colors = settings.color == COLOR_ALWAYS
-        for sentence in command_line.unknown_variables(self.environ):
+        for sentence in unknown_variables(self.environ):
             self.messages.warning(printable(sentence))
         if settings.check:
             from ascend_runner.check.run import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it
@@ -116,7 +118,7 @@ class Program:
             check(settings, self.environ, line.command, (self.signals, self.console, self.messages))
             return NO_JOB, ""
         if not line.command:
-            raise SettingsError(f"no command given (usage: {command_line.USAGE})")
+            raise SettingsError(f"no command given (usage: {USAGE})")
 
         launcher = Launcher(settings, self.environ, self.signals, self.messages)
         launcher.precheck = self._precheck(settings, line.command, launcher)

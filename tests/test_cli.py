@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 import ascend_runner
-from ascend_runner.settings import command_line
+from ascend_runner.settings.help import help_text
 from ascend_runner.settings.option import Topic
 from tests.helpers.program import run_to_end, sentence
 from tests.helpers.surroundings import CLEAN
@@ -48,8 +48,8 @@ def test_help_goes_to_standard_output() -> None:
     """--help succeeds without a command, and its text does not depend on the terminal."""
     narrow = run_to_end("--help", env={"COLUMNS": "40"})
 
-    assert (0, "", command_line.help_text()) == (narrow.returncode, narrow.stderr, narrow.stdout)
-    assert command_line.help_text(Topic.NODES) == run_to_end("--help", "nodes", env={"COLUMNS": "200"}).stdout
+    assert (0, "", help_text()) == (narrow.returncode, narrow.stderr, narrow.stdout)
+    assert help_text(Topic.NODES) == run_to_end("--help", "nodes", env={"COLUMNS": "200"}).stdout
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])

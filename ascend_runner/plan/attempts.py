@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.settings.command_line import ATTEMPT, CHECKPOINT
+from ascend_runner.settings.variables import ATTEMPT, CHECKPOINT
 
 RESTART_COUNT: Final = "TORCHELASTIC_RESTART_COUNT"
 # torch takes TORCHELASTIC_RUN_ID as a sign of an agent whose store it may use, so that is never set.

@@ -14,9 +14,9 @@ from ascend_runner.engines.command import program_of
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.job import TableFile
 from ascend_runner.platforms import detect
-from ascend_runner.settings.command_line import STAGED, VARIABLES
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
+from ascend_runner.settings.variables import STAGED, VARIABLES
 
 if TYPE_CHECKING:
     from ascend_runner.plan.staging import Stage

@@ -22,8 +22,8 @@ from ascend_runner.host import bounded
 from ascend_runner.lifecycle.machine import Job
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.secrets import Masker
-from ascend_runner.settings.command_line import VARIABLES
 from ascend_runner.settings.option import VARIABLE_PREFIX
+from ascend_runner.settings.variables import VARIABLES
 from ascend_runner.supervision.events import Ending, signal_name
 from ascend_runner.text import format_numbers, last_lines
 

@@ -1,4 +1,4 @@
-"""Splits the command line into options and the training command, suggests corrections, and formats `--help`. Pure.
+"""Splits the command line into options and the training command, and suggests corrections. Pure.
 
 Not argparse: an unknown option must not take the word after it for a positional argument, an option never stands for a
 longer one, and the command must reach the ranks as it is. argparse needs a subclass and REMAINDER for that.
@@ -7,66 +7,21 @@ longer one, and the command must reach the ranks as it is. argparse needs a subc
 from __future__ import annotations
 
 import os.path
-import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
 
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
-from ascend_runner.settings.option import SEPARATOR, VARIABLE_PREFIX, Option, Topic
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
-from ascend_runner.settings.parsing import did_you_mean, nearest
+from ascend_runner.settings.option import SEPARATOR, Option, Topic, with_dashes
+from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.parsing import did_you_mean
 
-USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
 SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |
 SHELL: Final = "bash -c '...'"
 
 FLAGS: Final = frozenset(option.flag for option in OPTIONS)
-VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.variable)
-
-ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # which attempt a rank belongs to, counted from 0
-CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
-STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # with a number: where the copy of a data set is, for a rank
-# The run directory, and variables that the ranks and hooks of a runner around this one have inherited.
-_INHERITED: Final = (
-    "RUN_DIR",
-    "CHECKPOINT_REQUESTS",
-    "EVENT",
-    "JOB",
-    "STATE",
-    "STATUS",
-    "CAUSE",
-    "REPORT",
-    "STEP",
-    "RANKS",
-    "MISSING",
-)
-NO_OPTIONS: Final = frozenset({*(f"{VARIABLE_PREFIX}{name}" for name in _INHERITED), ATTEMPT, CHECKPOINT})
-
-# Kubernetes makes these for each service, hence for one that is called ascend-runner.
-_OF_A_SERVICE: Final = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
-
-_WIDTH: Final = 80  # of a terminal by default; the text does not depend on the terminal
-_COLUMN: Final = 26  # where the descriptions begin
-
-_DESCRIPTION: Final = (
-    "Run COMMAND once per Ascend NPU of this node: wait for the platform's rank table, keep the log of every rank, stop"
-    " all ranks when one fails, leave no process behind, and report the cause."
-)
-_STATUSES: Final = (
-    ("0", "all ranks exited with 0"),
-    ("N", "the first rank to fail exited with N"),
-    ("128 + N", "the first rank to fail was killed by signal N, or ascend-runner was stopped by it"),
-    ("124", "--hang-timeout, --time-limit, --perf-action or --inspect stop ended the job"),
-    ("125", "ascend-runner itself failed"),
-    ("126, 127", "COMMAND cannot be executed, or was not found"),
-    ("75, 93", "with --exit-verdict, instead of N or 128 + N of a rank"),
-)
-_VARIABLES: Final = "The environment variable in brackets sets an option as well; the option overrides it."
-_EXAMPLE: Final = "example: ascend-runner --nproc-per-node 8 python train.py --epochs 5"
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +53,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
         given, equals, value = word.partition("=")
         if given in {"--help", "-h"}:
             return CommandLine(wants_help=True, help_topic=_topic([value] if equals else words))
-        flag = _spelled(given)
+        flag = with_dashes(given)
         if flag not in options:
             raise SettingsError(f"unknown option {given}{_meant_by_option(given, words)}")
         option = options[flag]
@@ -161,33 +116,16 @@ def check(command: Sequence[str]) -> None:
         raise CommandError(f"the command contains the shell operator {operator!r}: use {SHELL}")
 
 
-def _spelled(flag: str) -> str:
-    """Return a flag with dashes: torchrun accepts --nproc_per_node as well."""
-    return flag.replace("_", "-")
-
-
 def _meant_by_option(flag: str, following: Sequence[str]) -> str:
     """Return a suggestion for an unknown option, in parentheses, or "" if no option is similar."""
     if flag == "-m":
         return f" (did you mean: ascend-runner python -m {following[0] if following else 'MODULE'}?)"
-    return did_you_mean(_spelled(flag), {*FLAGS, "--help", "--version"})
+    return did_you_mean(with_dashes(flag), {*FLAGS, "--help", "--version"})
 
 
 def suggestion_for_script(program: str) -> str:
     """Return a suggestion for a Python script that cannot be executed, in parentheses, or "" for another program."""
     return f" (did you mean: ascend-runner python {program}?)" if program.endswith(".py") else ""
-
-
-def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each unknown variable whose name begins like that of an option."""
-    for name in sorted(environ):
-        if (
-            name.startswith(VARIABLE_PREFIX)
-            and name not in VARIABLES | NO_OPTIONS
-            and not name.startswith(STAGED)
-            and not re.fullmatch(_OF_A_SERVICE, name)
-        ):
-            yield f"ignoring unknown variable {name}{_near_variable(name)}"
 
 
 def misplaced_options(command: Sequence[str]) -> str:
@@ -197,68 +135,9 @@ def misplaced_options(command: Sequence[str]) -> str:
     """
     if engine_in(command) or "ascend_runner" in command or os.path.basename(command[0]) == "ascend-runner":
         return ""
-    flags = dict.fromkeys(_spelled(word.partition("=")[0]) for word in command[1:])
+    flags = dict.fromkeys(with_dashes(word.partition("=")[0]) for word in command[1:])
     found = [flag for flag in flags if flag in FLAGS]
     if not found:
         return ""
     verb = "is" if len(found) == 1 else "are"
     return f"{', '.join(found)} {verb} passed to the command; options of ascend-runner precede the command"
-
-
-def _near_variable(name: str) -> str:
-    flag = "--" + _spelled(name[len(VARIABLE_PREFIX) :]).lower()  # with the common prefix, all would be near matches
-    near = nearest(flag, (option.flag for option in OPTIONS if option.variable))
-    return f" (did you mean {VARIABLE_PREFIX}{near[2:].replace('-', '_').upper()}?)" if near else ""
-
-
-def help_text(topic: Topic | None = None) -> str:
-    """Return the text of --help: all options, the common ones first, or those of one topic."""
-    if topic:
-        options = OPTIONS_OF[topic]
-        variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []
-        return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(options)), *variables, ""])
-
-    lines = [f"usage: {USAGE}\n", f"{_wrapped(_DESCRIPTION)}\n"]
-    common = _rows(option for option in OPTIONS if option.is_common)
-    topics = ", ".join(topic.word for topic in Topic)
-    common += [("-h, --help [TOPIC]", f"show all options, or those of one topic: {topics}")]
-    common += [("--version", "show the version")]
-    lines += _section("common options", common)
-    for one, options in OPTIONS_OF.items():
-        others = [option for option in options if not option.is_common]
-        lines += ["", *_section(one.title, _rows(others))] if others else []
-    lines += ["", _wrapped(_VARIABLES), "", *_section("exit status", _STATUSES)]
-    return "\n".join([*lines, "", _EXAMPLE, ""])
-
-
-def _rows(options: Iterable[Option]) -> list[tuple[str, str]]:
-    rows = []
-    for option in options:
-        default = f" (default: {option.shown_default})" if option.shown_default else ""
-        variable = f" [{option.variable}]" if option.variable else ""
-        rows.append((option.usage, f"{option.help}{default}{variable}"))
-    return rows
-
-
-def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a heading and its options; a long option is on a line of its own."""
-    lines = [f"{title}:"]
-    for usage, text in rows:
-        start = f"  {usage}  ".ljust(_COLUMN)
-        if len(start) > _COLUMN:
-            lines.append(start.rstrip())
-            start = " " * _COLUMN
-        lines.append(_wrapped(text, start, _COLUMN))
-    return lines
-
-
-def _wrapped(text: str, start: str = "", indent: int = 0) -> str:
-    """Break a text into lines; the first one begins with `start`, the others with `indent` spaces."""
-    return textwrap.fill(
-        text,
-        _WIDTH,
-        initial_indent=start,
-        subsequent_indent=" " * indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

@@ -88,3 +88,8 @@ class Option:
         if self.default_text or self.is_switch:
             return self.default_text
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+
+def with_dashes(flag: str) -> str:
+    """Return a flag with dashes: torchrun accepts --nproc_per_node as well."""
+    return flag.replace("_", "-")

@@ -92,8 +92,10 @@ def _duration(text: str) -> float:
 
 def seconds_or_auto(text: str) -> float | str | None:
     """Read a duration that is not zero; "auto" stays, and None is for "off"."""
+    if text == OFF:
+        return None
     try:
-        return text if text == AUTO else None if text == OFF else positive_seconds(text)
+        return AUTO if text == AUTO else positive_seconds(text)
     except ValueError as error:
         raise ValueError(f"'{AUTO}', '{OFF}' or {error}") from None
 

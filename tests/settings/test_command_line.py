@@ -1,8 +1,6 @@
-"""Options stop where the training command begins; errors and help."""
+"""Options stop where the training command begins; errors and suggestions."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 
@@ -10,7 +8,6 @@ from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError,
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.option import Topic
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, health, checks"
 
@@ -80,33 +77,6 @@ def test_wrong_option_is_named(argv: list[str], sentence: str) -> None:
     assert sentence == str(caught.value)
 
 
-def count_in(text: str, usage: str) -> int:
-    """Count how often a help text lists an option."""
-    return len(re.findall(rf"\n  {re.escape(usage)}(?=\s)", text))
-
-
-def test_help_lists_each_option_once_with_its_variable() -> None:
-    """Help fits 80 columns, begins with the common options, and leaves out no option and no topic."""
-    text = command_line.help_text()
-    words = text.split()
-    common = text.partition("common options:\n")[2].partition("\n\n")[0].split()
-
-    assert text.startswith("usage: ascend-runner [OPTIONS] COMMAND [ARG ...]\n\n")
-    assert max(map(len, text.splitlines())) <= 80
-    assert [1] * len(OPTIONS) == [count_in(text, option.usage) for option in OPTIONS]
-    assert {f"[{option.variable}]" for option in OPTIONS if option.variable} <= set(words)
-    assert {option.flag for option in OPTIONS if option.is_common} <= set(common)
-    assert 12 >= sum(option.is_common for option in OPTIONS)
-
-
-@pytest.mark.parametrize("topic", Topic)
-def test_help_on_a_topic(topic: Topic) -> None:
-    """Help on a topic lists all options of the topic, the common ones included, and no others."""
-    text = command_line.help_text(topic)
-
-    assert set(OPTIONS_OF[topic]) == {option for option in OPTIONS if count_in(text, option.usage)}
-
-
 # --- The training command ---------------------------------------------------------------------------------------------
 
 ASSIGNED = "the command begins with a variable assignment: use env"
@@ -162,33 +132,6 @@ def test_not_refused(command: list[str]) -> None:
 
 
 # --- What the user probably meant -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "sentences"),
-    [
-        (
-            "ASCEND_RUNNER_NPROC_PER_NOD",
-            ["ignoring unknown variable ASCEND_RUNNER_NPROC_PER_NOD (did you mean ASCEND_RUNNER_NPROC_PER_NODE?)"],
-        ),
-        ("ASCEND_RUNNER_X", ["ignoring unknown variable ASCEND_RUNNER_X"]),
-        ("ASCEND_RUNNER_GRACE", []),
-        ("ASCEND_RUNNER_SERVICE_HOST", []),
-        ("ASCEND_RUNNER_SERVICE_PORT_HTTP", []),
-        ("ASCEND_RUNNER_PORT_80_TCP_ADDR", []),
-        ("ASCEND_HOME", []),
-    ],
-)
-def test_unknown_variable(name: str, sentences: list[str]) -> None:
-    """A variable that resembles an option is reported, unless Kubernetes made it for a service."""
-    assert sentences == list(command_line.unknown_variables({name: "1"}))
-
-
-def test_variable_of_a_short_name() -> None:
-    """ASCEND_RUNNER_NPROC is recognized as a misspelling."""
-    (sentence,) = command_line.unknown_variables({"ASCEND_RUNNER_NPROC": "2"})
-
-    assert "ASCEND_RUNNER_NPROC_PER_NODE" in sentence
 
 
 @pytest.mark.parametrize(
