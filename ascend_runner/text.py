@@ -171,7 +171,8 @@ def all_ranks(number: int) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun: "1 rank", "8 ranks", "2 addresses"."""
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

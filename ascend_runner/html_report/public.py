@@ -66,7 +66,9 @@ def _cause(report: Members) -> Mapping[str, object]:
     rank_id = cause.whole("rank_id")
     failed = next((rank for rank in report.children("ranks") if rank.whole("rank_id") == rank_id), Members())
     code, signum = failed.whole("exit_code"), failed.whole("signal") or cause.whole("signal")
-    how = f" by {signal_name(signum)}" if signum else f": exit status {code}" if code else ""
+    how = f": exit status {code}" if code else ""
+    if signum:
+        how = f" by {signal_name(signum)}"
     exception = _exception(failed.child("finding"))
     sentence = _SENTENCES.get(cause.text("kind"), "the job has failed").format(rank=f"rank {rank_id}", how=how)
     return {

@@ -139,5 +139,6 @@ def _seconds(seconds: float) -> str:
 
 def rank_of(suspect: Suspect) -> int:
     """Return the rank whose log to show, or -1 if none is known."""
-    ranks = suspect.node.rank_ids
-    return suspect.rank_id if suspect.rank_id is not None else ranks[0] if ranks else -1
+    if suspect.rank_id is not None:
+        return suspect.rank_id
+    return next(iter(suspect.node.rank_ids), -1)

@@ -62,7 +62,11 @@ def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], It
     else:
         sources["hosts"] = source
     sources.setdefault("nnodes", source)
-    rank = node.node_rank if "node_rank" in sources else _own_index(names, own_names) if len(names) > 1 else 0
+    rank: int | None = 0
+    if "node_rank" in sources:
+        rank = node.node_rank
+    elif len(names) > 1:
+        rank = _own_index(names, own_names)
     if rank is not None:
         sources.setdefault("node_rank", f"{source} and the name of this node")
     node = attrs.evolve(node, hosts=names, nnodes=len(hosts), node_rank=rank or 0, sources=sources, ambiguity="")

@@ -35,9 +35,8 @@ WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # of UTF-16
 # A whole number that may need more than 64 bits, once the document is reduced to "0" for digits, " " for what can
 # precede a number, and "x" for the rest.
 LONG_NUMBER: Final = b" " + 19 * b"0"
-SHAPES: Final = bytes(
-    ord("0" if code in b"0123456789" else " " if code in b" \t\r\n[:,-" else "x") for code in range(256)
-)
+_SHAPE_OF: Final = {**dict.fromkeys(b"0123456789", ord("0")), **dict.fromkeys(b" \t\r\n[:,-", ord(" "))}
+SHAPES: Final = bytes(_SHAPE_OF.get(code, ord("x")) for code in range(256))
 FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people read these files
 
 

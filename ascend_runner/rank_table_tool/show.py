@@ -77,8 +77,8 @@ def _server_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
     for server in table.servers:
         for name in server.pod_names or ("",):
             devices = server.devices_of(name)
-            ips = [device.device_ip for device in devices]
-            addresses = ips[0] if len(set(ips)) == 1 else f"{ips[0]} ... {ips[-1]}" if ips else ""
+            ends = [device.device_ip for device in (*devices[:1], *devices[-1:])]
+            addresses = " ... ".join(dict.fromkeys(ends))
             ranks = format_numbers(device.rank_id for device in devices)
             device_ids = format_numbers(device.device_id for device in devices)
             yield (pod_of.get(server.server_id, ""), server.server_id, name, ranks, device_ids, addresses)

@@ -69,9 +69,9 @@ def stopping(state: State, why: str, living: Collection[int]) -> str:
     """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
     if isinstance(state.cause, Exited):
         count = len(set(living) - {state.cause.rank_id})
-        ranks = (
-            "the other rank" if count == 1 else f"the other {count} ranks" if count else "processes that it left behind"
-        )
+        ranks = "the other rank" if count == 1 else f"the other {count} ranks"
+        if not count:
+            ranks = "processes that it left behind"
     else:
         ranks = counted(len(living), "rank")
     beginning = f"{why}; stopping" if why else "stopping"

@@ -146,9 +146,9 @@ def look(top: str, path: str) -> Entry:
 
 
 def _entry(path: str, status: os.stat_result) -> Entry:
-    is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
-    kind = Kind.FILE if is_file else Kind.FOLDER if is_folder else Kind.OTHER
-    return Entry(kind, path, status.st_mode & PERMISSIONS, status.st_size if is_file else 0, status.st_mtime_ns)
+    kind = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.FOLDER}.get(stat.S_IFMT(status.st_mode), Kind.OTHER)
+    size = status.st_size if kind is Kind.FILE else 0
+    return Entry(kind, path, status.st_mode & PERMISSIONS, size, status.st_mtime_ns)
 
 
 def is_staged(entry: Entry, top: str) -> bool:

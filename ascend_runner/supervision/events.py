@@ -38,8 +38,10 @@ class Ending:
         """Describe it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)", or "(no core)"."""
         if not self.signum:
             return f"exit status {self.exit_code}"
-        core = " (core dumped)" if self.core_dumped else " (no core)" if self.signum in CORE_SIGNALS else ""
-        return f"killed by {signal_name(self.signum)}{core}"
+        sentence = f"killed by {signal_name(self.signum)}"
+        if self.core_dumped:
+            return f"{sentence} (core dumped)"
+        return f"{sentence} (no core)" if self.signum in CORE_SIGNALS else sentence
 
 
 @attrs.frozen

@@ -54,7 +54,11 @@ def fixed_text(pattern: str) -> bytes:
             return b""
         if part["repeated"]:
             runs[-1] = runs[-1][:-1]  # the character may be missing
-        literal = other if other and other not in "()^$.+" else escaped if escaped and not escaped.isalnum() else ""
+        literal = ""
+        if other and other not in "()^$.+":
+            literal = other
+        elif escaped and not escaped.isalnum():
+            literal = escaped
         runs[-1] += literal
         if not literal:
             runs.append("")

@@ -42,8 +42,8 @@ def run(path: str, environ: Mapping[str, str], tell: Tell, *, keeps_going: bool)
     """
     batch = BatchFile(path)
     entries, signum = _run_all(batch, environ, tell, keeps_going=keeps_going)
-    is_done = all(entry.has_succeeded for entry in entries)
-    return _summary(batch, entries, environ), 128 + signum if signum else 0 if is_done else FAILED
+    status = 0 if all(entry.has_succeeded for entry in entries) else FAILED
+    return _summary(batch, entries, environ), 128 + signum if signum else status
 
 
 def _run_all(

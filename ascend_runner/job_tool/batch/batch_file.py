@@ -130,9 +130,11 @@ class BatchFile:
         taken = {before[0] for _line, _words, before in found if before}
         entries: list[Entry] = []
         for place, (line, words, before) in enumerate(found, start=1):
-            number = before[0] if before else place if place not in taken else max({*taken, len(found)}) + 1
+            number, last = before or (place, None)
+            if before is None and place in taken:
+                number = max({*taken, len(found)}) + 1
             taken.add(number)
-            entries.append(Entry(number=number, line=line, words=words, result=before and before[1]))
+            entries.append(Entry(number=number, line=line, words=words, result=last))
         return tuple(entries)
 
     def _remembered(self) -> list[tuple[int, tuple[str, ...], Result]]:

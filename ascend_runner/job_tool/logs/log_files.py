@@ -152,7 +152,9 @@ def last_lines(count: int) -> Start:
                 if not missing:
                     return position + at + 1
         missing -= 1 if size and missing else 0  # the first line of the file
-        return None if missing else size if not count else 0
+        if missing:
+            return None
+        return 0 if count else size
 
     return start
 
