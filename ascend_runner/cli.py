@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,11 +22,9 @@ from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
 from ascend_runner.output.message_format import Level, format_message
 from ascend_runner.output.messages import Messages
-from ascend_runner.plan.job import RankSpec
-from ascend_runner.preparation.record import Preparation
+from ascend_runner.preparation import dry_run
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.processes.signals import Signals
-from ascend_runner.secrets import Masker
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
 from ascend_runner.settings.help import USAGE, help_text
@@ -128,7 +125,7 @@ class Program:
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
-            return NO_JOB, _plan_text(prepared, self.environ)
+            return NO_JOB, dry_run.plan_text(prepared, self.environ)
         return launching.run(launcher, job, self.console), ""
 
     def _precheck(self, settings: Settings, command: tuple[str, ...], launcher: Launcher) -> Precheck | None:
@@ -163,45 +160,6 @@ def _print(text: str) -> int:
 def _write_last_message(sentence: str) -> None:
     may_write_from_the_background()
     os.write(terminal.STDERR, format_message(Level.ERROR, sentence))
-
-
-def _plan_text(prepared: Preparation, environ: Mapping[str, str]) -> str:
-    job, masker = prepared.job(), Masker()
-    plan = {
-        "job_id": job.job_id,
-        "rank_size": job.rank_size or None,
-        "server_id": masker.text(job.server_id),
-        "pod_name": masker.text(job.pod_name),
-        "rank_table": job.table.path if job.table else None,
-        "ranks": [
-            {"rank_id": rank.rank_id, "local_rank": rank.local_rank, **_process_plan(rank, environ, masker)}
-            for rank in job.ranks
-        ],
-        "beside": [{"name": process.name, **_process_plan(process, environ, masker)} for process in job.beside],
-        "stages": [{"source": stage.source, "place": stage.place} for stage in prepared.context.stages],
-        "hooks": [{"event": event, "command": masker.text(command)} for event, command in job.hooks],
-        "host_files": [
-            {"path": path, "lines": os.fsdecode(content).splitlines()} for path, content in job.host_files.items()
-        ],
-    }
-    plan["secrets_masked"] = masker.count
-    text = json.dumps(plan, indent=2, ensure_ascii=False) + "\n"
-    # JSON does not escape DEL and the control characters above it, some of which control a terminal. orjson would also
-    # refuse arguments that are not UTF-8.
-    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
-
-
-def _process_plan(process: RankSpec, environ: Mapping[str, str], masker: Masker) -> dict[str, object]:
-    return {
-        "executable": process.executable,
-        "argv": masker.arguments(process.argv),
-        "variables": masker.variables(process.changes(environ)),
-        "unset": [name for name in environ if name not in process.env],
-        "cwd": process.cwd,
-        **({"stdin": "inherited"} if process.has_stdin else {}),
-        **({} if process.cores is None else {"cores": sorted(process.cores)}),
-        "log": process.log_path,
-    }
 
 
 def _lowest_level(settings: Settings) -> Level:

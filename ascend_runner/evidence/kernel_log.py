@@ -72,11 +72,9 @@ def _killed(lines: Iterable[str], *, has_pids: bool) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     group = ""
     for line in lines:
-        told = _GROUP.search(line)
-        if told:
-            group = told.group(1)
-        victim = _VICTIM.search(line)
-        if victim:
+        if named := _GROUP.search(line):
+            group = named[1]
+        if victim := _VICTIM.search(line):
             pid, name, sizes = victim.groups()
             resident = 1024 * sum(map(int, re.findall(r"-rss:(\d+)kB", sizes)))
             facts = [f"pid {pid}"] * has_pids + [size(resident)] * bool(resident)

@@ -122,13 +122,13 @@ def _rank(found: Sequence[Rank], rank_id: Optional[int]) -> Optional[Rank]:
 
 def _findings(report: Members, culprit: Optional[Rank]) -> Iterator[Group]:
     """Yield the reports of the other ranks that failed, equal ones once."""
-    said: dict[int, Sequence[str]] = {}
+    lines: dict[int, Sequence[str]] = {}
     for rank in report.children("ranks"):
         finding = rank.child("finding")
         line = finding.text("exception") or finding.text("code_line") or finding.text("meaning")
         if line and not (culprit and rank.whole("rank_id") == culprit.rank_id):
-            said[rank.whole("rank_id") or 0] = (line,)
-    yield from likeness.group(said)
+            lines[rank.whole("rank_id") or 0] = (line,)
+    yield from likeness.group(lines)
 
 
 def _attempts(report: Members) -> Iterator[tuple[str, ...]]:

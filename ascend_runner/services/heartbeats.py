@@ -190,26 +190,26 @@ class Heartbeats:
                     self._note(rank_id, pid, notifications.parse(data))
         return MOST_AT_ONCE
 
-    def _note(self, rank_id: int, pid: int, told: notifications.Notification) -> None:
+    def _note(self, rank_id: int, pid: int, report: notifications.Notification) -> None:
         now, before = self._now(), self._beats.get(rank_id)
-        if told.will_save:
+        if report.will_save:
             self._announced.setdefault(rank_id, set()).add(pid)
-        if told.has_saved:
-            saved = SavedCheckpoint(at=now, path=told.checkpoint, step=told.step)
+        if report.has_saved:
+            saved = SavedCheckpoint(at=now, path=report.checkpoint, step=report.step)
             self._saved.setdefault(rank_id, {})[pid] = saved
             self._has_news = True
-        if told.step is not None:
-            self._show_step(now, told.step)
-        if told.extend:
-            self.announced_until = max(self.announced_until, now + told.extend)
-        if told.is_beat or before:
+        if report.step is not None:
+            self._show_step(now, report.step)
+        if report.extend:
+            self.announced_until = max(self.announced_until, now + report.extend)
+        if report.is_beat or before:
             before = before or Beat(at=now)
             self._beats[rank_id] = Beat(
-                at=now if told.is_beat else before.at,
-                step=before.step if told.step is None else told.step,
-                section=told.section,
-                status=told.status or before.status,
-                checkpoint=told.checkpoint or before.checkpoint,
+                at=now if report.is_beat else before.at,
+                step=before.step if report.step is None else report.step,
+                section=report.section,
+                status=report.status or before.status,
+                checkpoint=report.checkpoint or before.checkpoint,
             )
 
     def _is_ours(self, pid: int) -> bool:

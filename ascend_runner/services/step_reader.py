@@ -200,12 +200,12 @@ class StepReader:
 
     def _note(self, step: Step, line: _Line) -> None:
         """Record the figures that a line has; the others stay."""
-        told = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
+        figures = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
         if _is_shorter(step, self._last):
-            told = {}
+            figures = {}
         elif step.step is not None:
             self._of_ranks[line.rank_id] = step.step
-        self._last = self._last._replace(**told)
+        self._last = self._last._replace(**figures)
         self._last_at = time.time()
         self._show_step(line.at, self._last.step, self._last.steps, self._last.seconds)
 

@@ -51,10 +51,7 @@ def status(options: Namespace) -> int:
 
 def _status_of_nodes(seen: Sequence[Snapshot], options: Namespace) -> int:
     """Show the nodes of a job. It has ended badly if one of them has, and is running if one of the others is."""
-    if options.json:
-        write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
-    else:
-        write_text(screens.jobs(seen, time.time(), _width()))
+    _show_list(seen, options)
     found = {one.condition for one in seen}
     return next(STATUSES[condition] for condition in WORST if condition in found)
 
@@ -82,8 +79,12 @@ def list_jobs(options: Namespace) -> int:
     """List the jobs of this machine, those that are running first."""
     seen = [snapshot.take(job) for job in jobs.all_jobs(options.environ)]
     seen.sort(key=lambda one: one.condition is not Condition.RUNNING)
+    _show_list(seen, options)
+    return DONE
+
+
+def _show_list(seen: Sequence[Snapshot], options: Namespace) -> None:
     if options.json:
         write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
     else:
         write_text(screens.jobs(seen, time.time(), _width()) or "no jobs\n")
-    return DONE

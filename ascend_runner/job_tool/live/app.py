@@ -186,8 +186,5 @@ class Top(App[None]):
     def _run(self) -> None:
         """Observe the job at intervals until the user quits."""
         while not self._has_quit.is_set():
-            self.post_message(Seen(self._look_at_job(self._shown())))
+            self.post_message(Seen(self._look_at_job(self._frame.ranks)))
             self._has_quit.wait(self._seconds)
-
-    def _shown(self) -> Collection[int]:
-        return self._frame.ranks
