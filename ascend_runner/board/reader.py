@@ -118,7 +118,7 @@ def _rank(data: bytes, began: float, now: float) -> RankRecord:
         cell_seconds=_number(cell_seconds) or 0.0,
         log_size=size,
         log_lost=lost,
-        last_lines=last_line(end, size),
+        last_lines=end_lines(end, size)[-1:],
     )
 
 
@@ -137,12 +137,12 @@ def _signals(data: bytes, began: float) -> tuple[tuple[int, float], ...]:
     return tuple((signum, after) for signum, after in known if after is not None)
 
 
-def last_line(end: bytes, size: int) -> tuple[str, ...]:
-    """Return the last line without secrets."""
+def end_lines(end: bytes, size: int) -> tuple[str, ...]:
+    """Return the last lines of an output of `size` bytes from its end, without secrets."""
     end = end[: min(size, len(end))]
     if size > len(end):
         end = end.partition(b"\n")[2] if b"\n" in end.rstrip() else after_secret(end)
-    return tuple(line.replace("\t", " ") for line in last_lines(Masker().data(end))[-1:])
+    return tuple(line.replace("\t", " ") for line in last_lines(Masker().data(end)))
 
 
 def after_secret(cut: bytes) -> bytes:

@@ -42,18 +42,19 @@ def quiet_sentence(seconds: Mapping[int, float], succeeded: Collection[float] = 
         if least <= silent:
             return ""
         some = "no rank has written anything" if len(seconds) > 1 else f"{rank_list(seconds)} has written nothing"
-        return f"{some} for {_rounded(least)}"
+        return f"{some} for {_whole(least)}"
     verb, at_least = ("has", "") if len(ranks) == 1 else ("have", "at least ")
-    words = f"{rank_list(ranks)} {verb} been quiet for {at_least}{_rounded(min(seconds[one] for one in ranks))}"
+    words = f"{rank_list(ranks)} {verb} been quiet for {at_least}{_whole(min(seconds[one] for one in ranks))}"
     others = [silence for rank_id, silence in seconds.items() if rank_id not in ranks]
     if others:
-        return f"{words}, the others for at most {_rounded(max(others))}"
+        most = max(others)
+        return f"{words}, the others for {f'at most {_whole(most)}' if most >= 1 else 'less than 1 s'}"
     rest = "the other rank" if len(succeeded) == 1 else f"the other {len(succeeded)} ranks"
-    return f"{words}; {rest} succeeded {_rounded(min(succeeded))} ago"
+    return f"{words}; {rest} succeeded {_whole(min(succeeded))} ago"
 
 
-def _rounded(seconds: float) -> str:
-    return duration(round(seconds))
+def _whole(seconds: float) -> str:
+    return duration(int(seconds))
 
 
 def behind(steps: Mapping[int, int]) -> frozenset[int]:

@@ -15,6 +15,13 @@ STEADY: Final = (40, *(90 + index * 7 % 25 for index in range(70)))  # bytes
 STALLED: Final = (*STEADY[:48], *[0] * 23)
 
 
+def steps_until(step: int, loss: str, steps: int = 1563) -> tuple[str, ...]:
+    """Return the end of a log."""
+    return tuple(
+        f"step:[{one:5}/{steps:5}], {loss}, per_step_time: 1752ms, lr: 1e-05" for one in range(step - 4, step + 1)
+    )
+
+
 def rank(rank_id: int, **members: object) -> RankView:
     """Return a rank that trains."""
     known = {
@@ -27,7 +34,7 @@ def rank(rank_id: int, **members: object) -> RankView:
         "memory": (39 << 30) // 10 + (rank_id % 5 << 20),
         "device": Figures(temperature=52 + rank_id % 4, ai_core=95 + rank_id % 3, memory=91, at=NOW - 1),
         "output": STEADY[rank_id % 5 :],
-        "last_line": f"step:[ 1204/ 1563], loss: 2.{310 + rank_id}, per_step_time: 1752ms, lr: 1e-05",
+        "last_lines": steps_until(1204, f"loss: 2.{310 + rank_id}"),
     }
     return RankView(rank_id=rank_id, **{**known, **members})  # type: ignore[arg-type]  # members of several types
 
@@ -35,8 +42,8 @@ def rank(rank_id: int, **members: object) -> RankView:
 def quiet(rank_id: int) -> RankView:
     """Return a rank that has written nothing for minutes, and whose NPU is idle."""
     figures = Figures(temperature=49, ai_core=0, memory=91, at=NOW - 1)
-    line = "step:[ 1069/ 1563], loss: 2.402, per_step_time: 1749ms, lr: 1e-05"
-    return rank(rank_id, quiet=252.0, step=1069, cpu=99.0, device=figures, output=STALLED, last_line=line)
+    lines = (*steps_until(1069, "loss: 2.402"), "loading shard 12 of 40")
+    return rank(rank_id, quiet=252.0, step=1069, cpu=99.0, device=figures, output=STALLED, last_lines=lines)
 
 
 EIGHT: Final = JobView(
@@ -50,6 +57,8 @@ EIGHT: Final = JobView(
     has_npus=True,
     has_stacks=True,
 )
+FATAL: Final = ("Fatal Python error: 段错误", "Current thread 0x0000ffff8c0 (most recent call first):")
+TIMEOUT: Final = "RuntimeError: EI0006: connect timeout"
 _AGED: Final = Figures(temperature=61, ai_core=0, memory=17, at=NOW - 60)
 SIXTY_FOUR: Final = attrs.evolve(
     EIGHT,
@@ -57,9 +66,9 @@ SIXTY_FOUR: Final = attrs.evolve(
         [
             *(quiet(number) if number in {5, 44} else rank(number) for number in range(60)),
             rank(60, step=1100),
-            rank(61, step=None, cpu=None, memory=None, device=None, quiet=None, last_line="", output=()),
+            rank(61, step=None, cpu=None, memory=None, device=None, quiet=None, last_lines=(), output=()),
             rank(62, device=_AGED),
-            rank(63, state=State.FAILED, ending="failed (SIGSEGV)", quiet=None, last_line="Fatal Python error: 段错误"),
+            rank(63, state=State.FAILED, ending="failed (SIGSEGV)", quiet=None, last_lines=FATAL),
         ]
     ),
 )
@@ -68,11 +77,11 @@ SIXTY_FOUR: Final = attrs.evolve(
 def of_many(rank_id: int) -> RankView:
     """Return a rank of which only the log is seen."""
     members = {"cpu": None, "memory": None, "device": None, "output": (), "pid": 0, "node": f"worker-{rank_id // 8}"}
-    line = f"step:[  880/ 5000], loss: 3.{rank_id % 100:02}, per_step_time: 1752ms"
-    found = rank(rank_id, step=880, last_line=line, **members)
+    lines = steps_until(880, f"loss: 3.{rank_id % 100:02}", 5000)
+    found = rank(rank_id, step=880, last_lines=lines, **members)
     if rank_id == 170:
-        line = "RuntimeError: EI0006: connect timeout"
-        return attrs.evolve(found, state=State.FAILED, ending="failed (exit status 1)", quiet=None, last_line=line)
+        ending = "failed (exit status 1)"
+        return attrs.evolve(found, state=State.FAILED, ending=ending, quiet=None, last_lines=(*lines, TIMEOUT))
     return attrs.evolve(found, quiet=130.0) if rank_id in {224, 312} else found
 
 

@@ -42,7 +42,7 @@ def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     views = [tool(*words)[1] for words in VIEWS]
     lines = [rank["last_line"] for rank in json.loads(views[1])["ranks"]]
     with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
-        views += [rank.last_line for rank in observer.look(()).ranks]
+        views += [line for rank in observer.look(()).ranks for line in (rank.last_line, *rank.last_lines)]
     (board,) = run_dir.glob("*/board")
     shown_by_board = reader.decode(board.read_bytes(), time.monotonic())
     views += [line for rank in shown_by_board.ranks for line in rank.last_lines]

@@ -1,4 +1,4 @@
-"""The end of a log, from the beginning of a line, and its last line without secrets."""
+"""The end of a log, from the beginning of a line, and its last lines without secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.board import reader
 
-LINE: Final = 4096  # bytes at the end of a log that are searched for its last line
+LINE: Final = 4096  # bytes at the end of a log that are searched for its last lines
 
 
 def read(path: str, size: int) -> bytes:
@@ -22,4 +22,9 @@ def read(path: str, size: int) -> bytes:
 
 def last_line(end: bytes) -> str:
     """Return the last line of the end of a log."""
-    return "".join(reader.last_line(end[-LINE:], len(end)))
+    return "".join(last_lines(end)[-1:])
+
+
+def last_lines(end: bytes) -> tuple[str, ...]:
+    """Return the last lines of the end of a log, about a screen of them at most."""
+    return reader.end_lines(end[-LINE:], len(end))

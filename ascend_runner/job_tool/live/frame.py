@@ -19,6 +19,7 @@ FEW: Final = 16  # ranks that always have a line each
 MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
 BAR: Final = 32  # cells at most, and
 LEAST_BAR: Final = 8  # at least
+LEAST_LOG: Final = 4  # lines of the screen for the end of a log, with a blank one and a title
 ALL: Final = "all"
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "
@@ -68,6 +69,7 @@ def frame(job: JobView, screen: Screen) -> Frame:
         selected = rows[0].rank_id
     shown = _window(rows, selected, room)
     lines = [*head, *_table(job, shown, selected, screen), *below]
+    lines += _log_end(next((rank for rank in shown if rank.rank_id == selected), None), screen.rows - 1 - len(lines))
     lines = lines[: screen.rows - 1]
     lines += [BLANK] * (screen.rows - 1 - len(lines))
     lines.append(_keys(screen))
@@ -186,6 +188,14 @@ def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], scre
         mark = (CURSOR if rank.rank_id == selected else " " * len(CURSOR), Style.KEY)
         lines.append((mark, *table.row(rank, job.now)))
     return lines
+
+
+def _log_end(rank: Optional[RankView], room: int) -> list[Line]:
+    """Return the last lines of the rank at the cursor, below a blank line and a title, if there is room for some."""
+    if rank is None or not rank.last_lines or room < LEAST_LOG:
+        return []
+    title = ((f" {rank.title if rank.name else f'rank {rank.title}'}: end of the log", Style.DIM),)
+    return [BLANK, title, *(((f"  {line}", Style.PLAIN),) for line in rank.last_lines[2 - room :])]
 
 
 def _others(others: Sequence[RankView], screen: Screen) -> Line:

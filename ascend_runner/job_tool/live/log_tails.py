@@ -1,4 +1,4 @@
-"""The ends of logs: when each was last written, its last line, and the last step in it.
+"""The ends of logs: when each was last written, its last lines, and the last step in it.
 
 A log that has not changed is not opened. If there are many logs, only some are examined each time, so that the cost
 does not grow with the job.
@@ -25,11 +25,11 @@ FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, a
 
 @attrs.frozen(kw_only=True)
 class Tail:
-    """The end of a log. `at` is when it was written, in seconds since the epoch; the line is without secrets."""
+    """The end of a log. `at` is when it was written, in seconds since the epoch; the lines are without secrets."""
 
     size: int
     at: float
-    line: str = ""
+    lines: tuple[str, ...] = ()
     step: Step = steps.NO_STEP
     is_read: bool = False
 
@@ -66,7 +66,7 @@ class LogTails:
                 return
             tail = Tail(size=status.st_size, at=status.st_mtime)
             if old:
-                tail = attrs.evolve(tail, line=old.line, step=old.step)
+                tail = attrs.evolve(tail, lines=old.lines, step=old.step)
             if may_read(rank_id):
                 tail = _read(path, tail, old.size if old and old.is_read else None)
             self.tails[rank_id] = tail
@@ -76,5 +76,5 @@ def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
     """Return a tail with what was written since the log had the old size, if the log can be read."""
     grown = FIRST_TAIL if old_size is None or old_size > tail.size else tail.size - old_size + log_end.LINE
     end = log_end.read(path, min(grown, FIRST_TAIL))
-    line = log_end.last_line(end).strip() or tail.line
-    return attrs.evolve(tail, line=line, step=steps.newest(end, tail.step), is_read=bool(end) or not tail.size)
+    lines = log_end.last_lines(end) or tail.lines
+    return attrs.evolve(tail, lines=lines, step=steps.newest(end, tail.step), is_read=bool(end) or not tail.size)

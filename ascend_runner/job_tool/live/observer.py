@@ -136,7 +136,7 @@ def _complete(rank: RankView, tail: Optional[Tail], usage: Optional[Usage], devi
     return attrs.evolve(
         rank,
         step=tail.step.step if tail else None,
-        last_line=(tail.line if tail else "") or rank.last_line,
+        last_lines=(tail.lines if tail else ()) or rank.last_lines,
         quiet=quiet,
         cpu=usage.cpu if usage else None,
         memory=usage.resident if usage else None,

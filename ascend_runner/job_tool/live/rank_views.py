@@ -38,7 +38,7 @@ def _of_record(rank: RankRecord, view: View) -> RankView:
         quiet=max(0.0, view.seconds - last) if rank.is_running else None,
         over=max(0.0, view.seconds - rank.ended_after) if rank.ending else None,
         output=_output(rank),
-        last_line="".join(rank.last_lines),
+        last_lines=rank.last_lines,
     )
 
 

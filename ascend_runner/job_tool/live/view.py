@@ -63,12 +63,17 @@ class RankView:
     memory: Optional[int] = None
     device: Optional[Figures] = None
     output: tuple[int, ...] = ()
-    last_line: str = ""
+    last_lines: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """The number of the rank, or the name of an auxiliary process."""
         return self.name or str(self.rank_id)
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its output, without the spaces that align it with others."""
+        return " ".join("".join(self.last_lines[-1:]).split())
 
     @property
     def words(self) -> str:

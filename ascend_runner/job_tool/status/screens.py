@@ -132,7 +132,8 @@ def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tupl
         yield "limit", f"{clock(limit_at)} ({left})"
     yield "step", _step(snapshot, now)
     quiet = rank_rows.quiet(rows) if snapshot.condition is Condition.RUNNING else ""
-    yield "quiet", f"{quiet}; see ascend-job stacks {shlex.quote(job.name)}" if quiet else ""
+    yield "quiet", quiet
+    yield "stacks", f"ascend-job stacks {shlex.quote(job.name)} compares them" if quiet else ""
     yield from _conditions(snapshot)
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)

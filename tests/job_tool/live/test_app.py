@@ -193,7 +193,7 @@ def test_no_ranks_yet() -> None:
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
 def test_texts_are_shown_as_they_are(text: str) -> None:
     """Nothing in a log or a name is markup, and lines keep their width."""
-    app = Shown(attrs.evolve(EIGHT, name=text, ranks=tuple(rank(number, last_line=text) for number in range(3))))
+    app = Shown(attrs.evolve(EIGHT, name=text, ranks=tuple(rank(number, last_lines=(text,)) for number in range(3))))
 
     async def check(_pilot: Pilot[None]) -> None:
         assert text[:10] in app.lines[0]

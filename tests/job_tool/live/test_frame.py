@@ -111,6 +111,17 @@ def test_node_of_each_rank() -> None:
     assert "modelarts-job-9a11-worker-21" == drawn(attrs.evolve(THOUSAND, ranks=ranks), columns=160)[-4].split()[2]
 
 
+def test_end_of_the_log() -> None:
+    """Below the table, as much as there is room for shows what the rank at the cursor has written last."""
+    lines, few, none = (drawn(EIGHT, rows=rows) for rows in (24, 19, 18))
+
+    assert ["", " rank 5: end of the log"] == lines[14:16]
+    assert "  loading shard 12 of 40" == lines[21]
+    assert ["  loading shard 12 of 40"] == few[16:18][1:]
+    assert not any("end of the log" in line for line in none)
+    assert " rank 3: end of the log" in drawn(EIGHT, selected=3)
+
+
 def test_narrow_title() -> None:
     """Where the times of day do not fit, those from which a user has to calculate are left out."""
     assert [True, False] == ["+0800" in drawn(EIGHT, columns=columns)[0] for columns in (80, 70)]

@@ -120,9 +120,9 @@ def test_quiet_rank() -> None:
     others = [rank(number, "succeeded", started_at=ended_at, ended_at=ended_at) for number in (0, 1, 3)]
     seen = attrs.evolve(running(*others, rank(2)), logs={2: (1, BEGAN - 250)})
     lines = screens.status(seen, BEGAN).splitlines()
-    (line,) = (line for line in lines if line.startswith("  quiet  "))
 
-    assert line.endswith("; see ascend-job stacks train-node-1")
+    assert "  stacks      ascend-job stacks train-node-1 compares them" in lines
+    assert any(line.startswith("  quiet       rank 2 has been quiet for 4 min 10 s; ") for line in lines)
     assert ["2", "0", "1", "3"] == [line.split()[0] for line in lines[-4:]]
     assert "  quiet  " not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
 
