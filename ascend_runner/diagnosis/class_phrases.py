@@ -9,11 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 CLASSES: Final = r"""
-# bash and env(1); CPython subprocess.py
+# bash and env(1); CPython subprocess.py; pip; docker, containerd and apptainer; taskset(1) and numactl(8)
 root Windows line endings = a script has Windows line endings: convert it, for example with dos2unix
     \\r\W?: No such file or directory$
 root permission of a command = no permission to execute, read or write a file: check its mode and owner
     ^(?:\S+: line \d+|(?:\S*/)?(?:ba|da|z)?sh(?:: (?:line )?\d+)?|(?:\S*/)?env): .+: Permission denied$
+root version for pip = pip finds no such version of a package: check its name, the version of Python and the index
+    No matching distribution found|Could not find a version that satisfies|ResolutionImpossible
+root container = a container cannot be started: check its image, mounts and devices
+    Error response from daemon|container creation failed|failed to create (?:containerd task|shim)|oci runtime
+root cores = CPU cores or NUMA nodes are not available here: check their numbers, and the container's cpuset
+    failed to set pid \d+'s affinity|^<[\d,-]+> is invalid|cpu argument \S+ is out of range
 root program not started = a program cannot be started: check that it is installed, executable and on PATH
     in _execute_child$
 # errno(3): ENAMETOOLONG, ETXTBSY, ELOOP, EXDEV, EBUSY, ENOTEMPTY, ENXIO, ENODEV, E2BIG, ENOEXEC, EFBIG, ENOLCK,
@@ -50,9 +56,10 @@ root not supported = a file system or device does not support an operation
 root other format = a file is incomplete, damaged or of another format: copy or download it again
     tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
     |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
+    |unexpected end of file|Unexpected EOF in archive|not in gzip format|End-of-central-directory signature not found
     |Failed to interpret file|could not parse ModelProto|Format not recognised|PyTorchFileReader|invalid magic number
 root no image = an image cannot be read: its file is missing or damaged
-    _src\.empty\(\)|imread\w*\(.*can't open
+    _src\.empty\(\)|load image failed|invalid image data|imread\w*\(.*can't open
 # CPython json, codecs and PyYAML
 root JSON = a text is not valid JSON: empty, incomplete or of another format
     ^(?:[\w.]+\.)?JSONDecodeError:
@@ -69,6 +76,10 @@ root is a directory = a path is that of a directory, but a file is expected
     ^IsADirectoryError:
 root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
+root no such checkpoint = a checkpoint is missing or incomplete: check its path on this node
+    (?:can't|cannot|could not|couldn't|unable to) (?:find|load|locate)\b.* checkpoint
+root sample = a sample of the dataset cannot be loaded: see the file that the message names
+    Exception thrown from dataset pipeline
 root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
     ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
     |\b(?:file|path|dir|directory|folder|checkpoint|dataset) \S*/\S* (?:does not|doesn't|not) (?:exist|found)

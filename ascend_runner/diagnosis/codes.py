@@ -71,7 +71,8 @@ def _codes_in(line: str) -> Iterator[Code]:
         if code:
             yield code
     if _NUMERIC_HINT.search(line):
-        yield from (CODES[name] for name in _NUMERIC.findall(line) if name in CODES)
+        codes = (CODES[name] for name in _NUMERIC.findall(line) if name in CODES)
+        yield from (_OF_THE_SERVER.get(code.name, code) if "MallocHost" in line else code for code in codes)
     if "Stage][" in line:
         yield from (CODES[_OF_STAGES[name]] for name in _STAGE.findall(line))
     if "rror code is " in line or "errNo[0x" in line or "drvRetCode=" in line or "drvErr=" in line:
@@ -150,3 +151,4 @@ _ALL: Final = (
     *_parsed(DRIVER, "driver "),
 )
 CODES: Final = {code.name: code for code in _ALL}
+_OF_THE_SERVER: Final = {"207001": Code("207001", "not enough memory of the server that can be pinned", Kind.ROOT)}

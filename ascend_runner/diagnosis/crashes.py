@@ -220,9 +220,9 @@ _HINT: Final = re.compile(
     r"Fatal Python error|terminate called|\*\*\*|\[F\d{4}|Check failed|p(?:anic|ure virtual)|Exception in thread"
     r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Seg(?:mentation|fault enc)"
     r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
-    r"|command not found|FatalError|detected by the|Worker exit type|function error: |call acl|Unhandled exception"
-    r"|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec|No such file or dir"
-    r"|yntax error|oom.kill|tcmalloc"
+    r"|(?:command|\d+: \S+:) not found|FatalError|detected by the|Worker exit type|function error: |call acl"
+    r"|Unhandled exception|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec"
+    r"|No such file or dir|yntax error|oom.kill|tcmalloc"
 )
 _SHELL: Final = r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?|(?:\S*/)?env)"
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
@@ -258,7 +258,7 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"^[\w./-]+\.py: error: .+", _line),
         (r"^\S+: line \d+: +\d+ (?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction).*", _line),
         (r"^(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)(?: \(core dumped\))?$", _line),
-        (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found", _line),
+        (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found|^(?:\S*/)?(?:da)?sh: \d+: \S+: not found$", _line),
         (rf"^{_SHELL}: .+: (?:unbound variable|Permission denied|cannot execute.+|No such file or directory)$", _line),
         (rf"^{_SHELL}: [Ss]yntax error.+", _line),
         (r"^\S+\.\w+(?::\d+:\d+|\(\d+\)): (?:fatal )?error: .+", _compiler),

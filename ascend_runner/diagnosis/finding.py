@@ -118,7 +118,7 @@ class Finding:
 
         A rank without a code that was not talking to others, and that refers to no other error, has failed by itself.
         """
-        if not self.code:
+        if not self.code or self.is_weak:
             return Kind.EITHER if self.is_in_collective or self.only_passes_on or self.is_weak else Kind.ROOT
         return Kind.SECONDARY if self.is_connection and self.is_in_collective else Kind(self.code_kind)
 

@@ -146,6 +146,8 @@ root Weights only load failed = torch.load refuses an object in a checkpoint: se
 root Error(s) in loading state_dict = a checkpoint does not match the model
     Error\(s\) in loading state_dict|Missing key in checkpoint state_dict|Size mismatch between saved
     |load_param_into_net'.* should have the same
+root number of ranks of a checkpoint = a checkpoint was saved by another number of ranks: use the same, or convert it
+    used a DP world size of \d+ but
 # slurmstepd; huggingface_hub; transformers utils/hub.py and models/auto; wandb sdk/wandb_login.py; OpenSSL; urllib3 and
 # botocore; CPython signal handling; CUDA error strings; CPython _thread; fork(2), pthread_create(3), std::thread of
 # libstdc++; CPython input()
@@ -175,7 +177,8 @@ root certificate = a server's certificate cannot be verified: see REQUESTS_CA_BU
     CERTIFICATE_VERIFY_FAILED
 root server not reachable = a server cannot be reached: check the network and its proxy, or use local files
     couldn't connect to 'https?://|Max retries exceeded with url|<urlopen error |HTTPS?ConnectionPool\(.*timed out
-    |Could not connect to the endpoint URL
+    |Could not connect to the endpoint URL|unable to access 'https?://
+    |Cannot connect to host \S+:\d+ ssl|^httpx?\w*\.Connect\w*
 root KeyboardInterrupt = interrupted by SIGINT: Ctrl-C, or a platform that stops the job
     KeyboardInterrupt
 root SignalException = a launcher was stopped by a signal from outside: by a person or the platform

@@ -14,7 +14,7 @@ SETUP: Final = r"""
 root end of a command line = a command was split by a blank after a backslash, or by Windows line endings
     : (?:-{1,2}\w[\w-]*|\$?'?\\r'?): command not found$
 root command not found = a program is not installed or not on PATH
-    : command not found$
+    : command not found$|sh: \d+: \S+: not found$|^make: \S+: No such file or directory$
 root library of the driver = the driver's libraries are not visible: check the mounted driver and LD_LIBRARY_PATH
     lib(?:ascend_hal|drv\w+|dcmi)\.so[.\d]*: cannot open shared object
 root library of CANN = CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh
@@ -37,6 +37,8 @@ root native part of a package = the native part of a package is missing: not bui
     No module named '?[\w.]+\._C\b
 root Python packages of CANN = CANN's Python packages are not on PYTHONPATH: source set_env.sh
     No module named '?(?:tbe|te|acl|hccl|opc_tool|auto_tune|schedule_search|op_test_frame)\b
+root library of Python = Python cannot find its own library: check PYTHONHOME and PYTHONPATH
+    init_fs_encoding|No module named 'encodings'
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
 root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN
@@ -61,6 +63,8 @@ root not in this CANN = this version of CANN lacks an operator or function: chec
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
     dcmi mod\w* init\w* failed|Can't get ascend_hal device count
 # MindSpore communication/_comm_helper.py and hccl_adapter.cc
+root variables of a launcher = a variable of the rank is not set: start the program with a launcher that sets it
+    environment variable \w+ expected, but not set|KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))'
 root RANK_ID has not been exported = MindSpore was started without the rank variables
     RANK_ID has not been exported
 root HcomLoadRanktableFile = HCCL cannot find the rank table file
@@ -76,7 +80,7 @@ root ncclInvalidArgument = NCCL was called with an invalid argument
 root ncclInvalidUsage = a collective was called incorrectly, for example by two ranks on one device
     ncclInvalidUsage|NCCL error.*invalid usage
 root process group not initialized = a collective was called before init_process_group
-    process group has not been initialized
+    process group has not been initialized|Distributed Communication has not been inited
 root process group initialized twice = init_process_group was called twice: call it only if is_initialized() is false
     trying to initialize the default process group twice
 root no backend for a device = the process group has no backend for this device: use hccl for NPUs, gloo for CPUs
@@ -90,7 +94,7 @@ root unused parameters = some parameters got no gradient: see find_unused_parame
 root used before fork = a device was used before a fork: start worker processes with the method spawn
     Cannot re-initialize \w+ in forked subprocess
 root invalid device ordinal = invalid device id: check the list of visible devices
-    invalid device ordinal|reason=\[device id error\]
+    invalid device ordinal|device < num_gpus|reason=\[device id error\]
 root no kernel image = torch or an extension was not built for this type of GPU
     no kernel image is available for execution
 either ncclUnhandledCudaError = NCCL reported a device error: see its last error
@@ -101,7 +105,7 @@ either ncclInternalError = NCCL failed inside: see its last error
     ncclInternalError|NCCL error.*internal error
 # getaddrinfo(3); bind(2); c10d socket.cpp; gloo transport/tcp/device.cc; NCCL bootstrap.cc
 root Name or service not known = a host name cannot be resolved: check it (MASTER_ADDR or a URL) and the DNS
-    Name or service not known|Temporary failure in name resolution|gai error
+    Name or service not known|Temporary failure in name resolution|gai error|resolve host
 root Cannot assign requested address = an address is not one of this server's: check MASTER_ADDR
     Cannot assign requested address|EADDRNOTAVAIL
 root Address already in use = the port is taken: a leftover process, or two jobs on one server
@@ -118,7 +122,8 @@ root torch without CUDA = torch was built without CUDA: use npu and hccl, or imp
 root no CUDA device = there is no CUDA device: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
     Found no NVIDIA driver|No CUDA GPUs are available
 root no accelerator = no accelerator is found: check whether torch_npu can be imported and the devices are visible
-    mixed precision requires a (?:GPU|NPU)|can only be used on CUDA devices|setup doesn't support bf16/gpu
+    No supported gpu backend found
+    |mixed precision requires a (?:GPU|NPU)|can only be used on CUDA devices|setup doesn't support bf16/gpu
 root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|Unknown backend type hccl|have HCCL built in
     |at start of device string: npu

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ascend_runner.diagnosis.class_phrases import CLASSES
+from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.diagnosis.phrases import class_of
 from ascend_runner.supervision.events import Ending
@@ -53,6 +54,8 @@ def code_of(text: str) -> str:
         ("access to a server", "MoxFileRespException: [MoxFileRespException(stat:403, reason:Forbidden)]"),
         ("object in a storage", "ClientError: An error occurred (NoSuchKey) when calling the GetObject operation"),
         ("server failed", "HTTPError: 503 Server Error: Service Unavailable for url: https://a"),
+        ("no such checkpoint", "ValueError: Can't find a valid checkpoint at saves/checkpoint-500"),
+        ("sample", "RuntimeError: Exception thrown from dataset pipeline. Refer to 'Dataset Pipeline Error Message'."),
         ("arguments of an operator", "ValueError: For 'MatMul', the input dimensions must be equal"),
     ],
 )
@@ -75,6 +78,23 @@ def test_class(name: str, message: str) -> None:
 def test_no_class(message: str) -> None:
     """A message that says all there is to say gets no advice."""
     assert "" == code_of(f"{IN_THE_PROGRAM}{message}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("container", "docker: Error response from daemon: error gathering device information"),
+        ("cores", "taskset: failed to set pid 0's affinity: Invalid argument"),
+        ("version for pip", "ERROR: No matching distribution found for torch_npu==2.1.0.post12"),
+        ("other format", "tar: Unexpected EOF in archive"),
+    ],
+)
+def test_last_words(name: str, line: str) -> None:
+    """The last line of a program that is not in Python has a class as well, though it is weak evidence."""
+    evidence = read(f"step 1\n{line}\n".encode(), Ending(exit_code=1))
+
+    assert name == evidence.code
+    assert evidence.kind is (Kind.EITHER if evidence.is_weak else Kind.ROOT)
 
 
 def test_program_not_started() -> None:

@@ -134,6 +134,14 @@ def test_codes_that_point_at_peers(name: str) -> None:
     assert 3 == sum(code.kind is Kind.SECONDARY for code in CODES.values())
 
 
+def test_memory_of_the_server() -> None:
+    """The code of a failed allocation means the server's memory where pinned memory was to be allocated."""
+    found = first_code(["NPU function error: aclrtMallocHost(ptr, size), error code is 207001"])
+
+    assert found
+    assert "server" in found.code.meaning
+
+
 def test_every_meaning_is_one_line() -> None:
     """Each code has a meaning that fits on one line of the failure screen."""
     meanings = [code.meaning for code in CODES.values()]
@@ -167,6 +175,12 @@ def test_every_meaning_is_one_line() -> None:
         ),
         ("KV cache", Kind.ROOT, "ValueError: 9 GiB is larger than the available KV cache memory (5 GiB)"),
         ("free memory on startup", Kind.ROOT, "Free memory on device (3/60 GiB) on startup is less than desired (54)"),
+        ("command not found", Kind.ROOT, "/bin/sh: 1: ninja: not found"),
+        ("library of Python", Kind.ROOT, "ModuleNotFoundError: No module named 'encodings'"),
+        ("variables of a launcher", Kind.ROOT, "rendezvous: environment variable RANK expected, but not set"),
+        ("number of ranks of a checkpoint", Kind.ROOT, "checkpoint used a DP world size of 8 but the current one is 4"),
+        ("Name or service not known", Kind.ROOT, "wget: unable to resolve host address 'a'"),
+        ("server not reachable", Kind.ROOT, "Cannot connect to host 10.0.0.4:8000 ssl:default [Connect call failed]"),
         ("OOM when allocating tensor", Kind.ROOT, "ResourceExhaustedError: OOM when allocating tensor with shape[9]"),
         ("unable to mmap", Kind.ROOT, "unable to mmap 64 bytes from file </torch_1>: Cannot allocate memory (12)"),
         ("Can't start new thread", Kind.ROOT, "thread: Resource temporarily unavailable [system:11]"),
