@@ -163,7 +163,7 @@ class Manager:
     def _observe(self) -> list[Event]:
         """Return new events. Blocks until there are any, unless events are waiting already."""
         while True:
-            if self._state.is_tearing_down and not self._processes.has_killable():
+            if self._state.is_tearing_down and not self._events and not self._processes.has_killable():
                 self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_check())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
