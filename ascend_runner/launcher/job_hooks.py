@@ -59,6 +59,7 @@ class JobHooks:
         spec, job = self._journal.spec, self._journal.job
         self._due -= {event} - {hooks.BEFORE_START}
         variables = hooks.variables(spec, job, self._journal.report, newest)
+        self._journal.flush()  # a hook may read the report and the events
         for problem in self._of(event).run(variables, self._wait):
             if event == hooks.BEFORE_START:
                 raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")

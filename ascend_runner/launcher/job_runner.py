@@ -246,6 +246,10 @@ class JobRunner:
         last = self._last_failure if is_from_outside else None
         outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings), last_failure=last)
         outcome = attrs.evolve(outcome, findings=tuple(self.journal.findings.values()))
+        if job.state is JobState.RESTARTING:
+            self._outcome = self._last_failure = outcome
+            self.journal.finish(outcome, environ, self._limit)
+            return
         outcome = self._with_report(outcome, self._limit)
         end = self._end_from_outside()
         if end and not is_from_outside:
@@ -253,15 +257,13 @@ class JobRunner:
             outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
             outcome = self._with_report(outcome, self._limit)
         self._outcome = attrs.evolve(outcome, exit_verdict=job.exit_verdict)
-        if job.state is JobState.RESTARTING:
-            self._last_failure = outcome
-        else:
-            self._show_end(event)
+        self._show_end(event)
 
     def _with_report(self, outcome: Outcome, limit: float) -> Outcome:
         """Write the report of an outcome, and return the outcome with what was written, and where."""
-        document, writer = self.journal.finish(outcome, self._launcher.environ, limit), self.journal.writer
-        return attrs.evolve(outcome, report=document, report_place=writer.place, report_problem=writer.problem)
+        self.journal.finish(outcome, self._launcher.environ, limit)
+        writer = self.journal.writer
+        return attrs.evolve(outcome, report=writer.newest, report_place=writer.place, report_problem=writer.problem)
 
     def _show_end(self, event: Event) -> None:
         """Show how the job has ended, and that it is held, or why it is not. This node is no longer inspected."""
@@ -278,8 +280,7 @@ class JobRunner:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
             namespace = Host().read_text(NAMESPACE_FILE).strip()
-            pod_name, host_name = journal.spec.pod_name, os.uname().nodename
-            way_in = detect.way_in(self._launcher.environ, pod_name, host_name, namespace)
+            way_in = detect.way_in(self._launcher.environ, journal.spec.pod_name, os.uname().nodename, namespace)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         journal.write_page(self._messages.info)

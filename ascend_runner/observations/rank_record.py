@@ -93,8 +93,9 @@ class Outcome:
     `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of
     the newest attempt. `unsaved` are the ranks that failed when they were to save a checkpoint before a stop.
     `exit_verdict` is the exit status of the runner if that is not `status`, but says whether a retry may help.
-    `report` is the content of the report file, see report/README.md; `report_problem` says why it could not be written,
-    "" if it was, and `report_place` is the path where it was written, in that case in the run directory, or "".
+    `report` is the content of the report file, see report/README.md ({} in `last_failure`); `report_problem` says why
+    it could not be written, "" if it was, and `report_place` is the path where it was written, in that case in the run
+    directory, or "".
     """
 
     cause: Optional[Cause]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.lifecycle.machine import Event, Job, JobState
@@ -73,26 +73,27 @@ def unfinished(
     return plain_members(report)
 
 
-def attempt(report: Mapping[str, object], job: Job, ended: Event) -> dict[str, object]:
-    """Return the record of an attempt from its report, its end, and the job after that.
+def attempt(outcome: Outcome, job: Job, ended: Event) -> dict[str, object]:
+    """Return the record of an attempt from its outcome, its end, and the job after that.
 
     `log_starts` are the offsets in the logs at which the output of this attempt begins, by rank. Equal failures
     have the same `fingerprint`; `restart` is whether this one permits a restart, and `verdict` the decision. `progress`
     is whether the training got further than before the attempt (null: unknown). `delay` is the time until the next
     attempt, in seconds.
     """
-    ranks = cast("Sequence[Mapping[str, object]]", report["ranks"])
     return plain_members(
         {
             "attempt": job.attempt,
-            **{name: report[name] for name in ("started_at", "ended_at", "seconds", "cause")},
+            "started_at": iso(outcome.started_at),
+            **rank_member.end(outcome.started_at, outcome.seconds),
+            "cause": causes.member(outcome.cause, outcome) if outcome.cause else None,
             "status": ended.status,
             "fingerprint": ended.fingerprint,
             "restart": ended.restart,
             "progress": ended.has_progressed,
             "verdict": job.verdict,
             "delay": job.delay,
-            "log_starts": {str(rank["rank_id"]): rank["log_start"] for rank in ranks},
+            "log_starts": {str(rank.rank_id): rank.log_start for rank in outcome.ranks},
         }
     )
 

@@ -20,6 +20,9 @@ from ascend_runner.host import bounded
 TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads
 LINGER: Final = 1.0  # seconds without a write until the thread ends. An attempt that fails writes several times
+# Seconds before a write, and others that follow it, unless they are waited for: a restart, which takes less, is not
+# delayed by this thread, and of its reports only the last is written.
+PAUSE: Final = 0.1
 MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded
 
 
@@ -34,6 +37,8 @@ class Disk:
         self._changed = threading.Condition()
         self._path = ""  # the path that is being written; "": none
         self._has_thread = False
+        self._due = 0.0  # when the writes that are waiting are carried out, on the monotonic clock
+        self._awaited = 0  # by how many threads
         self.is_closed = False
         self._reported: set[str] = set()
 
@@ -42,14 +47,19 @@ class Disk:
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 return
+            is_first = not (self._path or self._waiting)
             self._waiting.append((path, write))
-            self._changed.notify_all()
+            if is_first:
+                self._due = time.monotonic() + PAUSE
+            if is_first or self._is_urgent():
+                self._changed.notify_all()
             if self._has_thread:
                 return
             self._has_thread = True
         try:
             bounded.start_thread(self._work)
         except AscendRunnerError:  # the limit of processes: then the job has to wait for the disk
+            self._due = 0.0
             self._work(linger=0.0)
 
     def close(self) -> None:
@@ -79,7 +89,15 @@ class Disk:
     def _is_idle(self, seconds: float) -> bool:
         """Wait at most so many seconds; return whether everything was written."""
         with self._changed:
-            return self._changed.wait_for(lambda: not (self._path or self._waiting), max(0.0, seconds))
+            self._awaited += 1
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(lambda: not (self._path or self._waiting), max(0.0, seconds))
+            finally:
+                self._awaited -= 1
+
+    def _is_urgent(self) -> bool:
+        return self._awaited > 0 or self.is_closed or len(self._waiting) > MOST_WAITING // 2
 
     def _work(self, linger: float = LINGER) -> None:
         while True:
@@ -90,6 +108,7 @@ class Disk:
                 if not self._waiting:
                     self._has_thread = False
                     return
+                self._changed.wait_for(self._is_urgent, self._due - time.monotonic())
                 self._path, write = self._waiting.popleft()
             try:
                 write()

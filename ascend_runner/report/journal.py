@@ -7,10 +7,10 @@ scripts beside it that run its ranks again.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import attrs
@@ -63,6 +63,7 @@ class Journal:
         self._outcome_of_request = ""  # that is over, until an event has recorded it
         self._disk = Disk(warn, is_cut)
         self.writer = ReportWriter(self._disk)
+        self._limit = REPORT_LIMIT  # seconds for the disk, as in the newest end of an attempt
         self._page = html_page.PageWriter(Disk(warn, is_cut))  # another thread: no event waits for a page
         self._warn = warn
         self._began = time.time()  # the attempt; in seconds since the epoch
@@ -71,7 +72,8 @@ class Journal:
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
         self._over_at = 0.0  # the end of a job that has ended without an attempt, in seconds since the epoch
-        self._base: Mapping[str, object] = {}  # the members of the newest report about the attempt, with secrets
+        # Composes the members of the newest report about the attempt, with secrets.
+        self._base: Callable[[], Mapping[str, object]] = dict
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
     @property
@@ -178,6 +180,8 @@ class Journal:
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
             self._replace_unfinished()
+        if self.job.state is JobState.STARTING and self._attempts:
+            self.flush(self._limit)  # its ranks, which may read the report, find the attempt before
         return actions
 
     def fail(self, error: AscendRunnerError) -> None:
@@ -188,23 +192,27 @@ class Journal:
             self.feed(Event(kind=Kind.LIMIT_REACHED, sentence=str(error)))
         else:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
-        report = build.unfinished(self.spec, self.job.state, self._began, error)
-        self._replace(build.with_last_failure(report, self._attempts))
+        report = build.with_last_failure(
+            build.unfinished(self.spec, self.job.state, self._began, error), self._attempts
+        )
+        self._replace(lambda: report)
         self._end(REPORT_LIMIT)
 
-    def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Mapping[str, object]:
-        """Write the report of an attempt or job that has ended, and return it; its disk has `limit` seconds.
+    def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> None:
+        """Write the report of an attempt or job that has ended; its disk has `limit` seconds.
 
-        `environ` is the environment that the runner was started with.
+        That of an attempt is waited for only before the ranks of the next one start. `environ` is the environment that
+        the runner was started with.
         """
+        self._limit = limit
         outcome = clocks.with_disk(outcome, self.spec, self._disk, limit)
-        report = build.build(outcome, self.spec, environ)
         if self._ended:
-            self._attempts.append(build.attempt(report, self.job, self._ended))
+            self._attempts.append(build.attempt(outcome, self.job, self._ended))
             self._ended = None
-        self._replace(build.with_last_failure(report, self._attempts) if outcome.last_failure else report)
+        attempts = tuple(self._attempts) if outcome.last_failure else ()
+        spec = self.spec
+        self._replace(lambda: build.with_last_failure(build.build(outcome, spec, environ), attempts))
         self._end(limit)
-        return self.report
 
     def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
         """Write a script for each rank that runs it again; return the outcome with the commands for those written."""
@@ -246,30 +254,29 @@ class Journal:
         self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
     def _end(self, limit: float) -> None:
-        """Wait for the report of an attempt or job that has ended, and report to Kubernetes how the job has ended."""
-        self.flush(limit)
+        """Wait for the report of a job that has ended, and report to Kubernetes how it has."""
         if self.job.state is JobState.RESTARTING:
             return
+        self.flush(limit)
         self.writer.write_spare(limit)
         cause = self.report["cause"]
         if isinstance(cause, Mapping):
-            bounded.call(limit, functools.partial(write_last_cause, self.termination_log, str(cause["sentence"])))
+            bounded.call(limit, partial(write_last_cause, self.termination_log, str(cause["sentence"])))
 
     def _replace_unfinished(self) -> None:
-        self._replace(build.unfinished(self.spec, self.job.state, self._began, started=self._started))
+        started = dict(self._started)
+        self._replace(partial(build.unfinished, self.spec, self.job.state, self._began, started=started))
 
-    def _replace(self, report: Mapping[str, object]) -> None:
-        """Queue a write of the report."""
-        self._base = report
+    def _replace(self, compose: Callable[[], Mapping[str, object]]) -> None:
+        """Queue a write of the report; `compose` returns its members about the attempt."""
+        self._base, over_at = compose, self._over_at
         members = {
-            **report,
             "state": self.job.state.value,
             "status": self.job.status,
             "exit_verdict": self.job.exit_verdict,
             "attempt": self.job.attempt,
             "held_until": document.iso(self.held_until) if self.held_until else "",
             "attempts": tuple(self._attempts),
-            **(build.end(report, self._over_at) if self._over_at else {}),
             "findings": tuple(map(health.member, self.findings.values())),
             **document.plain_members(
                 {
@@ -280,7 +287,12 @@ class Journal:
                 }
             ),
         }
-        self.writer.put(self.spec.report_path, document.masked(members))
+
+        def compose_all() -> Mapping[str, object]:
+            report = compose()
+            return document.masked({**report, **members, **(build.end(report, over_at) if over_at else {})})
+
+        self.writer.put(self.spec.report_path, compose_all)
 
     def _last_step(self) -> Mapping[str, object] | None:
         last = self.last_step()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from ascend_runner.errors import OutputError
-from ascend_runner.report.disk import MOST_WAITING, Disk
+from ascend_runner.report.disk import MOST_WAITING, PAUSE, Disk
 from tests.helpers.waiting import LIMIT, wait_until
 
 
@@ -25,6 +26,19 @@ def test_writes_are_carried_out_in_order() -> None:
     assert disk.flush(LIMIT)
     assert ([*range(50)], []) == (written, warnings)
     wait_until(lambda: threads >= {*threading.enumerate()})
+
+
+def test_write_that_nobody_waits_for_is_put_off() -> None:
+    """It comes after a pause, in which more may follow, so that a restart of ranks is over by then."""
+    disk = Disk(print)
+    written: list[float] = []
+    is_written = threading.Event()
+    began = time.monotonic()
+    disk.put("a", lambda: written.append(time.monotonic()))
+    disk.put("b", is_written.set)
+    is_written.wait(LIMIT)
+
+    assert written[0] - began >= PAUSE
 
 
 def test_writes_in_short_succession_share_a_thread() -> None:

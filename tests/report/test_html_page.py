@@ -81,7 +81,7 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     released = threading.Event()
     disk.put("slow", lambda: void(released.wait()))
     spec, reports = plan(tmp_path), ReportWriter(disk)
-    reports.put(spec.report_path, {})
+    reports.put(spec.report_path, dict)
     html_page.PageWriter(disk).write(spec, reports, told.append, 0.01)
     reports.spare_path = f"{tmp_path}/a run/job-report.json"
     Path(reports.spare_path).parent.mkdir()
@@ -102,7 +102,7 @@ def test_page_that_cannot_be_written(tmp_path: Path) -> None:
     for is_written in (False, True):
         reports = ReportWriter(Disk(pytest.fail))
         if is_written:
-            reports.put(spec.report_path, {"job_id": "job", "ranks": []})
+            reports.put(spec.report_path, lambda: {"job_id": "job", "ranks": []})
             wait_until(lambda reports=reports: reports.place)
         html_page.PageWriter(Disk(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
 
@@ -119,7 +119,7 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
     writer = html_page.PageWriter(Disk(pytest.fail))
     writer.load_ahead()
     spec, reports = plan(tmp_path), ReportWriter(Disk(pytest.fail))
-    reports.put(spec.report_path, {"job_id": "job", "ranks": []})
+    reports.put(spec.report_path, lambda: {"job_id": "job", "ranks": []})
     writer.write(spec, reports, told.append, LIMIT)
 
     assert [f"HTML report: {spec.html_path}"] == told

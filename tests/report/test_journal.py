@@ -66,11 +66,13 @@ def test_each_change_is_written(tmp_path: Path) -> None:
         seen.append(report(tmp_path)["state"])
     assert (Action.WAIT,) == journal.feed(ENDED)
     journal.finish(FAILED, {}, LIMIT)
+    journal.flush(LIMIT)
     restarting = report(tmp_path)
     journal.feed(Event(kind=Kind.DELAY_OVER))
     start(journal)
     assert () == journal.feed(ENDED)
-    document = journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, {}, LIMIT)
+    document = journal.report
 
     assert ["preparing", "starting", "running", "stopping"] == seen
     assert ("restarting", None, 0, 1) == (
@@ -91,7 +93,8 @@ def test_job_that_is_stopped_between_attempts(tmp_path: Path) -> None:
     journal.feed(ENDED)
     journal.finish(FAILED, {}, LIMIT)
     journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
-    document = journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15)), {}, LIMIT)
+    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15)), {}, LIMIT)
+    document = journal.report
 
     assert (JobState.STOPPED.value, 143) == (document["state"], document["status"])
     assert [("rank_failed", 7)] == [
@@ -218,6 +221,7 @@ def test_finding_between_two_attempts(tmp_path: Path) -> None:
     start(journal, Phase.STARTING, Phase.RUNNING)
     journal.feed(ENDED)
     journal.finish(FAILED, {}, LIMIT)
+    journal.flush(LIMIT)
     before = report(tmp_path)
     journal.observe(NodeFinding(subject="device 5", sentence="device 5 reported 80E01801", at=141.0), 0.0)
     journal.flush(LIMIT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import ItemsView
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Callable
 
@@ -44,7 +45,7 @@ class Overtaken(dict[str, object]):
 
     def items(self) -> ItemsView[str, object]:  # type: ignore[override]  # of a Mapping
         """Return the members, after a newer report has been put."""
-        self._writer.put(self._path, NEWER)
+        self._writer.put(self._path, lambda: NEWER)
         return super().items()
 
 
@@ -53,7 +54,7 @@ def test_older_report_says_nothing_of_a_newer_one(folder: str, tmp_path: Path) -
     """A write of an older report that ends after a newer one was put is neither its success nor its failure."""
     disk, path = SlowDisk(), str(tmp_path / folder / "report")
     writer = ReportWriter(disk)
-    writer.put(path, Overtaken(writer, path))
+    writer.put(path, lambda: Overtaken(writer, path))
     disk.work()
     overtaken = writer.place, writer.problem
     disk.work()
@@ -62,18 +63,37 @@ def test_older_report_says_nothing_of_a_newer_one(folder: str, tmp_path: Path) -
     assert ((path, ""), ("", "no such file or directory"))[folder == "missing"] == (writer.place, writer.problem)
 
 
+def test_only_the_newest_report_is_composed(tmp_path: Path) -> None:
+    """Those that a newer one has replaced before the disk took them cost nothing; the newest is composed once."""
+    disk, path = SlowDisk(), str(tmp_path / "report")
+    writer = ReportWriter(disk)
+    composed: list[int] = []
+
+    def compose(attempt: int) -> dict[str, object]:
+        composed.append(attempt)
+        return {"attempt": attempt}
+
+    for attempt in range(3):
+        writer.put(path, partial(compose, attempt))
+    for _ in range(3):
+        disk.work()
+
+    assert {"attempt": 2} == writer.newest == json.loads(Path(path).read_bytes())
+    assert [2] == composed
+
+
 def test_place_of_a_report_that_its_disk_does_not_take(tmp_path: Path) -> None:
     """It is in the run directory, if there is one, until a newer report follows; what went wrong stays known."""
     disk, path, spare = SlowDisk(), str(tmp_path / "missing" / "report"), str(tmp_path / "spare")
     writer = ReportWriter(disk)
     seen = []
     for writer.spare_path in ("", spare):
-        writer.put(path, dict(NEWER))
+        writer.put(path, lambda: dict(NEWER))
         disk.work()
         writer.write_spare(LIMIT)
         seen.append((writer.place, writer.problem))
     kept = json.loads(Path(spare).read_bytes())
-    writer.put(path, {"state": "stopped"})
+    writer.put(path, lambda: {"state": "stopped"})
 
     assert [("", "no such file or directory"), (spare, "no such file or directory")] == seen
     assert kept == NEWER
