@@ -12,8 +12,11 @@ CLASSES: Final = r"""
 # bash and env(1); CPython subprocess.py; pip; docker, containerd and apptainer; taskset(1) and numactl(8)
 root Windows line endings = a script has Windows line endings: convert it, for example with dos2unix
     \\r\W?: No such file or directory$
+root ssh = ssh to another server is refused: check its keys and known hosts
+    Permission denied \(publickey|Host key verification failed
 root permission of a command = no permission to execute, read or write a file: check its mode and owner
     ^(?:\S+: line \d+|(?:\S*/)?(?:ba|da|z)?sh(?:: (?:line )?\d+)?|(?:\S*/)?env): .+: Permission denied$
+    |\berrno\W{1,4}13\b
 root version for pip = pip finds no such version of a package: check its name, the version of Python and the index
     No matching distribution found|Could not find a version that satisfies|ResolutionImpossible
 root container = a container cannot be started: check its image, mounts and devices
@@ -46,8 +49,10 @@ root file too large = a file exceeds the limit of its file system, or ulimit -f
     File too large
 root file locks = a file system provides no file locks: see its mount options, or use a local directory
     No locks available
+root lock of a file = a file is locked: by another process, or by one that has ended without releasing it
+    file lock '.*could not be acquired|database is locked
 root file system = a disk or network file system failed
-    Remote I/O error|Structure needs cleaning|\[Errno 112\] Host is down
+    disk I/O error|Remote I/O error|Structure needs cleaning|\[Errno 112\] Host is down
 root memory of the host = uncorrectable memory error of the server: hardware fault
     Memory page has hardware error
 root not supported = a file system or device does not support an operation
@@ -57,6 +62,8 @@ root other format = a file is incomplete, damaged or of another format: copy or 
     tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
     |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
     |unexpected end of file|Unexpected EOF in archive|not in gzip format|End-of-central-directory signature not found
+    |unexpected EOF|\b(?:file|archive|image|checkpoint|record)\b.{0,40}\bcorrupt
+    |is not (?:a|an|the) (?!valid file|regular file|local file|file)[\w-]+ (?:\w+ )?file\b
     |Failed to interpret file|could not parse ModelProto|Format not recognised|PyTorchFileReader|invalid magic number
 root no image = an image cannot be read: its file is missing or damaged
     _src\.empty\(\)|load image failed|invalid image data|imread\w*\(.*can't open
@@ -82,14 +89,14 @@ root sample = a sample of the dataset cannot be loaded: see the file that the me
     Exception thrown from dataset pipeline
 root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
     ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
-    |\b(?:file|path|dir|directory|folder|checkpoint|dataset) \S*/\S* (?:does not|doesn't|not) (?:exist|found)
+    |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? \S*/\S* (?:does not|doesn't|not) (?:exist|found)
 # CPython import system; transformers utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root circular import = modules import each other, or a file has the name of a package
     partially initialized module
 root name of a module = a module lacks a name that its caller expects: check its version, and that no file has its name
     ^AttributeError: module '[\w.]+' has no attribute
 root keyword of a function = a function lacks an argument that its caller passes: check the versions of both
-    got an unexpected keyword argument
+    got an unexpected keyword argument|keyword argument \S+ is not recognized
 root version of a package = a package has the wrong version: install the one that the message asks for
     is required for a normal functioning of this module|(?:ContextualVersion|Version)Conflict
     |^\w*Error: .*requires [\w. -]+[<>=~]=? ?\d+\.\d
@@ -132,7 +139,7 @@ root shapes of tensors = the shapes of tensors do not fit: check the model's set
     |must match the existing size|shape mismatch|size mismatch, m1|einsum\(\): .* (?:does not|size)
 root types of tensors = the data types of tensors differ: convert them, or use autocast
     expected scalar type \w+ but found|must have the same dtype|to have the same dtype
-    |Input type \(.*\) and (?:weight|bias) type
+    |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
 root float16 gradients = the trained parameters are in float16: load them in float32, or train in bfloat16
     Attempting to unscale FP16 gradients
 root devices of tensors = tensors are on different devices: move the model and its inputs to the same one
@@ -153,13 +160,18 @@ root not contiguous = a tensor is not contiguous: use reshape() or contiguous()
     view size is not compatible with input tensor
 root torch.compile = torch.compile cannot compile this model: train without it, or set TORCHDYNAMO_DISABLE=1
     ^torch\._(?:dynamo|inductor)\.exc\.
+# Checks of flash-attn, bitsandbytes and others; HCCL and MindSpore
+root CUDA only = a feature needs a CUDA device: use its variant for NPUs, or leave it out
+    (?:requires?|needs?|only supports?|only works? (?:on|with)) (?:\w+ ){0,3}(?:CUDA|NVIDIA|Ampere)\b
+root rank table = the rank table does not fit the job: compare its ranks with the processes that are started
+    (?:invalid|wrong|illegal) rank ?table|rank ?table .*(?:is invalid|inconsistent|not match|not equal)
 # Triton; MindSpore's operators and parallel strategies
 root triton's resources = a kernel needs more on-chip memory than the chip has: use smaller blocks
     OutOfResources: out of resource
 root kernel of triton = a Triton kernel cannot be compiled: check the versions of Triton and CANN
     ^triton\.compiler\.errors\.|MLIRCompilationError
 root arguments of an operator = an operator was called with an argument of a wrong type or shape: see the message
-    ^(?:Value|Type)Error: For (?:primitive\[|'\w+')
+    ^(?:Value|Type)Error: For (?:primitive\[|'[a-z0-9]+',)
 # CPython multiprocessing and pickle
 root pickle = an object cannot be sent to another process: define it at the top level of a module
     Can't pickle |cannot pickle '

@@ -59,7 +59,7 @@ peer taking the entire process down = a collective timed out: it waited for a pe
     taking the entire process down
 # torch c10d TCPStore.cpp, ProcessGroupGloo.cpp; gloo transport/tcp
 peer recvValue failed = a peer exited, or the network failed
-    recvValue\w* failed|remote server shutdown or crash|Failed to recv, got 0 bytes
+    recvValue\w* failed|Stop_waiting response is expected|remote server shutdown or crash|Failed to recv, got 0 bytes
 peer connectFullMesh failed = no connection to a peer: not started, exited or unreachable
     connectFullMesh failed
 peer store timeout = a collective timed out: it waited for a peer that is missing, slow or has exited

@@ -39,6 +39,8 @@ root Python packages of CANN = CANN's Python packages are not on PYTHONPATH: sou
     No module named '?(?:tbe|te|acl|hccl|opc_tool|auto_tune|schedule_search|op_test_frame)\b
 root library of Python = Python cannot find its own library: check PYTHONHOME and PYTHONPATH
     init_fs_encoding|No module named 'encodings'
+root module of a package = a package lacks a module that its caller expects: check its version
+    No module named '?\w+\.\w
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
 root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN

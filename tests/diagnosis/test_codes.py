@@ -176,6 +176,8 @@ def test_every_meaning_is_one_line() -> None:
         ("KV cache", Kind.ROOT, "ValueError: 9 GiB is larger than the available KV cache memory (5 GiB)"),
         ("free memory on startup", Kind.ROOT, "Free memory on device (3/60 GiB) on startup is less than desired (54)"),
         ("command not found", Kind.ROOT, "/bin/sh: 1: ninja: not found"),
+        ("module of a package", Kind.ROOT, "ModuleNotFoundError: No module named 'a.b'"),
+        ("recvValue failed", Kind.SECONDARY, "RuntimeError: Stop_waiting response is expected"),
         ("library of Python", Kind.ROOT, "ModuleNotFoundError: No module named 'encodings'"),
         ("variables of a launcher", Kind.ROOT, "rendezvous: environment variable RANK expected, but not set"),
         ("number of ranks of a checkpoint", Kind.ROOT, "checkpoint used a DP world size of 8 but the current one is 4"),
