@@ -19,6 +19,7 @@ from ascend_runner.html_report.verdict import GOOD, Verdict, seconds_of, verdict
 from ascend_runner.lifecycle import event_text
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
+from ascend_runner.supervision import odd_ranks
 from ascend_runner.text import clock, counted, duration, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
@@ -68,7 +69,7 @@ class Content:
 
 def content_of(sources: Sources) -> Content:
     """Return the content of a page."""
-    report, marks = sources.report, ranks.marks_of(sources.report.child("cause"))
+    report, marks = sources.report, ranks.marks_of(sources.report.child("cause")) or _marks_of_quiet(sources)
     found = ranks.ranks_of([report], marks)
     count = len(found)
     culprit = _rank(found, report.child("cause").whole("rank_id"))
@@ -114,6 +115,11 @@ def _log_ends(sources: Sources, culprit: Optional[Rank], count: int) -> tuple[li
     """Return the ends of the logs, that of the culprit first, and the ranks whose logs are omitted."""
     ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
     return likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
+
+
+def _marks_of_quiet(sources: Sources) -> dict[int, str]:
+    quiet = odd_ranks.quiet(*ranks.silences(sources.report, sources.made_at))
+    return dict.fromkeys(sorted(quiet), ranks.QUIET)
 
 
 def _rank(found: Sequence[Rank], rank_id: Optional[int]) -> Optional[Rank]:

@@ -26,6 +26,7 @@ MARKS: Final = {"likely": "likely cause", "open": "possible cause"}  # by the ce
 CERTAIN: Final = "cause"
 ALIKE: Final = "same failure"
 SUSPECTED: Final = "check first"
+QUIET: Final = "quiet"
 MOST_ROWS: Final = 64  # with one rank each
 FEW: Final = 8  # ranks of one state that have a row each even among many
 
@@ -82,6 +83,23 @@ def marks_of(cause: Members) -> dict[int, str]:
     marks = {} if rank_id is None else {rank_id: word}
     possible = cause.wholes("candidates") if cause.text("certainty") == "open" else ()
     return {**marks, **dict.fromkeys(cause.wholes("alike"), ALIKE), **dict.fromkeys(possible, word), **marks}
+
+
+def silences(report: Members, now: float) -> tuple[dict[int, float], list[float]]:
+    """Return the seconds without output of each running rank, and those since each rank that has succeeded did so.
+
+    `now` is in seconds since the epoch. The report of a job that cannot be observed has no activity of running ranks.
+    """
+    quiet: dict[int, float] = {}
+    succeeded = []
+    for rank in report.children("ranks"):
+        rank_id, ended = rank.whole("rank_id"), rank.moment("ended_at")
+        last = rank.moment("last_output_at") or rank.moment("started_at")
+        if rank.text("state") == RankState.RUNNING.value and rank.wholes("activity") and last and rank_id is not None:
+            quiet[rank_id] = max(0.0, now - last)
+        elif rank.text("state") == RankState.SUCCEEDED.value and ended:
+            succeeded.append(max(0.0, now - ended))
+    return quiet, succeeded
 
 
 def ranks_of(reports: Iterable[Members], marks: Mapping[int, str]) -> list[Rank]:

@@ -8,12 +8,15 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.html_report.ranks import silences
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.members import Members
 from ascend_runner.observations.cause_text import CERTAINTY
-from ascend_runner.text import clock, duration, format_numbers
+from ascend_runner.supervision import odd_ranks
+from ascend_runner.text import all_ranks, clock, counted, duration, format_numbers
 
 GOOD: Final = "succeeded"
+RUNNING: Final = "running"
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
 FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 
@@ -48,7 +51,7 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
         mood="bad" if sources.was_killed else FINAL.get(state, "open"),
         state="runner killed" if sources.was_killed else state or "unknown",
         remarks=tuple(filter(None, _remarks(sources, count))),
-        sentence=_sentence(state, report.child("cause").text("sentence"), count, was_killed=sources.was_killed),
+        sentence=_sentence(sources, count),
         conditions=_with_text(_conditions(report)),
         facts=_with_text(_facts(report)),
         commands=_with_text(iter(commands)),
@@ -69,23 +72,36 @@ def _with_text(pairs: Iterator[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def _remarks(sources: Sources, count: int) -> Iterator[str]:
-    report, seconds = sources.report, seconds_of(sources)
+    report, seconds, state = sources.report, seconds_of(sources), sources.report.text("state")
     status, attempt = report.whole("status"), report.whole("attempt")
-    after = f"after {duration(seconds)}" if seconds else ""
+    after = f"{'after' if sources.was_killed or state in FINAL else 'for'} {duration(seconds)}" if seconds else ""
     yield f"last activity {after}" if after and sources.was_killed else after
     yield f"exit status {status}" if status else ""
     yield CERTAINTY.get(report.child("cause").text("certainty"), "") if count > 1 else ""
     yield f"attempt {attempt + 1}" if attempt else ""
 
 
-def _sentence(state: str, sentence: str, count: int, *, was_killed: bool) -> str:
-    if was_killed:
+def _sentence(sources: Sources, count: int) -> str:
+    state = sources.report.text("state")
+    if sources.was_killed:
         return f"The runner was killed{f' while the job was {DOING.get(state, state)}' if state else ''}"
+    sentence = sources.report.child("cause").text("sentence") or _progress(sources, state, count)
     if sentence:
         return sentence[0].upper() + sentence[1:]
     if state == GOOD:
         return f"All {count} ranks succeeded" if count > 1 else "The rank succeeded"
     return "The job has not ended"
+
+
+def _progress(sources: Sources, state: str, count: int) -> str:
+    """Describe a running job: which rank is quiet, or else how many are running."""
+    if state != RUNNING:
+        return ""
+    running = sum(rank.text("state") == RUNNING for rank in sources.report.children("ranks"))
+    some = all_ranks(count) if running == count > 1 else f"{running} of {counted(count, 'rank')}"
+    verb = "is" if running == 1 else "are"
+    quiet = odd_ranks.quiet_sentence(*silences(sources.report, sources.made_at))
+    return quiet or (f"{some} {verb} running" if running else "")
 
 
 def _conditions(report: Members) -> Iterator[tuple[str, str]]:

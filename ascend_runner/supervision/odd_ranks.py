@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -19,13 +20,15 @@ FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one r
 def quiet(seconds: Mapping[int, float], succeeded: Collection[float] = ()) -> frozenset[int]:
     """Return the ranks that have been quiet for much longer than the median; `seconds` are those without output.
 
-    `succeeded` are the seconds since each rank that has succeeded did so. If these are at least half of the ranks,
-    they have left the others behind, which are also quiet if they have written nothing for some time after that.
+    `succeeded` are the seconds since each rank that has succeeded did so. If these are at least half of the ranks, the
+    others are compared with them, too, and are quiet in any case if they have written nothing for some time after that.
     """
     if not seconds:
         return frozenset()
-    longest = LONG + FACTOR * sorted(seconds.values())[len(seconds) // 2]
-    if len(succeeded) >= len(seconds) and min(succeeded) > ALONE:
+    usual = sorted(seconds.values())[len(seconds) // 2]
+    is_left = len(succeeded) >= len(seconds)
+    longest = LONG + FACTOR * (min(usual, statistics.median_low(succeeded)) if is_left else usual)
+    if is_left and min(succeeded) > ALONE:
         longest = min(longest, ALONE)
     return frozenset(rank_id for rank_id, silence in seconds.items() if silence > longest)
 

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import os
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
-from tests.html_report.conftest import Elements, Write, document, rank, rendered, write_table
+from tests.html_report.conftest import BEGAN, Elements, Write, document, rank, rendered, write_table
 
 HOSTILE = (
     "</pre><script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -87,6 +88,24 @@ def test_states(state: str, write: Write) -> None:
     pages = [Elements(rendered(write(report))) for report in reports]
 
     assert [[], []] == [page.open for page in pages]
+
+
+def test_running_job(write: Write) -> None:
+    """The rank that is quiet is named above, comes first and has a label; what is unknown of all has no column."""
+    now = datetime.now().astimezone()
+    cells = {"state": "running", "signal": None, "ended_at": "", "started_at": now.isoformat(), "user_seconds": None}
+    ranks = [
+        rank(one, **cells, last_output_at=(now - timedelta(seconds=one // 5 * 600)).isoformat()) for one in range(6)
+    ]
+    report = document(6, state="running", cause=None, ranks=ranks, ended_at="", seconds=0.0, started_at=BEGAN)
+    page = Elements(rendered(write(report)))
+    healthy = rendered(write({**report, "ranks": ranks[:5]}))
+
+    assert any(text.startswith("Rank 5 has been quiet for 10 min") for text in page.texts)
+    assert ["rank 5", "rank 0"] == [text for text in page.texts if re.fullmatch("rank [05]", text)][:2]
+    assert {"quiet"} == {text for text in page.texts if text == "quiet"}
+    assert "CPU time" not in page.texts
+    assert "All 5 ranks are running" in healthy
 
 
 def test_cause_is_not_repeated_as_a_condition(write: Write) -> None:
