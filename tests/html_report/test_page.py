@@ -93,7 +93,13 @@ def test_states(state: str, write: Write) -> None:
 def test_running_job(write: Write) -> None:
     """The rank that is quiet is named above, comes first and has a label; what is unknown of all has no column."""
     now = datetime.now().astimezone()
-    cells = {"state": "running", "signal": None, "ended_at": "", "started_at": now.isoformat(), "user_seconds": None}
+    cells: dict[str, Any] = {
+        "state": "running",
+        "signal": None,
+        "ended_at": "",
+        "started_at": now.isoformat(),
+        "user_seconds": None,
+    }
     ranks = [
         rank(one, **cells, last_output_at=(now - timedelta(seconds=one // 5 * 600)).isoformat()) for one in range(6)
     ]
