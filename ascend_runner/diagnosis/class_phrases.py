@@ -62,7 +62,8 @@ root other format = a file is incomplete, damaged or of another format: copy or 
     tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
     |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
     |unexpected end of file|Unexpected EOF in archive|not in gzip format|End-of-central-directory signature not found
-    |unexpected EOF|\b(?:file|archive|image|checkpoint|record)\b.{0,40}\bcorrupt
+    |^[\w.]+(?:Error|Exception): .*\bcorrupt|unexpected EOF
+    |\b(?:file|archive|image|checkpoint|record)\b.{0,40}\bcorrupt
     |is not (?:a|an|the) (?!valid file|regular file|local file|file)[\w-]+ (?:\w+ )?file\b
     |Failed to interpret file|could not parse ModelProto|Format not recognised|PyTorchFileReader|invalid magic number
 root no image = an image cannot be read: its file is missing or damaged
@@ -85,8 +86,10 @@ root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
 root no such checkpoint = a checkpoint is missing or incomplete: check its path on this node
     (?:can't|cannot|could not|couldn't|unable to) (?:find|load|locate)\b.* checkpoint
-root sample = a sample of the dataset cannot be loaded: see the file that the message names
-    Exception thrown from dataset pipeline
+root file not opened = a file cannot be opened: check its path on this node, and its permissions
+    (?:failed|unable) to open\b|(?:cannot|can't|could not|couldn't) open\b|open file failed
+root invalid file = a file is incomplete, damaged or of another format: copy or create it again
+    Invalid file,
 root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
     ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
     |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? \S*/\S* (?:does not|doesn't|not) (?:exist|found)
@@ -128,7 +131,7 @@ root NaN = a value is NaN or infinite: check the data, the learning rate and the
 # torch's operators, autograd and DistributedDataParallel; collate.py; torch_npu/npu/amp/grad_scaler.py
 root shapes in a batch = the samples of a batch have different shapes: crop or pad them, or see collate_fn
     stack expects each tensor to be equal size|each element in list of batch should be of equal size
-    |Trying to resize storage that is not resizable
+    |Trying to resize storage that is not resizable|expects same shape
 root index of an embedding = an index exceeds an embedding: compare the tokenizer's vocabulary with the model's
     IndexError: index out of range in self
 root label = a label is not one of the classes: check the data and the number of classes
@@ -172,6 +175,8 @@ root kernel of triton = a Triton kernel cannot be compiled: check the versions o
     ^triton\.compiler\.errors\.|MLIRCompilationError
 root arguments of an operator = an operator was called with an argument of a wrong type or shape: see the message
     ^(?:Value|Type)Error: For (?:primitive\[|'[a-z0-9]+',)
+root device of MindSpore = this package of MindSpore was built for another type of device: install that for Ascend
+    package type mindspore-\w+ support
 # CPython multiprocessing and pickle
 root pickle = an object cannot be sent to another process: define it at the top level of a module
     Can't pickle |cannot pickle '
@@ -195,4 +200,7 @@ root download cut off = a download was cut off: try again
     ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed
 root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
     is less than total desired|No available node types can fulfill|[Pp]lacement group .*time(?:d )?out
+# MindSpore minddata
+root sample = a sample of the dataset cannot be loaded: see the file that the message names
+    Exception thrown from dataset pipeline
 """

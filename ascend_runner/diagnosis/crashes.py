@@ -222,7 +222,7 @@ _HINT: Final = re.compile(
     r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
     r"|(?:command|\d+: \S+:) not found|FatalError|detected by the|Worker exit type|function error: |call acl"
     r"|Unhandled exception|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec"
-    r"|No such file or dir|yntax error|oom.kill|tcmalloc"
+    r"|No such file or dir|yntax error|oom.kill|tcmalloc|ld: cannot find -l"
 )
 _SHELL: Final = r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?|(?:\S*/)?env)"
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
@@ -261,6 +261,7 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"^\S+: (?:line \d+: |\d+: )?\S+: command not found|^(?:\S*/)?(?:da)?sh: \d+: \S+: not found$", _line),
         (rf"^{_SHELL}: .+: (?:unbound variable|Permission denied|cannot execute.+|No such file or directory)$", _line),
         (rf"^{_SHELL}: [Ss]yntax error.+", _line),
+        (r"^\S*\bld: cannot find -l.+", _compiler),
         (r"^\S+\.\w+(?::\d+:\d+|\(\d+\)): (?:fatal )?error: .+", _compiler),
         (r"^OpenBLAS blas_thread_init: pthread_create failed .+", _line),
         (r"^(?:FAILED|ERROR) \S+\.py::\S+ - .+", _line),  # of pytest

@@ -74,8 +74,8 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
         return found
     phrase = first_phrase(message)
     if told and (statements.is_of_the_program(told) or (phrase and phrase.code.kind is Kind.ROOT and not found)):
-        return phrase or found or _class_of(told)
-    if told and not (phrase or found) and (of_class := _class_of(told)):
+        return phrase or found or _class_of(told, lines)
+    if told and not (phrase or found) and (of_class := _class_of(told, lines)):
         return of_class
 
     near = lines[max(0, told.start - LAST_LINES) : told.end + LAST_LINES] if told else lines
@@ -90,11 +90,13 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     return found if told or found else first_code(plog)
 
 
-def _class_of(told: Traceback) -> Found | None:
-    """Find the class of an error that is the rank's own."""
+def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
+    """Find the class of an error that is the rank's own; MindSpore logs the reason for one just before it raises it."""
     if statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines):
         return None
-    return class_of([*told.message, *(line for line in told.lines if line.endswith(" in _execute_child"))])
+    found = class_of([*told.message, *(line for line in told.lines if line.endswith(" in _execute_child"))])
+    above = lines[max(0, told.start - statements.LAST_WORDS) : told.start]
+    return found or class_of([line for line in above if line.startswith("[ERROR] ")])
 
 
 # How a worker or a job ended, which does not explain an error of its own.

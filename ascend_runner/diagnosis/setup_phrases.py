@@ -58,6 +58,8 @@ root NumPy is too new = a package needs an older version of NumPy
     was removed in the NumPy \d|module 'numpy' has no attribute '(?:bool|int|float|complex|object|str)\d?'
 root extension not built = a native extension cannot be built: see the first error of the compiler
     \.(?:c|cc|cpp|cu|cxx|h|hpp|cuh|asc)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal )?error:
+root library for the linker = a native extension cannot be built: a library that the linker needs is missing
+    ld: cannot find -l
 root no kernel = an operator has no kernel for this chip: check the installation and the version of CANN's kernels
     does not has any binary|Parse dynamic kernel config fail|Cannot parse json for config file
 root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu

@@ -64,6 +64,14 @@ def code_of(text: str) -> str:
         ("lock of a file", "sqlite3.OperationalError: database is locked"),
         ("rank table", "RuntimeError: Invalid ranktable, with rank_size [8], but ranktable contains 4"),
         ("CUDA only", "RuntimeError: FlashAttention only supports Ampere GPUs or newer."),
+        ("other format", "tensorflow.errors_impl.DataLossError: corrupted record at 41943040"),
+        ("other format", "OSError: Unable to open file (file signature not found)"),
+        ("file not opened", "RuntimeError: Invalid file, failed to open files for reading: ./a.mindrecord"),
+        ("invalid file", "RuntimeError: Invalid file, DB file can not match file: /cache/a.mindrecord0"),
+        (
+            "device of MindSpore",
+            "ValueError: For 'set_context', package type mindspore-gpu support 'device_target' type",
+        ),
         ("sample", "RuntimeError: Exception thrown from dataset pipeline. Refer to 'Dataset Pipeline Error Message'."),
         ("arguments of an operator", "ValueError: For 'MatMul', the input dimensions must be equal"),
     ],
@@ -124,6 +132,13 @@ def test_only_the_error_itself() -> None:
     assert "" == code_of(
         f"{IN_THE_PROGRAM}CalledProcessError: Command 'a' returned non-zero exit status 1. 503 Server Error\n"
     )
+
+
+def test_reason_above() -> None:
+    """An error without a class has that of the ERROR lines of MindSpore just above its traceback."""
+    reason = "[ERROR] PARALLEL(7): the strategy is (1, 3), but shape 1024 cannot be divisible by 3\n"
+
+    assert "not divisible" == code_of(f"{reason}{IN_THE_PROGRAM}RuntimeError: Failure:operator MatMul init failed\n")
 
 
 def test_known_message_precedes_class() -> None:

@@ -144,6 +144,7 @@ def last(text: str) -> Traceback:
         ("Timeout (0:10:00)!", "Timeout (0:10:00)!\nThread 0x00007f11 (most recent call first):"),
         ("op.cc:31] Check failed: n > 0", "F0407 03:12:45.123456  4711 op.cc:31] Check failed: n > 0"),
         ("double free or corruption (out)", "double free or corruption (out)"),
+        ("/usr/bin/ld: cannot find -la", "/usr/bin/ld: cannot find -la\nninja: build stopped: subcommand failed."),
         ("Attempt to free invalid pointer 0x1", "src/tcmalloc.cc:283] Attempt to free invalid pointer 0x1"),
         ("Detected 1 oom_kill event in StepId=1.0.", "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0."),
         ("munmap_chunk(): invalid pointer", "munmap_chunk(): invalid pointer"),
