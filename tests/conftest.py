@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,3 +52,10 @@ def program(tmp_path: Path) -> Iterator[Program]:
     program = Program(tmp_path)
     yield program
     program.close()
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """Return a directory on a tmpfs, with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -113,8 +112,7 @@ def test_hang_that_only_warns_is_a_condition(program: Program) -> None:
     assert 0 == run.finish()
     assert ("hanging", 2.0) == (condition["condition"], condition["seconds"])
     assert re.search(r"\n  hanging +no rank wrote any output for 2 s", status)
-    lines = (program.log_dir / "job-events.jsonl").read_text().splitlines()
-    kinds = [json.loads(line)["data"]["event"] for line in lines]
+    kinds = [event["event"] for event in program.events()]
     assert ["hanging", "hanging-over"] == [kind for kind in kinds if kind.startswith("hanging")][:2]
 
 

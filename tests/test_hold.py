@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -28,12 +27,6 @@ def hold(program: Program, script: str, *options: str, duration: str = "1h", und
     return program.start("--nproc-per-node", "2", "--hold", duration, *options, "sh", "-c", script, under=under)
 
 
-def states(program: Program, suffix: str = "") -> list[str]:
-    """Return the states that the events of the job report."""
-    lines = (program.log_dir / f"job-events{suffix}.jsonl").read_bytes().splitlines()
-    return [json.loads(line)["data"]["state"] for line in lines]
-
-
 def test_held_job(program: Program) -> None:
     """While a job is held, its ranks are gone, its report is final but for the state, and its directory is locked."""
     run = hold(program, FAIL)
@@ -54,8 +47,7 @@ def test_held_job(program: Program) -> None:
     run.send(signal.SIGTERM)
     assert 7 == run.finish()
     assert {**report, "state": "failed", "held_until": ""} == program.report()
-    last = json.loads((program.log_dir / "job-events.jsonl").read_bytes().splitlines()[-1])["data"]
-    assert last["sentence"].startswith(report["cause"]["sentence"])
+    assert program.events()[-1]["sentence"].startswith(report["cause"]["sentence"])
     assert [] == contradictions(program.log_dir)
 
 
@@ -68,7 +60,7 @@ def test_stop_signal_releases(program: Program, signum: signal.Signals) -> None:
     run.send(signum)
 
     assert 7 == run.finish()
-    assert [*("preparing", "starting", "running", "stopping"), "holding", "failed"] == states(program)
+    assert [*("preparing", "starting", "running", "stopping"), "holding", "failed"] == program.states()
 
 
 def test_impatient_release_is_no_kill(program: Program) -> None:
@@ -97,7 +89,7 @@ def test_hold_ends_by_itself(program: Program) -> None:
     run = hold(program, FAIL, duration="0.1")
 
     assert 7 == run.finish()
-    assert ["holding", "failed"] == states(program)[-2:]
+    assert ["holding", "failed"] == program.states()[-2:]
     job = replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
     assert job
     assert ("failed", 7) == (job.state.value, job.status)
@@ -110,7 +102,7 @@ def test_job_is_held_after_its_last_attempt(program: Program) -> None:
     run.send(signal.SIGTERM)
 
     assert 7 == run.finish()
-    assert (1, 2) == (states(program).count("holding"), len(program.report()["attempts"]))
+    assert (1, 2) == (program.states().count("holding"), len(program.report()["attempts"]))
 
 
 def test_program_that_cannot_be_started_is_held(program: Program) -> None:
@@ -128,7 +120,7 @@ def test_success_and_refusals_are_not_held(program: Program) -> None:
     """Neither a success nor a job that was refused before it had started anything is held."""
     assert 0 == hold(program, "true").finish()
     assert 125 == hold(program, "true", "--rank-table", "missing", "--rank-table-timeout", "0").finish()
-    assert "holding" not in states(program)
+    assert "holding" not in program.states()
 
 
 def test_stopped_job_is_not_held(program: Program) -> None:
@@ -138,7 +130,7 @@ def test_stopped_job_is_not_held(program: Program) -> None:
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
-    assert "holding" not in states(program)
+    assert "holding" not in program.states()
 
 
 def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
@@ -150,7 +142,7 @@ def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
     run.send(signal.SIGINT)  # kill now
 
     assert 7 == run.finish()
-    assert "holding" not in states(program)
+    assert "holding" not in program.states()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +161,7 @@ def test_only_the_node_with_the_cause_is_held(program: Program, line: str, is_he
         run.send(signal.SIGTERM)
 
     assert 7 == run.finish()
-    assert is_held is ("holding" in states(program, SUFFIX))
+    assert is_held is ("holding" in program.states(SUFFIX))
     assert is_held is ("not held (--hold)" not in run.screen)
 
 
@@ -178,7 +170,7 @@ def test_hang_of_a_part_is_not_held(program: Program) -> None:
     run = hold(program, "exec sleep 60", "--hang-timeout", "0.5", *SECOND_NODE)
 
     assert 124 == run.finish()
-    assert "holding" not in states(program, SUFFIX)
+    assert "holding" not in program.states(SUFFIX)
 
 
 def test_first_process_of_a_container(program: Program) -> None:

@@ -39,8 +39,7 @@ def start(program: Program, *options: str, script: str = WAIT_FOR_FILE, tool: st
 
 def events(program: Program, kind: str) -> list[Mapping[str, object]]:
     """Return the data of all events of a kind."""
-    lines = (program.log_dir / "job-events.jsonl").read_text().splitlines()
-    return [data for data in (json.loads(line)["data"] for line in lines) if data["event"] == kind]
+    return [data for data in program.events() if data["event"] == kind]
 
 
 def go(program: Program) -> None:

@@ -27,12 +27,6 @@ def start(program: Program, script: str, *options: str, ranks: int = 2, env: dic
     return program.start("--nproc-per-node", str(ranks), *RESTARTS, *options, "sh", "-c", script, env=env)
 
 
-def states(program: Program) -> list[str]:
-    """Return the states that the events of the job report."""
-    lines = (program.log_dir / "job-events.jsonl").read_bytes().splitlines()
-    return [json.loads(line)["data"]["state"] for line in lines]
-
-
 ATTEMPT = ["preparing", "starting", "running", "stopping"]
 
 
@@ -254,7 +248,7 @@ def test_events_of_restarts(program: Program) -> None:
     start(program, FAIL, "--max-restarts", "1").finish()
     job = replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
 
-    assert [*ATTEMPT, "restarting", *ATTEMPT, "failed"] == states(program)
+    assert [*ATTEMPT, "restarting", *ATTEMPT, "failed"] == program.states()
     assert job
     assert ("failed", 7, 1) == (job.state.value, job.status, job.attempt)
 
@@ -279,7 +273,7 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
     run.send(signum)
 
     assert 128 + signum == run.finish()
-    assert [*ATTEMPT, "restarting", "stopped"] == states(program)
+    assert [*ATTEMPT, "restarting", "stopped"] == program.states()
     report = program.report()
     assert ("stopped", 128 + signum, "interrupted", 1) == (
         report["state"],
@@ -329,7 +323,7 @@ def test_stop_signal_during_the_teardown(program: Program) -> None:
     run.send(signal.SIGINT)  # kill now
 
     assert 143 == run.finish()
-    assert [*ATTEMPT, "stopped"] == states(program)
+    assert [*ATTEMPT, "stopped"] == program.states()
     assert ("stopped", "stopped") == (program.report()["state"], program.report()["attempts"][0]["verdict"])
 
 
@@ -340,7 +334,7 @@ def test_signal_to_a_running_job_stops_it(program: Program) -> None:
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
-    assert [*ATTEMPT, "stopped"] == states(program)
+    assert [*ATTEMPT, "stopped"] == program.states()
 
 
 def test_attempts_never_overlap(program: Program) -> None:

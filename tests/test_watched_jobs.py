@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable, Final
 
@@ -32,18 +31,11 @@ exec sleep 60
 """
 
 
-@pytest.fixture(name="run_dir")
-def fixture_run_dir() -> Iterator[Path]:
-    """Return a directory in memory for those of jobs."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
-
-
-def started(program: Program, run_dir: Path, under: tuple[str, ...] = ()) -> Run:
+def started(program: Program, in_memory: Path, under: tuple[str, ...] = ()) -> Run:
     """Start the job, and wait until all its ranks are running."""
     run = program.start(
         *("--nproc-per-node", str(RANKS), "--console", "none", "--workdir", "inherit", "sh", "-c", RANK),
-        env={RUN_DIR_VARIABLE: str(run_dir)},
+        env={RUN_DIR_VARIABLE: str(in_memory)},
         under=under,
     )
     wait_until(lambda: [b"ready\n"] * RANKS == [log.read_bytes() for log in program.log_dir.glob("*-proc-rank-*")])
@@ -76,14 +68,14 @@ def replace(board: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [overwrite, Path.unlink, replace])
-def test_changed_board(program: Program, run_dir: Path, change: Callable[[Path], None]) -> None:
+def test_changed_board(program: Program, in_memory: Path, change: Callable[[Path], None]) -> None:
     """The runner never reads its board, so what others do to its content does not matter."""
-    run = started(program, run_dir)
-    (board,) = run_dir.glob("*/board")
+    run = started(program, in_memory)
+    (board,) = in_memory.glob("*/board")
     change(board)
 
     check_end(program, run)
-    assert ["job.json"] == [path.name for path in run_dir.glob("*/*")]
+    assert ["job.json"] == [path.name for path in in_memory.glob("*/*")]
 
 
 def test_no_file_system_in_memory(program: Program, tmp_path: Path) -> None:
@@ -110,11 +102,11 @@ def test_full_file_system_in_memory(program: Program, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
-def test_killed_viewers(program: Program, run_dir: Path, signum: int) -> None:
+def test_killed_viewers(program: Program, in_memory: Path, signum: int) -> None:
     """A viewer that is killed or stopped, wherever it is, holds nothing that the runner waits for."""
-    run = started(program, run_dir)
+    run = started(program, in_memory)
     command = [sys.executable, "-m", "ascend_runner.job_tool"]
-    environ = {**CLEAN, RUN_DIR_VARIABLE: str(run_dir)}
+    environ = {**CLEAN, RUN_DIR_VARIABLE: str(in_memory)}
     viewers = [
         subprocess.Popen([*command, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for words in (["events", "-f"], ["events", "-f"], ["status"])

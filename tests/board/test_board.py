@@ -6,8 +6,6 @@ import os
 import random
 import stat
 import struct
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final
@@ -60,13 +58,6 @@ class Shown:
 def fixture_shown() -> Shown:
     """Return an empty board."""
     return Shown()
-
-
-@pytest.fixture(name="in_memory")
-def fixture_in_memory() -> Iterator[Path]:
-    """Return a directory on a tmpfs."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
 
 
 def test_before_the_start(shown: Shown) -> None:

@@ -165,6 +165,15 @@ class Program:
         document: dict[str, Any] = json.loads((self.log_dir / "job-report.json").read_bytes())
         return document
 
+    def events(self, part: str = "") -> list[dict[str, Any]]:
+        """Read the data of the job's events, in their order; of one of several nodes, by the part of its file name."""
+        lines = (self.log_dir / f"job-events{part}.jsonl").read_bytes().splitlines()
+        return [json.loads(line)["data"] for line in lines]
+
+    def states(self, part: str = "") -> list[str]:
+        """Return the states that the events report."""
+        return [event["state"] for event in self.events(part)]
+
     def log(self, rank_id: int, local_rank: int | None = None) -> bytes:
         """Read the log file of a rank."""
         device = rank_id if local_rank is None else local_rank

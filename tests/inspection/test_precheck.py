@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-import attrs
 import pytest
 
 from ascend_runner import problems
@@ -13,32 +12,10 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.inspection.precheck import Precheck, Subjects
 from ascend_runner.problems import Problem
 from ascend_runner.supervision.findings import NodeFinding
+from tests.helpers.messages import KeptMessages
 from tests.helpers.waiting import LIMIT, wait_until
 
 FULL = ("space", [problems.error("the disk is full")])
-
-
-@attrs.frozen
-class Told:
-    """The messages of a check, and its findings."""
-
-    details: list[str] = attrs.field(factory=list)
-    warnings: list[str] = attrs.field(factory=list)
-    findings: list[NodeFinding] = attrs.field(factory=list)
-
-    def debug(self, sentence: str) -> None:
-        """Keep a detail."""
-        self.details.append(sentence)
-
-    info = debug
-
-    def warning(self, sentence: str) -> None:
-        """Keep a warning."""
-        self.warnings.append(sentence)
-
-    def error(self, text: str) -> None:
-        """Keep a failure as a warning."""
-        self.warnings.append(text)
 
 
 def go_on(_seconds: float) -> None:
@@ -47,43 +24,47 @@ def go_on(_seconds: float) -> None:
 
 def test_check_that_takes_too_long_is_told() -> None:
     """With --precheck stop the job starts if the check takes longer than its limit, which is reported."""
-    is_over, told = threading.Event(), Told()
+    is_over, messages = threading.Event(), KeptMessages()
 
     def look() -> Subjects:
         is_over.wait(LIMIT)
         return ()
 
-    precheck = Precheck(look, print, told, can_stop=True, limit=0.2)
+    precheck = Precheck(look, print, messages, can_stop=True, limit=0.2)
     precheck.end(go_on)
     is_over.set()
 
-    assert ["the pre-check did not finish within 0.2 s; the job starts without its result"] == told.warnings
+    assert ["the pre-check did not finish within 0.2 s; the job starts without its result"] == messages.of("warning")
 
 
 def test_error_prevents_the_start() -> None:
     """With --precheck stop the start waits for the check, which begins then at the latest, and fails with its error."""
-    told = Told()
-    precheck = Precheck(lambda: [FULL], told.findings.append, told, can_stop=True)
+    findings: list[NodeFinding] = []
+    messages = KeptMessages()
+    precheck = Precheck(lambda: [FULL], findings.append, messages, can_stop=True)
 
     with pytest.raises(AscendRunnerError):
         precheck.end(go_on)
-    assert (1, 1) == (len(told.findings), len(told.warnings))
+    assert (1, 1) == (len(findings), len(messages.of("warning")))
 
 
 def test_start_without_a_wait_is_not_checked() -> None:
     """With --precheck warn nothing is checked unless the runner has to wait, and no later wait begins a check."""
-    told = Told()
-    precheck = Precheck(lambda: [FULL], told.findings.append, told, can_stop=False)
+    findings: list[NodeFinding] = []
+    messages = KeptMessages()
+    precheck = Precheck(lambda: [FULL], findings.append, messages, can_stop=False)
     precheck.end(go_on)
     precheck.begin()
 
-    assert ([], []) == (told.findings, told.warnings)
-    assert ["pre-check skipped, because the job did not have to wait"] == told.details
+    assert ([], []) == (findings, messages.of("warning"))
+    assert ["pre-check skipped, because the job did not have to wait"] == messages.of("debug")
 
 
 def test_subjects_that_ranks_change() -> None:
     """Once the ranks start, a check goes on only with what they do not change, and says what it has left out."""
-    has_begun, has_started, told = threading.Event(), threading.Event(), Told()
+    has_begun, has_started = threading.Event(), threading.Event()
+    findings: list[NodeFinding] = []
+    messages = KeptMessages()
 
     def ports() -> Iterator[Problem]:
         yield problems.warning("port 1 is in use")
@@ -96,16 +77,16 @@ def test_subjects_that_ranks_change() -> None:
         yield "health", iter([problems.error("not checked")])
         yield FULL
 
-    precheck = Precheck(look, told.findings.append, told, can_stop=False)
+    precheck = Precheck(look, findings.append, messages, can_stop=False)
     precheck.begin()
     assert has_begun.wait(LIMIT)
     precheck.end(go_on)
     has_started.set()
-    wait_until(lambda: len(told.details) == 2)
+    wait_until(lambda: len(messages.of("debug")) == 2)
 
-    assert ["ports: port 1 is in use", "space: the disk is full"] == [found.sentence for found in told.findings]
-    assert "the ranks started before the pre-check had covered ports, health" == told.details[-1]
-    assert ["pre-check: space: the disk is full"] == told.warnings
+    assert ["ports: port 1 is in use", "space: the disk is full"] == [found.sentence for found in findings]
+    assert "the ranks started before the pre-check had covered ports, health" == messages.of("debug")[-1]
+    assert ["pre-check: space: the disk is full"] == messages.of("warning")
 
 
 @pytest.mark.parametrize("can_stop", [False, True])
@@ -116,11 +97,12 @@ def test_check_without_a_thread(monkeypatch: pytest.MonkeyPatch, *, can_stop: bo
         raise RuntimeError("can't start new thread")  # as threading does at the limit of processes
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    told = Told()
-    precheck = Precheck(lambda: [FULL], told.findings.append, told, can_stop=can_stop)
+    findings: list[NodeFinding] = []
+    messages = KeptMessages()
+    precheck = Precheck(lambda: [FULL], findings.append, messages, can_stop=can_stop)
     precheck.begin()
     precheck.begin()
     precheck.end(go_on)
 
-    assert ([], []) == (told.findings, told.details)
-    assert ["pre-check skipped"] == [text.partition(":")[0] for text in told.warnings]
+    assert ([], []) == (findings, messages.of("debug"))
+    assert ["pre-check skipped"] == [text.partition(":")[0] for text in messages.of("warning")]

@@ -27,6 +27,7 @@ from ascend_runner.supervision.events import (
     Spawned,
 )
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
+from tests.helpers.messages import KeptMessages
 from tests.helpers.plans import job_spec, rank_spec
 
 STARTING = State(grace=15.0)
@@ -41,29 +42,6 @@ ENDED = State(grace=15.0, phase=Phase.DONE)
 COMPLETE = RankOutput(rank_id=0)
 LOST = RankOutput(rank_id=0, size=100, lost=10, lost_from=5)
 JOB = job_spec([rank_spec(log_path="/log/0")], has_own_process_logs=True)
-
-
-@attrs.frozen
-class Lines:
-    """Collects the level and text of each message."""
-
-    said: list[tuple[str, str]] = attrs.field(factory=list)
-
-    def debug(self, sentence: str) -> None:
-        """Collect a detail."""
-        self.said.append(("debug", sentence))
-
-    def info(self, sentence: str) -> None:
-        """Collect progress."""
-        self.said.append(("info", sentence))
-
-    def warning(self, sentence: str) -> None:
-        """Collect a warning."""
-        self.said.append(("warning", sentence))
-
-    def error(self, text: str) -> None:
-        """Collect a failure."""
-        self.said.append(("error", text))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +64,12 @@ class Lines:
 )
 def test_levels(levels: list[str], seen: list[Fact]) -> None:
     """Each fact has its level; facts of every job are shown by --verbose only."""
-    lines = Lines()
-    progress = Progress(JOB, lines)
+    messages = KeptMessages()
+    progress = Progress(JOB, messages)
     for fact in seen:
         progress.observe(fact, 1.0)
 
-    assert levels == [level for level, _sentence in lines.said]
+    assert levels == [level for level, _sentence in messages.lines]
 
 
 @pytest.mark.parametrize(
@@ -184,14 +162,14 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
 )
 def test_stopping_is_never_silent(lines: list[str], seen: list[tuple[Fact, float]]) -> None:
     """Each event that begins or shortens the end of a job is reported once, when it happens, with the next step."""
-    shown = Lines()
-    progress = Progress(job_spec([rank_spec(rank_id) for rank_id in (1, 2, 3)]), shown)
+    messages = KeptMessages()
+    progress = Progress(job_spec([rank_spec(rank_id) for rank_id in (1, 2, 3)]), messages)
     for rank_id in (1, 2):
         progress.observe(Spawned(rank_id, 4711), 0.0)
     for fact, at in seen:
         progress.observe(fact, at)
 
-    assert lines == [sentence for level, sentence in shown.said if level == "info"]
+    assert lines == messages.of("info")
 
 
 ASKING = State(grace=15.0, phase=Phase.CHECKPOINTING, leaders=frozenset({0, 1}))
@@ -277,19 +255,19 @@ def asked(*reached: int) -> CheckpointAsked:
 )
 def test_only_ranks_that_were_asked_are_named(lines: list[tuple[str, str]], seen: list[Fact]) -> None:
     """A line says who was asked for a checkpoint once that is known, and once for each rank."""
-    shown = Lines()
-    progress = Progress(job_spec([rank_spec(0), rank_spec(1)]), shown)
+    messages = KeptMessages()
+    progress = Progress(job_spec([rank_spec(0), rank_spec(1)]), messages)
     for fact in seen:
         progress.observe(fact, 1.0)
 
-    assert lines == shown.said
+    assert lines == messages.lines
 
 
 def test_death_of_the_guardian_is_told() -> None:
     """The SIGTERM that the kernel sends at the death of the parent process is not one of a user."""
-    shown = Lines()
+    messages = KeptMessages()
     killed = SignalReceived(15, guardian=4711, runner=4712)
-    progress = Progress(JOB, shown)
+    progress = Progress(JOB, messages)
     progress.observe(attrs.evolve(STOPPING, cause=killed), 1.0)
     progress.observe(Spawned(0, 4713), 1.0)
     progress.observe(killed, 1.0)
@@ -298,13 +276,13 @@ def test_death_of_the_guardian_is_told() -> None:
     assert [
         ("info", f"ascend-runner (pid 4711) was killed; stopping 1 rank, with up to 15 s to exit ({hint})"),
         ("info", f"ascend-runner (pid 4711) was killed; already stopping rank 0 ({hint})"),
-    ] == [line for line in shown.said if line[0] == "info"]
+    ] == [line for line in messages.lines if line[0] == "info"]
 
 
 def test_ranks_that_are_still_stopping() -> None:
     """Each step of the back-off names the ranks of which any process is left, also those that were just started."""
-    lines = Lines()
-    progress = Progress(job_spec([rank_spec(rank_id) for rank_id in range(3)]), lines)
+    messages = KeptMessages()
+    progress = Progress(job_spec([rank_spec(rank_id) for rank_id in range(3)]), messages)
     seen: list[Fact] = [
         *(Spawned(rank_id, 4711) for rank_id in range(3)),
         Exited(0, Ending(exit_code=7)),
@@ -320,7 +298,7 @@ def test_ranks_that_are_still_stopping() -> None:
 
     assert [
         "rank 0 failed (exit status 7); stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)"
-    ] == [sentence for level, sentence in lines.said if level == "info"]
+    ] == messages.of("info")
     assert ["still running: ranks 1, 2", "still running: rank 1"] == [
-        sentence for _level, sentence in lines.said if sentence.startswith("still")
+        sentence for _level, sentence in messages.lines if sentence.startswith("still")
     ]

@@ -9,7 +9,6 @@ import signal
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,11 +21,10 @@ from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.program import WORKERS, Program
 
 
-@pytest.fixture(name="tmp_path")
-def short_folder() -> Iterator[Path]:
-    """Return a directory in memory with a path that is short enough for sockets."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
+@pytest.fixture
+def tmp_path(in_memory: Path) -> Path:
+    """Return a directory whose path is short enough for sockets, also for `program`."""
+    return in_memory
 
 
 def test_directory_is_private_and_goes_with_the_run(tmp_path: Path) -> None:
