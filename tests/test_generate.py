@@ -11,7 +11,7 @@ import pytest
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
-@pytest.mark.parametrize("script", ["static_options", "state_diagram", "completions"])
+@pytest.mark.parametrize("script", ["static_options", "state_diagram", "completions", "module_tables"])
 def test_generated_files_are_up_to_date(script: str) -> None:
     """Settings, options of launch(), READMEs and completions follow from the tables of options and of transitions."""
     done = subprocess.run(
