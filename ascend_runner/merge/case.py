@@ -1,4 +1,4 @@
-"""A job with its accusations: the properties of its nodes that the rules of a verdict query."""
+"""A job and which of its nodes name which: the properties of nodes that the rules of a verdict query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 from ascend_runner.diagnosis.first_cause import Suspicion
 from ascend_runner.merge import clocks
-from ascend_runner.merge.accusations import Accusations
+from ascend_runner.merge.mentions import Mentions
 from ascend_runner.merge.model import Job, Node
 
 # Seconds of output that are lost with a machine: the kernel writes them to the disk within that time
@@ -19,10 +19,10 @@ UNWRITTEN: Final = 35.0
 
 @attrs.frozen(kw_only=True, eq=False)
 class Case:
-    """A job with its accusations."""
+    """A job, and the mentions of its nodes by others."""
 
     job: Job
-    accusations: Accusations
+    mentions: Mentions
 
     def failed(self, *suspicions: Suspicion) -> list[Node]:
         """Return the nodes whose failures are of these kinds."""
@@ -36,15 +36,15 @@ class Case:
     @property
     def lost(self) -> list[Node]:
         """The nodes without a report that others name."""
-        return [node for node in self.missing if self.is_accused(node)]
+        return [node for node in self.missing if self.is_named(node)]
 
-    def is_accused(self, node: Node) -> bool:
+    def is_named(self, node: Node) -> bool:
         """Return whether another node names a node."""
-        return bool(self.accusations.of(node))
+        return bool(self.mentions.of(node))
 
     def was_silent_before_complaints(self, node: Node) -> bool:
         """Return whether the output of a node ended long before every complaint about it."""
-        complaints = self.accusations.of(node)
+        complaints = self.mentions.of(node)
         return bool(complaints) and all(
             clocks.fell_silent_before(node, one.by, one.complaint.at, UNWRITTEN) for one in complaints
         )
@@ -62,7 +62,7 @@ class Case:
         return [node for node in others if not self._has_outlived(node, suspect)]
 
     def _has_outlived(self, node: Node, suspect: Node) -> bool:
-        if self.is_accused(node) or node.log_end is None:
+        if self.is_named(node) or node.log_end is None:
             return False
         if suspect.has_report:
             return clocks.was_active_after(node, suspect, _failed_at(suspect))
@@ -70,7 +70,7 @@ class Case:
 
     def best(self, nodes: Sequence[Node]) -> Optional[Node]:
         """Return the only node, the only one that others name, or the one that certainly failed first, or None."""
-        return self.first([node for node in nodes if self.is_accused(node)] or nodes)
+        return self.first([node for node in nodes if self.is_named(node)] or nodes)
 
     def first(self, nodes: Sequence[Node]) -> Optional[Node]:
         """Return the node that certainly failed before all others, or None if that is unknown."""

@@ -14,21 +14,21 @@ import attrs
 
 from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.diagnosis.first_cause import Suspicion
-from ascend_runner.merge import accusations, summary
+from ascend_runner.merge import mentions, summary
 from ascend_runner.merge.case import UNWRITTEN, Case
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.text import abbreviated, counted
 
 MOST_SUSPECTS: Final = 3  # named if the cause is open
 MOST_CODES: Final = 3  # in a sentence
-FEW_ACCUSERS: Final = 2  # nodes; a single one may itself be the cause
+FEWEST_THAT_NAME: Final = 2  # nodes; a single one may itself be the cause
 RARE: Final = 4  # if at most a quarter of the ranks hang in a place, they have kept the others waiting
 NOTHING: Final = Verdict(certainty=Certainty.CERTAIN)
 
 
 def judge(job: Job) -> Verdict:
     """Decide which node caused the failure of a job; the verdict has no suspect if none failed."""
-    case = Case(job=job, accusations=accusations.find(job))
+    case = Case(job=job, mentions=mentions.find(job))
     return next(filter(None, (rule(case) for rule in RULES)), NOTHING)
 
 
@@ -48,7 +48,7 @@ def _failed_by_itself(case: Case) -> Optional[Verdict]:
     if len(kinds) == 1:
         return _failed_alike(case, own)
     first = case.first(own)
-    named = [node for node in own if case.is_accused(node)]
+    named = [node for node in own if case.is_named(node)]
     if first and named and first not in named:
         return _open_between(
             case, [first, *named], f"{_titles([first])} failed first, but other nodes name {_titles(named)}"
@@ -60,8 +60,8 @@ def _named_instead(case: Case, own: Sequence[Node]) -> list[Node]:
     """Return the nodes that others name and that may have failed before those that failed by themselves."""
     if case.lost:
         return case.lost
-    others = [node for node in case.accusations.ends() if node.failure and node not in own]
-    return [] if any(map(case.is_accused, own)) else others
+    others = [node for node in case.mentions.ends() if node.failure and node not in own]
+    return [] if any(map(case.is_named, own)) else others
 
 
 def _failed_alike(case: Case, own: Sequence[Node]) -> Verdict:
@@ -95,18 +95,18 @@ def _lost(case: Case) -> Optional[Verdict]:
 
 def _lost_or_a_rival(case: Case, node: Node) -> Optional[Verdict]:
     """Return an open verdict if failures of other nodes may be the cause as well as a lost node, or None."""
-    killed = [one for one in case.failed(Suspicion.ENDED_FROM_OUTSIDE) if case.is_accused(one)]
+    killed = [one for one in case.failed(Suspicion.ENDED_FROM_OUTSIDE) if case.is_named(one)]
     if killed:
         return _open_between(case, [node, *killed], "ranks of another node were killed")
     ends = case.failed(Suspicion.ITSELF_OR_A_PEER)
-    if all(one in ends for one in case.accusations.accusers(node)):
+    if all(one in ends for one in case.mentions.that_name(node)):
         return _open_between(case, [node, *ends], "the error may be at either end of the connection")
     return None
 
 
 def _only_lost(case: Case, node: Node) -> Verdict:
-    others = [one for one in case.accusations.ends() if one is not node]
-    is_unanimous = not others and len(case.accusations.accusers(node)) >= min(FEW_ACCUSERS, len(case.job.nodes) - 1)
+    others = [one for one in case.mentions.ends() if one is not node]
+    is_unanimous = not others and len(case.mentions.that_name(node)) >= min(FEWEST_THAT_NAME, len(case.job.nodes) - 1)
     rivals = [*case.failed(Suspicion.ENDED_FROM_OUTSIDE, Suspicion.ENDED_SILENTLY), *case.unexplained(node)]
     if is_unanimous and not rivals and case.was_silent_before_complaints(node):
         return _certain(case, _suspect(case, node), f"its output ends more than {UNWRITTEN:g} s before any complaint")
@@ -128,8 +128,8 @@ def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
         found = case.failed(suspicion)
         if not found:
             return None
-        named = [node for node in case.accusations.ends() if node not in found]
-        if named and not any(map(case.is_accused, found)):
+        named = [node for node in case.mentions.ends() if node not in found]
+        if named and not any(map(case.is_named, found)):
             return _open_between(case, [*found, *named], "the nodes that failed are not those that other nodes name")
         return _first_of(case, found, "several nodes failed, possibly as a consequence")
 
@@ -159,7 +159,7 @@ def _hung_apart(case: Case) -> Optional[Verdict]:
 
 def _named(case: Case) -> Optional[Verdict]:
     """Judge the nodes that others name and that report no failure of their own."""
-    named = case.accusations.ends() or case.accusations.targets()
+    named = case.mentions.ends() or case.mentions.named()
     if not named:
         return None
     if len(named) == 1 and not case.missing:
@@ -210,7 +210,7 @@ def _on(case: Case, certainty: Certainty, suspect: Suspect, reasons: Iterable[st
 
 def _open_between(case: Case, nodes: Iterable[Node], reason: str) -> Verdict:
     """Return an open verdict on some of the nodes: those that most others name, then the lowest numbers."""
-    ordered = sorted(nodes, key=lambda node: (-len(case.accusations.accusers(node)), node.number))
+    ordered = sorted(nodes, key=lambda node: (-len(case.mentions.that_name(node)), node.number))
     suspects = tuple(_suspect(case, node) for node in ordered[:MOST_SUSPECTS])
     return Verdict(certainty=Certainty.OPEN, suspects=suspects, reasons=(reason,))
 
@@ -227,13 +227,13 @@ def _suspect(case: Case, node: Node) -> Suspect:
     """Return a node as a suspect, with the rank that it or others name."""
     if node.failure:
         return Suspect(node=node, rank_id=node.failure.rank_id, sentence=node.failure.sentence)
-    return Suspect(node=node, rank_id=case.accusations.rank_of(node), sentence=node.problem or node.state)
+    return Suspect(node=node, rank_id=case.mentions.rank_of(node), sentence=node.problem or node.state)
 
 
 def _doubts(case: Case, node: Node) -> Iterator[str]:
     """Yield the reasons why the failure of a node may be a consequence after all."""
-    named = case.accusations.ends()
-    if named and node not in case.accusations.targets():
+    named = case.mentions.ends()
+    if named and node not in case.mentions.named():
         yield f"other nodes name {_titles(named)} instead"
     unexplained = case.unexplained(node)
     if unexplained:
@@ -244,11 +244,11 @@ def _doubts(case: Case, node: Node) -> Iterator[str]:
 
 def _who_names(case: Case, node: Node) -> Iterator[str]:
     """Yield a reason that counts the ranks that name a node: "58 ranks on 31 nodes name it (EI0006, EI0002)"."""
-    found = case.accusations.of(node)
+    found = case.mentions.of(node)
     if found:
         ranks = {one.complaint.rank_id for one in found}
         codes = list(dict.fromkeys(one.complaint.code for one in found if one.complaint.code))[:MOST_CODES]
-        nodes = counted(len(case.accusations.accusers(node)), "node")
+        nodes = counted(len(case.mentions.that_name(node)), "node")
         verb = "names" if len(ranks) == 1 else "name"
         yield f"{counted(len(ranks), 'rank')} on {nodes} {verb} it" + (f" ({', '.join(codes)})" if codes else "")
 

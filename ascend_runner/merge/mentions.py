@@ -13,7 +13,7 @@ from ascend_runner.merge.model import Complaint, Job, Node
 
 
 @attrs.frozen(kw_only=True)
-class Accusation:
+class Mention:
     """A message on one node that names another node, and possibly one of its ranks."""
 
     by: Node
@@ -23,27 +23,27 @@ class Accusation:
 
 
 @attrs.frozen
-class Accusations:
-    """All accusations of a job, in the order of its nodes."""
+class Mentions:
+    """The mentions of all nodes of a job, in their order."""
 
-    every: tuple[Accusation, ...]
+    every: tuple[Mention, ...]
 
-    def of(self, node: Node) -> list[Accusation]:
-        """Return the accusations that name a node."""
+    def of(self, node: Node) -> list[Mention]:
+        """Return the mentions that name a node."""
         return [one for one in self.every if one.node is node]
 
-    def accusers(self, node: Node) -> list[Node]:
+    def that_name(self, node: Node) -> list[Node]:
         """Return the nodes that name a node."""
         return list({one.by.number: one.by for one in self.of(node)}.values())
 
-    def targets(self) -> list[Node]:
+    def named(self) -> list[Node]:
         """Return the nodes that are named."""
         return list({one.node.number: one.node for one in self.every}.values())
 
     def ends(self) -> list[Node]:
         """Return the nodes that are named but name no other: the ends of chains of nodes that wait for each other."""
         waiting = {one.by.number for one in self.every}
-        return [node for node in self.targets() if node.number not in waiting]
+        return [node for node in self.named() if node.number not in waiting]
 
     def rank_of(self, node: Node) -> Optional[int]:
         """Return the rank of a node that most messages name."""
@@ -51,8 +51,8 @@ class Accusations:
         return max(sorted(set(named)), key=named.count, default=None)
 
 
-def find(job: Job) -> Accusations:
-    """Return the accusations of the nodes of a job."""
+def find(job: Job) -> Mentions:
+    """Find the mentions of a job."""
     holders = {rank_id: node for node in job.nodes for rank_id in node.rank_ids}
     servers: dict[str, list[Node]] = {}
     for rank_id, place in job.places.items():
@@ -65,11 +65,11 @@ def find(job: Job) -> Accusations:
         for complaint in node.complaints:
             if complaint.peer not in ranks:
                 ranks[complaint.peer] = _rank_of(complaint.peer, job)
-            accused = ranks[complaint.peer]
-            named = holders.get(accused) if accused is not None else _node_of(complaint.peer.server_id, servers)
+            peer_rank = ranks[complaint.peer]
+            named = holders.get(peer_rank) if peer_rank is not None else _node_of(complaint.peer.server_id, servers)
             if named and named is not node:
-                found.append(Accusation(by=node, complaint=complaint, node=named, rank_id=accused))
-    return Accusations(tuple(found))
+                found.append(Mention(by=node, complaint=complaint, node=named, rank_id=peer_rank))
+    return Mentions(tuple(found))
 
 
 def _rank_of(peer: Peer, job: Job) -> Optional[int]:
