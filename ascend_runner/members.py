@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -25,20 +25,20 @@ class Members:
         value = self.members.get(name)
         return value if isinstance(value, str) else ""
 
-    def number(self, name: str) -> Optional[float]:
+    def number(self, name: str) -> float | None:
         """Return a number that is not negative, or None if it is missing or out of range."""
         return number_within(self.members.get(name), LARGEST)
 
-    def whole(self, name: str) -> Optional[int]:
+    def whole(self, name: str) -> int | None:
         """Return an integer, or None if it is missing or out of range."""
         return _whole(self.members.get(name))
 
-    def count(self, name: str) -> Optional[int]:
+    def count(self, name: str) -> int | None:
         """Return an integer that is not negative, or None if it is missing or out of range."""
         value = self.whole(name)
         return None if value is None or value < 0 else value
 
-    def seconds(self, name: str) -> Optional[float]:
+    def seconds(self, name: str) -> float | None:
         """Return a duration, or a time since the epoch, in seconds, or None if it is missing or out of range."""
         return number_within(self.members.get(name), LATEST)
 
@@ -46,7 +46,7 @@ class Members:
         """Return whether a member is true."""
         return self.members.get(name) is True
 
-    def moment(self, name: str) -> Optional[float]:
+    def moment(self, name: str) -> float | None:
         """Return a time in ISO 8601 as seconds since the epoch, or None if it is missing or out of range."""
         try:
             return number_within(datetime.fromisoformat(self.text(name)).timestamp(), LATEST)
@@ -80,5 +80,5 @@ class Members:
         return tuple(value) if isinstance(value, (list, tuple)) else ()
 
 
-def _whole(value: object) -> Optional[int]:
+def _whole(value: object) -> int | None:
     return value if type(value) is int and abs(value) <= LARGEST else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
 LAST_LINES: Final = 20  # of a rank's output that a report shows
@@ -121,14 +121,14 @@ def is_whole_number(text: str, most_digits: int = MOST_DIGITS) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= most_digits
 
 
-def number_within(value: object, most: float, least: float = 0.0) -> Optional[float]:
+def number_within(value: object, most: float, least: float = 0.0) -> float | None:
     """Return a number from `least` to `most`, which is finite, or None if the value is anything else."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
         return value
     return None
 
 
-def clock(at: Optional[float]) -> str:
+def clock(at: float | None) -> str:
     """Write a time, in seconds since the epoch, with its zone: "2026-11-22 09:47:36 +0800"; None is ""."""
     return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
 

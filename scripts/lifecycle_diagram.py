@@ -17,11 +17,11 @@ from ascend_runner.lifecycle.machine import TRANSITIONS, Event, Job, JobState, K
 # The values that a field takes, by its type; a field of any other type keeps its default.
 VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "bool": (False, True),
-    "Optional[bool]": (False, True),
+    "bool | None": (False, True),
     "int": (0, 1),
     "float": (0.0, 1.0),
     "Kind": tuple(Kind),
-    "Optional[Restart]": (None, *Restart),
+    "Restart | None": (None, *Restart),
 }
 ATTEMPT: Final = "attempt"  # the box
 Edges = dict[tuple[str, str], list[str]]  # the labels, by the names of the two states

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Optional, Protocol
+from typing import Final, Protocol
 
 from ascend_runner.board import reader
 from ascend_runner.board.board import Board
@@ -29,7 +29,7 @@ SHOWN_IN: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}
 class Steps(Protocol):
     """The steps in the output of the ranks, see `services.step_reader`."""
 
-    def last_step(self) -> Optional[Mapping[str, object]]:
+    def last_step(self) -> Mapping[str, object] | None:
         """Return the last figures of the training as the report has them, or None before the first ones."""
 
     def behind_others(self, running: Collection[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -25,8 +25,8 @@ class Diagnosis:
     """
 
     findings: Mapping[int, Finding]
-    suspected_peer: Optional[Peer]
-    root: Optional[RootCause]
+    suspected_peer: Peer | None
+    root: RootCause | None
 
 
 def diagnose(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Optional
 
 import attrs
 
@@ -19,9 +18,9 @@ class Peer:
     `reported_by` are the failed ranks if all of them only report this peer.
     """
 
-    rank_id: Optional[int] = None
+    rank_id: int | None = None
     server_id: str = ""
-    device_id: Optional[int] = None
+    device_id: int | None = None
     device_ip: str = ""
     reported_by: tuple[int, ...] = ()
 
@@ -133,4 +132,4 @@ class StackGroup:
     rank_ids: tuple[int, ...]
     state: str
     frames: tuple[str, ...]
-    has_changed: Optional[bool] = None
+    has_changed: bool | None = None

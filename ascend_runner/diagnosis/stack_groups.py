@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -50,7 +50,7 @@ def group(stacks: Sequence[RankStack], earlier: Sequence[RankStack] = ()) -> tup
     Ranks whose stacks are the same as `earlier` are not in a group with ranks whose stacks have changed.
     """
     before = {stack.rank_id: stack.main for stack in earlier}
-    groups: dict[tuple[tuple[str, ...], Optional[bool]], list[RankStack]] = {}
+    groups: dict[tuple[tuple[str, ...], bool | None], list[RankStack]] = {}
     for stack in stacks:
         has_changed = _has_changed(stack.main, before.get(stack.rank_id))
         groups.setdefault((_innermost(stack.main), has_changed), []).append(stack)
@@ -67,11 +67,11 @@ def group(stacks: Sequence[RankStack], earlier: Sequence[RankStack] = ()) -> tup
     return tuple(sorted(found, key=lambda member: (len(member.rank_ids), member.rank_ids)))
 
 
-def _innermost(process: Optional[ProcessStack]) -> tuple[str, ...]:
+def _innermost(process: ProcessStack | None) -> tuple[str, ...]:
     return process.frames[:INNERMOST] if process else ()
 
 
-def _has_changed(now: Optional[ProcessStack], before: Optional[ProcessStack]) -> Optional[bool]:
+def _has_changed(now: ProcessStack | None, before: ProcessStack | None) -> bool | None:
     """Compare Python stacks; those of the kernel are often the same in processes that make progress."""
     if not (now and before and now.is_python and before.is_python):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -30,9 +30,9 @@ class Clock:
     monotonic_start: float
     wall_end: float
     monotonic_end: float
-    max_error: Optional[float] = None
-    disk_offset: Optional[float] = None
-    disk_round_trip: Optional[float] = None
+    max_error: float | None = None
+    disk_offset: float | None = None
+    disk_round_trip: float | None = None
 
     @property
     def is_synchronized(self) -> bool:

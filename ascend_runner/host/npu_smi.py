@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -37,7 +37,7 @@ class Device:
     device_id: int
     name: str
     health: str
-    temperature: Optional[int]
+    temperature: int | None
 
 
 def find(host: Host, environ: Mapping[str, str]) -> str:

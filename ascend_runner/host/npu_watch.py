@@ -14,7 +14,7 @@ import subprocess
 import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -47,9 +47,9 @@ class Figures:
     """
 
     at: float
-    temperature: Optional[int] = None
-    ai_core: Optional[int] = None
-    memory: Optional[int] = None
+    temperature: int | None = None
+    ai_core: int | None = None
+    memory: int | None = None
 
 
 class WatchParser:
@@ -60,7 +60,7 @@ class WatchParser:
         self._ids = {(one.card, one.chip): one.device_id for one in devices}
         self._names: list[str] = []
 
-    def parse(self, line: str, at: float) -> Optional[tuple[int, Figures]]:
+    def parse(self, line: str, at: float) -> tuple[int, Figures] | None:
         """Return the id of a device and its figures, or None if the line has no figures."""
         names = _NAME.findall(line)
         if _NPU in names:
@@ -78,7 +78,7 @@ class WatchParser:
         return self._ids.get((card, chip), card), figures
 
 
-def _number(text: str) -> Optional[int]:
+def _number(text: str) -> int | None:
     try:
         number = float(text)
     except ValueError:  # NA or -
@@ -103,7 +103,7 @@ class NpuWatch:
             _set_raw(slave)
             os.set_blocking(self._fd, False)
             argv = (*TAKE_TERMINAL, os.ttyname(slave), tool, "info", "watch", "-d", INTERVAL)
-            self._process: Optional[subprocess.Popen[bytes]] = subprocess.Popen(
+            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -160,7 +160,7 @@ class NpuSampler:
     def __init__(self, host: Host, environ: Mapping[str, str]) -> None:
         self._host, self._environ = host, environ
         self._figures: dict[int, Figures] = {}
-        self._watch: Optional[NpuWatch] = None
+        self._watch: NpuWatch | None = None
         self._is_closed = False
 
     def start(self, now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -23,19 +23,19 @@ class Excerpt:
 
     title: str
     lines: tuple[str, ...]
-    key: Optional[int]
+    key: int | None
 
 
 @attrs.frozen(kw_only=True)
 class Evidence:
     """Why a rank failed: lines of its log, and their meaning."""
 
-    rank: Optional[Rank]
-    excerpt: Optional[Excerpt]
+    rank: Rank | None
+    excerpt: Excerpt | None
     facts: tuple[tuple[str, str], ...]
 
 
-def of_rank(report: Members, culprit: Optional[Rank]) -> Optional[Evidence]:
+def of_rank(report: Members, culprit: Rank | None) -> Evidence | None:
     """Return why a rank failed, or None if nothing is known about that."""
     found = members_of(report, culprit)
     finding = found.child("finding")
@@ -50,7 +50,7 @@ def of_rank(report: Members, culprit: Optional[Rank]) -> Optional[Evidence]:
     return Evidence(rank=culprit, excerpt=shown, facts=facts) if shown or facts else None
 
 
-def excerpt(words: str, log: str, lines: Sequence[str], error: str) -> Optional[Excerpt]:
+def excerpt(words: str, log: str, lines: Sequence[str], error: str) -> Excerpt | None:
     """Return an excerpt of a log whose `key` is the last line that contains the first line of the error.
 
     Return None without lines.
@@ -92,7 +92,7 @@ def peer(members: Members) -> str:
     return ", ".join(filter(None, parts))
 
 
-def members_of(report: Members, rank: Optional[Rank]) -> Members:
+def members_of(report: Members, rank: Rank | None) -> Members:
     """Return the members of a rank, or none if it is None."""
     found = (one for one in report.children("ranks") if rank and one.whole("rank_id") == rank.rank_id)
     return next(found, Members())

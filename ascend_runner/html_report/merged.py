@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -44,7 +44,7 @@ class JobReports:
     reports: Mapping[int, Members]
     job: Job
     logs: Mapping[int, str]
-    table: Optional[RankTable]
+    table: RankTable | None
     left_out: tuple[str, ...]
 
 
@@ -88,13 +88,13 @@ class MergedContent:
     sentence: str
     suspects: tuple[str, ...]
     reasons: tuple[str, ...]
-    excerpt: Optional[Excerpt]
+    excerpt: Excerpt | None
     nodes: tuple[NodeRow, ...]
     more_nodes: int
     sources: str
     clocks: tuple[str, ...]
-    timeline: Optional[Timeline]
-    topology: Optional[Topology]
+    timeline: Timeline | None
+    topology: Topology | None
     ranks: tuple[Row, ...]
     states: tuple[tuple[str, str], ...]
     left_out: tuple[str, ...]
@@ -194,7 +194,7 @@ def _failed_at(node: Node) -> str:
     return clock(node.failure.at) if node.failure else ""
 
 
-def _ahead(node: Node, ahead: Optional[Difference]) -> str:
+def _ahead(node: Node, ahead: Difference | None) -> str:
     """Describe how far the clock of a node is ahead of the others."""
     if not node.has_report:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import Callable, Final, Optional, TypeVar
+from typing import Callable, Final, TypeVar
 
 import attrs
 
@@ -49,17 +49,17 @@ class Rank:
     state: str
     words: str
     mark: str
-    started: Optional[float]
-    ended: Optional[float]
-    took: Optional[float]
-    memory: Optional[int]
-    cpu: Optional[float]
-    output: Optional[int]
+    started: float | None
+    ended: float | None
+    took: float | None
+    memory: int | None
+    cpu: float | None
+    output: int | None
     lost: int
     log: str
-    first_output: Optional[float]
-    asked: Optional[float]
-    killed: Optional[float]
+    first_output: float | None
+    asked: float | None
+    killed: float | None
     rates: tuple[float, ...]
     cell_seconds: float
 
@@ -145,7 +145,7 @@ def _rank(members: Members, began: float, marks: Mapping[int, str]) -> Rank:
     )
 
 
-def _after(at: Optional[float], began: float) -> Optional[float]:
+def _after(at: float | None, began: float) -> float | None:
     return None if at is None else max(0.0, at - began)
 
 
@@ -222,7 +222,7 @@ def _row(ranks: Sequence[Rank]) -> Row:
     )
 
 
-def _range(numbers: Sequence[Optional[Number]], words: Callable[[Number], str]) -> str:
+def _range(numbers: Sequence[Number | None], words: Callable[[Number], str]) -> str:
     known = [number for number in numbers if number is not None]
     ends = dict.fromkeys((words(min(known)), words(max(known)))) if known else ()
     return " to ".join(ends)

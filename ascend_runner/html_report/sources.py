@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -45,7 +45,7 @@ class Sources:
     events: tuple[Members, ...]
     log_ends: Mapping[int, tuple[str, ...]]
     made_at: float
-    table: Optional[RankTable]
+    table: RankTable | None
     masked: int = 0
     was_killed: bool = False
     links_logs: bool = False
@@ -76,7 +76,7 @@ def gather(report: Members, path: str) -> Sources:
     return attrs.evolve(gathered, masked=masker.count)
 
 
-def table_of(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
+def table_of(report: Members, path: str, masker: Masker) -> RankTable | None:
     """Return the rank table beside the logs, or else the one that the report names, or None if it is of another job.
 
     A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.
@@ -90,7 +90,7 @@ def table_of(report: Members, path: str, masker: Masker) -> Optional[RankTable]:
     return None
 
 
-def _read_table(path: str, owner: int) -> Optional[RankTable]:
+def _read_table(path: str, owner: int) -> RankTable | None:
     if not os.path.isabs(path):
         return None
     fd = os.open(path, files.READ_FLAGS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -40,7 +40,7 @@ class Strip:
     width: int
     quiet: int
     stopping: int
-    killed: Optional[int]
+    killed: int | None
     activity: str
     is_unknown: bool
     times: str
@@ -52,7 +52,7 @@ class Timeline:
 
     strips: tuple[Strip, ...]
     ticks: tuple[tuple[int, str], ...]
-    failure: Optional[int]
+    failure: int | None
     failed_after: str
 
     @property
@@ -71,7 +71,7 @@ class Timeline:
         return any(strip.stopping for strip in self.strips)
 
 
-def draw(ranks: Sequence[Rank], seconds: float, failed: Optional[Rank]) -> Optional[Timeline]:
+def draw(ranks: Sequence[Rank], seconds: float, failed: Rank | None) -> Timeline | None:
     """Return the timeline of a job that took `seconds`, or None without a rank. `failed` is the first to fail."""
     started = [rank for rank in ranks if rank.started is not None]
     total = max([seconds, *(rank.ended or 0.0 for rank in started)])

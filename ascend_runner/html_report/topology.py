@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -25,9 +25,7 @@ class Topology:
     legend: tuple[str, ...]
 
 
-def draw(
-    table: Optional[RankTable], ranks: Sequence[Rank], marks: Mapping[int, str], elsewhere: str
-) -> Optional[Topology]:
+def draw(table: RankTable | None, ranks: Sequence[Rank], marks: Mapping[int, str], elsewhere: str) -> Topology | None:
     """Return the topology of a job, or None without a table or with too many servers.
 
     `marks` may be of ranks that are not among `ranks`; all others of the table are described as `elsewhere`.

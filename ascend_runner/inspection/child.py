@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Optional, Union
+from typing import Final
 
 import attrs
 
@@ -32,10 +32,10 @@ LEAST_NICE: Final = 19
 class _Slot:
     """A probe. If its thread hangs, it is left alone. `make` is None if the probe does not work on this node."""
 
-    make: Optional[Callable[[], Probe]]
-    probe: Optional[Probe] = None
+    make: Callable[[], Probe] | None
+    probe: Probe | None = None
     is_running: bool = False
-    result: Union[Sequence[Defect], UnusableError, TimeoutError] = ()
+    result: Sequence[Defect] | UnusableError | TimeoutError = ()
 
     def look(self) -> None:
         self.is_running = True

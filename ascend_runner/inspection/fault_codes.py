@@ -8,7 +8,7 @@ the bits is that of Ascend's driver: a part of the device, then 8 bits for the t
 from __future__ import annotations
 
 import enum
-from typing import Final, Optional
+from typing import Final
 
 
 class Level(enum.Enum):
@@ -33,7 +33,7 @@ class Level(enum.Enum):
         return self in {Level.RESTART_REQUEST, Level.RESTART_JOB}
 
 
-def level_of(code: str) -> Optional[Level]:
+def level_of(code: str) -> Level | None:
     """Return the level of a code such as 80E01801, or None if the code is unknown."""
     return _LEVELS.get(code.upper())
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from signal import SIGSTOP
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import sweep
@@ -49,7 +49,7 @@ class Inspector:
         )
         self._interval = spec.inspect_interval
         self._pass_on = pass_on
-        self._child: Optional[subprocess.Popen[str]] = None
+        self._child: subprocess.Popen[str] | None = None
         self.pids: set[int] = set()  # the process that inspects, which belongs to no rank
 
     def observe(self, fact: Fact, _at: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.host.npu_smi import HEALTHY, Device
 from ascend_runner.inspection.fault_codes import Level, is_overheating, level_of
@@ -117,14 +117,14 @@ def of_inodes(name: str, path: str, free: int, whole: int) -> Iterator[Defect]:
         yield Defect(subject=f"inodes in {path}", sentence=sentence, is_error=is_error)
 
 
-def _is_scarce(free: int, whole: int, enough: tuple[int, float], nearly_none: tuple[int, float]) -> Optional[bool]:
+def _is_scarce(free: int, whole: int, enough: tuple[int, float], nearly_none: tuple[int, float]) -> bool | None:
     """Return whether a resource is nearly used up, or None if enough is left or there is no limit."""
     if free >= min(enough[0], enough[1] * whole):
         return None
     return free < min(nearly_none[0], nearly_none[1] * whole)
 
 
-def of_memory(used: Optional[int], limit: Optional[int]) -> Iterator[Defect]:
+def of_memory(used: int | None, limit: int | None) -> Iterator[Defect]:
     """Yield a defect if the control group is nearly out of memory.
 
     `used` is in bytes, without the page cache, or None if unknown. `limit` is in bytes, or None if there is none.

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.host import bounded
@@ -44,7 +44,7 @@ class Precheck:
         """
         self._look, self._pass_on, self._messages = look, pass_on, messages
         self._can_stop, self._limit = can_stop, limit
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self._is_over = False
         self._errors: list[str] = []
 

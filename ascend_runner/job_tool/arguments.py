@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
-from typing import Final, Optional
+from typing import Final
 
 import ascend_runner
 from ascend_runner.job_tool import commands
@@ -192,7 +192,7 @@ def pattern(text: str) -> re.Pattern[str]:
         raise ArgumentTypeError(f"invalid regular expression {quoted(text)}: {error}") from None
 
 
-def time_limit(text: str) -> dict[str, Optional[float]]:
+def time_limit(text: str) -> dict[str, float | None]:
     """Return the members of a request for a time limit, or for a change to it."""
     sign = text[:1]
     try:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Callable, Final, Optional
+from typing import Callable, Final
 
 import attrs
 
@@ -111,7 +111,7 @@ class Policy:
     max_same_failures: int = 3
     always: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
-    delay: Optional[float] = None
+    delay: float | None = None
     gives_verdict: bool = False
     hold: float = 0.0
     linger: float = 0.0
@@ -131,11 +131,11 @@ class Event:
     kind: Kind
     status: int = 0
     signum: int = 0
-    restart: Optional[Restart] = None
+    restart: Restart | None = None
     fingerprint: str = ""
-    has_progressed: Optional[bool] = False
+    has_progressed: bool | None = False
     is_clear: bool = True
-    is_local: Optional[bool] = True
+    is_local: bool | None = True
     sentence: str = ""
     checkpoint: str = ""
 
@@ -152,13 +152,13 @@ class Job:
     policy: Policy
     state: JobState = JobState.PREPARING
     attempt: int = 0
-    status: Optional[int] = None
+    status: int | None = None
     fingerprint: str = ""
     same_failures: int = 0
     vain: int = 0
     delay: float = 0.0
-    verdict: Optional[Verdict] = None  # on the last attempt that has failed
-    exit_verdict: Optional[int] = None
+    verdict: Verdict | None = None  # on the last attempt that has failed
+    exit_verdict: int | None = None
 
 
 Step = tuple[Job, tuple[Action, ...]]
@@ -272,14 +272,14 @@ def _verdict(job: Job, event: Event) -> Verdict:
     return Verdict.SAME_FAILURE if job.same_failures > limit else Verdict.RESTART
 
 
-def _class(policy: Policy, event: Event) -> Optional[Restart]:
+def _class(policy: Policy, event: Event) -> Restart | None:
     """Return the class of a failure. The user's lists of exit statuses take precedence over the diagnosis."""
     if event.status in policy.never:
         return Restart.EXCLUDED
     return Restart.TRANSIENT if event.status in policy.always else event.restart
 
 
-def _exit_verdict(policy: Policy, event: Event, verdict: Verdict) -> Optional[int]:
+def _exit_verdict(policy: Policy, event: Event, verdict: Verdict) -> int | None:
     """Return the exit status that says whether a retry may help, in place of that of a rank.
 
     A failure of the class `confirm` may be one of this machine, and the platform limits its retries: a wrong "no" would

@@ -7,7 +7,7 @@ that those at the limit can be compared with them: a rank that was elsewhere the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -29,14 +29,14 @@ class HangWatch:
         self._job = job
         self._node = node
         self._tell = tell
-        self._silence: Optional[Silence] = None  # while it can become a hang
-        self._read_in: Optional[float] = None  # the start of the silence in which stacks were read
+        self._silence: Silence | None = None  # while it can become a hang
+        self._read_in: float | None = None  # the start of the silence in which stacks were read
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
-        self._hang: Optional[HangDetected] = None  # that has not ended the job, as long as it lasts
+        self._hang: HangDetected | None = None  # that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
 
     @property
-    def next_check(self) -> Optional[float]:
+    def next_check(self) -> float | None:
         """The time of the next check, in seconds of the clock, or None if there is none."""
         return None if self._silence is None else self._silence.next_check
 

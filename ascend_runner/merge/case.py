@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -68,11 +68,11 @@ class Case:
             return clocks.was_active_after(node, suspect, _failed_at(suspect))
         return suspect.log_end is not None and node.log_end > suspect.log_end + UNWRITTEN
 
-    def best(self, nodes: Sequence[Node]) -> Optional[Node]:
+    def best(self, nodes: Sequence[Node]) -> Node | None:
         """Return the only node, the only one that others name, or the one that certainly failed first, or None."""
         return self.first([node for node in nodes if self.is_named(node)] or nodes)
 
-    def first(self, nodes: Sequence[Node]) -> Optional[Node]:
+    def first(self, nodes: Sequence[Node]) -> Node | None:
         """Return the node that certainly failed before all others, or None if that is unknown."""
         return next((node for node in nodes if all(_is_first(node, one) for one in nodes if one is not node)), None)
 
@@ -81,5 +81,5 @@ def _is_first(node: Node, other: Node) -> bool:
     return clocks.is_before(node, _failed_at(node), other, _failed_at(other))
 
 
-def _failed_at(node: Node) -> Optional[float]:
+def _failed_at(node: Node) -> float | None:
     return node.failure.at if node.failure else None

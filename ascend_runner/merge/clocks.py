@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 from statistics import median
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -77,7 +77,7 @@ def contradiction(first: Node, second: Node) -> str:
     return next((one.source for one in known if one.high < best.low or one.low > best.high), "")
 
 
-def is_before(first: Node, at: Optional[float], second: Node, later: Optional[float]) -> bool:
+def is_before(first: Node, at: float | None, second: Node, later: float | None) -> bool:
     """Return whether `at` on the clock of `first` was certainly before `later` on the clock of `second`."""
     if at is None or later is None:
         return False
@@ -85,7 +85,7 @@ def is_before(first: Node, at: Optional[float], second: Node, later: Optional[fl
     return between + _drift(first, at) + _drift(second, later) < difference(first, second).low
 
 
-def fell_silent_before(silent: Node, second: Node, later: Optional[float], seconds: float) -> bool:
+def fell_silent_before(silent: Node, second: Node, later: float | None, seconds: float) -> bool:
     """Return whether the last output of `silent` was certainly over `seconds` before `later` on `second`'s clock."""
     ahead = _disk_ahead(second)
     if silent.log_end is None or later is None or not ahead.is_known:
@@ -93,7 +93,7 @@ def fell_silent_before(silent: Node, second: Node, later: Optional[float], secon
     return silent.log_end + seconds + _drift(second, later) < _on_last_clock(second, later) + ahead.low
 
 
-def was_active_after(node: Node, second: Node, at: Optional[float]) -> bool:
+def was_active_after(node: Node, second: Node, at: float | None) -> bool:
     """Return whether a rank of `node` certainly wrote something after `at` on the clock of `second`."""
     ahead = _disk_ahead(second)
     if node.log_end is None or at is None or not ahead.is_known:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 import attrs
 
@@ -19,7 +18,7 @@ class Mention:
     by: Node
     complaint: Complaint
     node: Node
-    rank_id: Optional[int]
+    rank_id: int | None
 
 
 @attrs.frozen
@@ -45,7 +44,7 @@ class Mentions:
         waiting = {one.by.number for one in self.every}
         return [node for node in self.named() if node.number not in waiting]
 
-    def rank_of(self, node: Node) -> Optional[int]:
+    def rank_of(self, node: Node) -> int | None:
         """Return the rank of a node that most messages name."""
         named = [one.rank_id for one in self.of(node) if one.rank_id is not None]
         return max(sorted(set(named)), key=named.count, default=None)
@@ -59,7 +58,7 @@ def find(job: Job) -> Mentions:
         node = holders.get(rank_id)
         if node and node not in servers.setdefault(place.server_id, []):
             servers[place.server_id].append(node)
-    ranks: dict[Peer, Optional[int]] = {}  # many ranks name the same peer
+    ranks: dict[Peer, int | None] = {}  # many ranks name the same peer
     found = []
     for node in job.nodes:
         for complaint in node.complaints:
@@ -72,13 +71,13 @@ def find(job: Job) -> Mentions:
     return Mentions(tuple(found))
 
 
-def _rank_of(peer: Peer, job: Job) -> Optional[int]:
+def _rank_of(peer: Peer, job: Job) -> int | None:
     if peer.device_ip in job.addresses:
         return job.addresses[peer.device_ip]
     return located(peer, job.places).rank_id
 
 
-def _node_of(server_id: str, servers: Mapping[str, list[Node]]) -> Optional[Node]:
+def _node_of(server_id: str, servers: Mapping[str, list[Node]]) -> Node | None:
     """Return the node of a server that has only one node, or None."""
     nodes = servers.get(server_id, [])
     return nodes[0] if len(nodes) == 1 else None

@@ -7,7 +7,6 @@ servers and devices are those of the rank table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Optional
 
 import attrs
 
@@ -24,9 +23,9 @@ class Clock:
     unknown), a measurement that took `round_trip` seconds.
     """
 
-    max_error: Optional[float] = None
+    max_error: float | None = None
     step: float = 0.0
-    disk_offset: Optional[float] = None
+    disk_offset: float | None = None
     round_trip: float = 0.0
 
 
@@ -39,8 +38,8 @@ class Failure:
 
     suspicion: Suspicion
     sentence: str
-    rank_id: Optional[int]
-    at: Optional[float]
+    rank_id: int | None
+    at: float | None
     is_certain: bool
 
 
@@ -51,7 +50,7 @@ class Complaint:
     rank_id: int
     peer: Peer
     code: str
-    at: Optional[float]
+    at: float | None
 
 
 @attrs.frozen(kw_only=True)
@@ -78,14 +77,14 @@ class Node:
     rank_ids: tuple[int, ...] = ()
     problem: str = ""
     state: str = ""
-    began: Optional[float] = None
-    ended: Optional[float] = None
-    failure: Optional[Failure] = None
+    began: float | None = None
+    ended: float | None = None
+    failure: Failure | None = None
     complaints: tuple[Complaint, ...] = ()
     hang: tuple[Stack, ...] = ()
     clock: Clock = Clock()
     steps: Mapping[int, float] = {}
-    log_end: Optional[float] = None
+    log_end: float | None = None
     is_current: bool = True
 
     @property
@@ -116,7 +115,7 @@ class Suspect:
     """
 
     node: Node
-    rank_id: Optional[int]
+    rank_id: int | None
     sentence: str
     alike: tuple[Node, ...] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -55,7 +55,7 @@ def kind_of(node: Node) -> str:
     return re.sub(r"\d+", "0", sentence_of(node))
 
 
-def _reference(job: Job) -> Optional[Node]:
+def _reference(job: Job) -> Node | None:
     """Return the node whose clock is known best, by which the others are corrected, or None if none is known."""
     known = [node for node in job.nodes if node.has_report]
 
@@ -83,7 +83,7 @@ def _deviating(job: Job) -> list[tuple[Node, Difference]]:
     return sorted(wrong, key=lambda pair: -abs(pair[1].middle))
 
 
-def _agreement(nodes: Sequence[Node]) -> Optional[float]:
+def _agreement(nodes: Sequence[Node]) -> float | None:
     """Return by how many seconds the clocks of synchronized nodes may differ, or None if fewer than two are."""
     errors = sorted((node.clock.max_error for node in nodes if node.clock.max_error is not None), reverse=True)
     return errors[0] + errors[1] if len(errors) > 1 else None

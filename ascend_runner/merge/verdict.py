@@ -8,7 +8,7 @@ enough. A cause is certain only if all other nodes are accounted for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -32,7 +32,7 @@ def judge(job: Job) -> Verdict:
     return next(filter(None, (rule(case) for rule in RULES)), NOTHING)
 
 
-def _failed_by_itself(case: Case) -> Optional[Verdict]:
+def _failed_by_itself(case: Case) -> Verdict | None:
     own = case.failed(Suspicion.FAILED_BY_ITSELF)
     if not own:
         return None
@@ -78,7 +78,7 @@ def _failed_alike(case: Case, own: Sequence[Node]) -> Verdict:
     return _certain(case, suspect, *reasons) if is_certain else _likely(case, suspect, *reasons, *doubts)
 
 
-def _lost(case: Case) -> Optional[Verdict]:
+def _lost(case: Case) -> Verdict | None:
     """Judge the nodes that others name and that have not reported an end."""
     lost = case.lost
     if not lost:
@@ -93,7 +93,7 @@ def _lost(case: Case) -> Optional[Verdict]:
     return _lost_or_a_rival(case, lost[0]) or _only_lost(case, lost[0])
 
 
-def _lost_or_a_rival(case: Case, node: Node) -> Optional[Verdict]:
+def _lost_or_a_rival(case: Case, node: Node) -> Verdict | None:
     """Return an open verdict if failures of other nodes may be the cause as well as a lost node, or None."""
     killed = [one for one in case.failed(Suspicion.ENDED_FROM_OUTSIDE) if case.is_named(one)]
     if killed:
@@ -114,17 +114,17 @@ def _only_lost(case: Case, node: Node) -> Verdict:
     return _likely(case, _suspect(case, node), *reasons)
 
 
-def _first_to_fall_silent(case: Case) -> Optional[Node]:
+def _first_to_fall_silent(case: Case) -> Node | None:
     """Return the node without a report whose output ends long before that of the others."""
     ends = sorted((node.log_end, node.number, node) for node in case.missing if node.log_end is not None)
     is_known = len(ends) == len(case.missing) > 1
     return ends[0][2] if is_known and ends[1][0] > ends[0][0] + UNWRITTEN else None
 
 
-def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
+def _one_of(suspicion: Suspicion) -> Callable[[Case], Verdict | None]:
     """Return the rule for failures of a kind that may be a consequence: they are never certain."""
 
-    def rule(case: Case) -> Optional[Verdict]:
+    def rule(case: Case) -> Verdict | None:
         found = case.failed(suspicion)
         if not found:
             return None
@@ -136,7 +136,7 @@ def _one_of(suspicion: Suspicion) -> Callable[[Case], Optional[Verdict]]:
     return rule
 
 
-def _hung_apart(case: Case) -> Optional[Verdict]:
+def _hung_apart(case: Case) -> Verdict | None:
     """Judge a hang: ranks in a place that few ranks are in have kept the others waiting."""
     places: dict[tuple[str, ...], list[tuple[Node, int]]] = {}
     for node in case.job.nodes:
@@ -157,7 +157,7 @@ def _hung_apart(case: Case) -> Optional[Verdict]:
     return Verdict(certainty=Certainty.OPEN, suspects=tuple(suspects), reasons=(reason,))
 
 
-def _named(case: Case) -> Optional[Verdict]:
+def _named(case: Case) -> Verdict | None:
     """Judge the nodes that others name and that report no failure of their own."""
     named = case.mentions.ends() or case.mentions.named()
     if not named:
@@ -167,7 +167,7 @@ def _named(case: Case) -> Optional[Verdict]:
     return _open_between(case, [*named, *case.missing], "no node has an error of its own")
 
 
-def _left(case: Case) -> Optional[Verdict]:
+def _left(case: Case) -> Verdict | None:
     """Judge the nodes without a report, or else those that report a lost peer without naming it."""
     failed = [node for node in case.job.nodes if node.failure]
     if not failed:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Optional
 
 import attrs
 
@@ -35,7 +34,7 @@ class EventLog:
         self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
         self._disk.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
-    def note(self, job: Job, event: Optional[Event]) -> None:
+    def note(self, job: Job, event: Event | None) -> None:
         """Write the change of the state that has led to `job`; without an event, its begin."""
         masked = event and attrs.evolve(event, sentence=Masker().text(event.sentence))
         self._append(partial(events.encode, job, masked))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -81,7 +81,7 @@ class Heartbeats:
         self._known: set[int] = set()  # processes of the job; they may have ended since
         self._reading = threading.Lock()
         self._closing = threading.Event()
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
 
     def open(self, job: JobSpec, folder: str) -> JobSpec:
         """Listen from now on; return the plan in which each rank has the address of its own socket.

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -43,18 +43,18 @@ class Matcher:
     def __init__(self, patterns: Sequence[str], warn: Callable[[str], None]) -> None:
         self.patterns = tuple(Pattern(text, fixed_text(text)) for text in patterns)
         self._warn = warn
-        self._child: Optional[subprocess.Popen[bytes]] = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._texts = tuple(patterns)  # as the child knows them
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def search(self, lines: Sequence[bytes]) -> list[Optional[Match]]:
+    def search(self, lines: Sequence[bytes]) -> list[Match | None]:
         """Return, for each line, the first expression that matches with its groups, or None if none does.
 
         At most MOST_AT_ONCE lines may be passed, without their ends. An expression that takes too long is given up, and
         matches none of the lines.
         """
-        matches: list[Optional[Match]] = [None] * len(lines)
+        matches: list[Match | None] = [None] * len(lines)
         for pattern in self.patterns:
             numbers = [i for i, line in enumerate(lines) if matches[i] is None and pattern.literal in line]
             try:
@@ -88,7 +88,7 @@ class Matcher:
         self.stop()
         self._end_child()
 
-    def _ask(self, pattern: Pattern, lines: Sequence[bytes]) -> list[Optional[Mapping[str, bytes]]]:
+    def _ask(self, pattern: Pattern, lines: Sequence[bytes]) -> list[Mapping[str, bytes] | None]:
         """Let the child search lines, and return the groups of each match.
 
         Raises:
@@ -110,7 +110,7 @@ class Matcher:
             for groups in json.loads(answer)
         ]
 
-    def _started_child(self) -> Optional[subprocess.Popen[bytes]]:
+    def _started_child(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if self._is_closed or self._child:
                 return self._child

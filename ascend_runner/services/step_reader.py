@@ -69,13 +69,13 @@ class StepReader:
         self._matcher = Matcher(job.perf_patterns, warn)
         self._unmatched = Unmatched(job, self._matcher, performance)
         self._warn = warn
-        self._lines: queue.SimpleQueue[Optional[_Line]] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[_Line | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._hurry = threading.Event()  # no more lines are collected
         self._is_check_due = False
         self._is_checked = threading.Event()
         self._has_succeeded = False
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self.pause = PAUSE
         self.check_at = time.monotonic() + CHECK_AFTER if self._performance else math.inf
         self._last = Step()
@@ -121,7 +121,7 @@ class StepReader:
         """The number of lines that were found but not read yet."""
         return self._lines.qsize()
 
-    def last_step(self) -> Optional[Mapping[str, object]]:
+    def last_step(self) -> Mapping[str, object] | None:
         """Return the last figures of a step for the report, or None before the first ones."""
         if not self._last_at:
             return None
@@ -189,7 +189,7 @@ class StepReader:
                 lines.append(self._lines.get_nowait())
         return [line for line in lines if line]
 
-    def _step(self, match: Match) -> Optional[Step]:
+    def _step(self, match: Match) -> Step | None:
         pattern, groups = match
         try:
             return step_of(groups)
@@ -234,7 +234,7 @@ class Devices:
     environ: Mapping[str, str]
     visible: tuple[str, ...] = ()
 
-    def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> Optional[int]:
+    def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> int | None:
         """Return the temperature of a rank's NPU in degrees Celsius, by npu-smi, or None if it is unknown."""
         devices = npu.of_ranks(self.host, local_rank + 1, self.visible)
         tool = npu_smi.find(self.host, self.environ)

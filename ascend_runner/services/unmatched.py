@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.matching import Match, Matcher
@@ -28,7 +28,7 @@ class Unmatched:
         self._is_expected = job.has_all_ranks or bool(ranks & {0, job.rank_size - 1})
         self._lines = "line of output" if job.has_all_ranks else "line of output on this node"
 
-    def note(self, match: Optional[Match]) -> None:
+    def note(self, match: Match | None) -> None:
         """Record what was found in a line."""
         self._has_match = self._has_match or match is not None
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -67,7 +67,7 @@ class _Series:
     best: float = math.inf
     row: _Row = attrs.field(factory=_Row)
 
-    def add(self, time: float) -> Optional[float]:
+    def add(self, time: float) -> float | None:
         """Take the next time; return the median of the last ones once there are enough."""
         if self.to_warm_up:
             self.to_warm_up -= 1
@@ -89,7 +89,7 @@ class _Rank:
     series: dict[Hashable, _Series] = attrs.field(factory=dict)
     hardware: deque[float] = attrs.field(factory=_window)
     straggling: _Row = attrs.field(factory=_Row)
-    last: Optional[tuple[int, float]] = None  # a step that came without a time, and when it came
+    last: tuple[int, float] | None = None  # a step that came without a time, and when it came
 
 
 @attrs.define
@@ -100,8 +100,8 @@ class Performance:
     training may lose.
     """
 
-    threshold: Optional[float] = None
-    drop: Optional[float] = None
+    threshold: float | None = None
+    drop: float | None = None
     _ranks: dict[int, _Rank] = attrs.field(init=False, factory=dict)
     _broken: dict[Rule, set[Hashable]] = attrs.field(init=False, factory=lambda: {rule: set() for rule in Rule})
     _applied: set[Rule] = attrs.field(init=False, factory=set)
@@ -199,12 +199,12 @@ class Performance:
         return bool(broken) is not was_broken
 
 
-def _time(seconds: Optional[float]) -> Optional[float]:
+def _time(seconds: float | None) -> float | None:
     """Return a time if it can be compared, or None otherwise."""
     return seconds if seconds is not None and 0 < seconds < math.inf else None
 
 
-def _speed(rank: _Rank, step: Step, at: float) -> Optional[tuple[Hashable, str, float]]:
+def _speed(rank: _Rank, step: Step, at: float) -> tuple[Hashable, str, float] | None:
     """Return the kind of a figure, the unit of a throughput, and the time of the step, or None if it is unknown.
 
     Bars of a training and of its evaluation differ in their number of steps, and so in their kind. The time of a line

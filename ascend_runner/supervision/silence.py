@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -24,7 +24,7 @@ class OwnPace:
     """A limit that follows from the pauses of the job, in seconds; times are moments of one clock."""
 
     limit: float = attrs.field(init=False, default=BEFORE_OUTPUT)
-    _first_activity: Optional[float] = attrs.field(init=False, default=None)
+    _first_activity: float | None = attrs.field(init=False, default=None)
     _is_warm: bool = attrs.field(init=False, default=False)
     _longest: float = attrs.field(init=False, default=0.0)
     _sum: float = attrs.field(init=False, default=0.0)
@@ -53,7 +53,7 @@ class Silence:
     every ten seconds, and the limit is that of the job's own pace.
     """
 
-    _users_limit: Optional[float]
+    _users_limit: float | None
     since: float
     next_check: float = attrs.field(init=False)
     _pace: OwnPace = attrs.field(init=False, factory=OwnPace)

@@ -12,7 +12,7 @@ import time
 TYPE_CHECKING = False  # typing.Final: Python 3.8
 
 if TYPE_CHECKING:
-    from typing import Final, Optional
+    from typing import Final
 
 COPIES: Final = 5.0  # seconds in which another request is a copy: Slurm signals the runner and its ranks, one by one
 MOST_REQUESTS: Final = 8  # in the file; no rank is further behind
@@ -72,7 +72,7 @@ class Agreement:
         """Return how many requests were answered at steps before `step`, with which a new process begins."""
         return self._forgotten + sum(target < step for _, target in self._requests)
 
-    def answer(self, step: int, asked_at: Optional[float], answered: int, every: int) -> int:
+    def answer(self, step: int, asked_at: float | None, answered: int, every: int) -> int:
         """Note what this process was asked, and return how many requests it has answered after `step`."""
         answered = max(answered, self._forgotten)
         pending = self._requests[answered - self._forgotten :]

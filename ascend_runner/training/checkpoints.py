@@ -33,7 +33,7 @@ from ascend_runner.training.whole_files import (
 TYPE_CHECKING = False  # typing.Final: Python 3.8
 
 if TYPE_CHECKING:
-    from typing import Final, Optional, Union
+    from typing import Final
 
 MOST_ENTRIES: Final = 20_000  # of one directory; a job of 8,192 ranks has less in a checkpoint
 LONGEST_LOOK: Final = 10.0  # seconds
@@ -70,10 +70,10 @@ class Checkpoint:
 class Checkpoints:
     """The newest complete checkpoint of a directory, and whether everything could be read (`is_known`)."""
 
-    def __init__(self, newest: Optional[Checkpoint], *, is_known: bool) -> None:
+    def __init__(self, newest: Checkpoint | None, *, is_known: bool) -> None:
         self.newest, self.is_known = newest, is_known
 
-    def is_progress_since(self, before: Checkpoints) -> Optional[bool]:
+    def is_progress_since(self, before: Checkpoints) -> bool | None:
         """Return whether there is a newer checkpoint than before, or None if that cannot be known."""
         if self.newest and before.newest and self.newest.is_newer_than(before.newest):
             return True
@@ -82,7 +82,7 @@ class Checkpoints:
         return bool(self.newest and not before.newest)
 
 
-def latest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[pathlib.Path]:
+def latest_checkpoint(directory: str | os.PathLike[str]) -> pathlib.Path | None:
     """Return the newest complete checkpoint in `directory`, or None if there is none, or no such directory.
 
     Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognized. A
@@ -103,7 +103,7 @@ def latest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[pathl
     return None if newest is None else pathlib.Path(newest.path)
 
 
-def look(directory: Union[str, os.PathLike[str]]) -> Checkpoints:
+def look(directory: str | os.PathLike[str]) -> Checkpoints:
     """Look for the newest complete checkpoint in `directory`. Raises nothing: what cannot be read is unknown."""
     return _Look(os.fspath(directory)).result()
 

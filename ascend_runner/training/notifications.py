@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 LONGEST = 4096  # bytes of a datagram; a longer one says nothing
 LONGEST_PAUSE = 86400.0  # seconds that a rank can announce
@@ -21,7 +21,7 @@ class Notification(NamedTuple):
     """
 
     is_beat: bool = False
-    step: Optional[int] = None
+    step: int | None = None
     section: str = ""
     status: str = ""
     checkpoint: str = ""
@@ -48,7 +48,7 @@ def parse(datagram: bytes) -> Notification:
     )
 
 
-def _number(value: bytes) -> Optional[int]:
+def _number(value: bytes) -> int | None:
     return int(value) if value.isdigit() and len(value) <= MOST_DIGITS else None
 
 

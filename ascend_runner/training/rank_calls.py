@@ -23,7 +23,7 @@ TYPE_CHECKING = False  # typing.Final: Python 3.8
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
-    from typing import Final, Optional, Union
+    from typing import Final
 
 # The signal and the file: "USR1:/run/.../checkpoint-requests".
 CHECKPOINT_REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"
@@ -32,7 +32,7 @@ MOST_BEATS: Final = 10  # a second
 ROUND: Final = 10**15  # more steps than an epoch has
 
 
-def on_checkpoint(agree: Optional[Callable[[int], int]] = None, every: int = 1) -> CheckpointRequests:
+def on_checkpoint(agree: Callable[[int], int] | None = None, every: int = 1) -> CheckpointRequests:
     """Note requests for a checkpoint from now on; call `at(step)` of the result after each step.
 
     The signal handler only sets a flag. `at()` is true at the same step in every rank of the node. In a job of several
@@ -72,21 +72,21 @@ class CheckpointRequests:
     def __init__(
         self,
         path: str,
-        agree: Optional[Callable[[int], int]] = None,
+        agree: Callable[[int], int] | None = None,
         every: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.previous_handler: object = None
         self._agree, self._every, self._path, self._clock = agree, every, path, clock
-        self._asked_at: Optional[float] = None  # of the newest request, on the clock that all processes share
+        self._asked_at: float | None = None  # of the newest request, on the clock that all processes share
         self._settled_at = float("-inf")  # requests until then are answered
-        self._step: Optional[int] = None  # of the last `at`
+        self._step: int | None = None  # of the last `at`
         self._rounds = 0  # how often the steps have begun again
         self._is_saving = False
-        self._last: tuple[str, Optional[int]] = ("", None)  # the last save, which answers copies as well
-        self._answered: Optional[int] = None  # how many requests of the file this rank has answered
+        self._last: tuple[str, int | None] = ("", None)  # the last save, which answers copies as well
+        self._answered: int | None = None  # how many requests of the file this rank has answered
 
-    def note(self, signum: int, frame: Optional[FrameType]) -> None:
+    def note(self, signum: int, frame: FrameType | None) -> None:
         """Handle the signal: set a flag. A handler that the program had before is called as well."""
         self._asked_at = self._clock()
         if callable(self.previous_handler):
@@ -111,7 +111,7 @@ class CheckpointRequests:
             _notifier().saved_path = ""
         return self._is_saving
 
-    def saved(self, path: Union[str, os.PathLike[str]]) -> None:
+    def saved(self, path: str | os.PathLike[str]) -> None:
         """Tell the runner that this rank has saved its part of the checkpoint `path`."""
         self._end_save()
         self._last = os.fspath(path), self._step
@@ -129,7 +129,7 @@ class CheckpointRequests:
     def _is_asked(self) -> bool:
         return self._asked_at is not None and self._asked_at > self._settled_at
 
-    def _settle(self, asked_at: Optional[float], *, is_copy: bool) -> None:
+    def _settle(self, asked_at: float | None, *, is_copy: bool) -> None:
         """Forget the request of `asked_at`. A copy is answered with the checkpoint that was saved for its original."""
         if self._asked_at == asked_at:  # otherwise there is another one by now
             self._asked_at = None
@@ -162,7 +162,7 @@ class CheckpointRequests:
         return is_due
 
 
-def beat(step: Optional[int] = None, *, section: str = "", extend: float = 0.0) -> None:
+def beat(step: int | None = None, *, section: str = "", extend: float = 0.0) -> None:
     """Tell the runner that this rank is alive and at `step`, or in a `section` such as "evaluation".
 
     `extend` announces a pause of so many seconds. Never blocks, reports at most ten times a second, and does nothing
@@ -171,7 +171,7 @@ def beat(step: Optional[int] = None, *, section: str = "", extend: float = 0.0) 
     _notifier().beat(step, section, extend)
 
 
-def saved(path: Union[str, os.PathLike[str]], step: Optional[int] = None) -> None:
+def saved(path: str | os.PathLike[str], step: int | None = None) -> None:
     """Tell the runner that this rank has saved its part of the checkpoint `path`. Does nothing without a runner."""
     _notifier().saved_path = os.fspath(path)
     _notifier().send([("X_CHECKPOINT", os.fspath(path)), *_step_line(step)])
@@ -184,9 +184,9 @@ class _Notifier:
         self.saved_path = ""  # of the last checkpoint
         self._address = "\0" + address[1:] if address[:1] == "@" else address
         self._tokens, self._at = float(MOST_BEATS), time.monotonic()
-        self._socket: Optional[socket.socket] = None
+        self._socket: socket.socket | None = None
 
-    def beat(self, step: Optional[int], section: str, extend: float) -> None:
+    def beat(self, step: int | None, section: str, extend: float) -> None:
         now = time.monotonic()
         self._tokens, self._at = min(MOST_BEATS, self._tokens + (now - self._at) * MOST_BEATS), now
         if not self._address or self._tokens < 1:
@@ -210,7 +210,7 @@ class _Notifier:
             self._socket.sendto(data, self._address)
 
 
-def _step_line(step: Optional[int]) -> list[tuple[str, str]]:
+def _step_line(step: int | None) -> list[tuple[str, str]]:
     return [] if step is None else [("X_STEP", str(step))]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 LONGEST = 4096  # bytes of a line that are read
 MOST_LINES = 500  # of the end of a log, in which the newest figures are searched for
@@ -23,14 +23,14 @@ class Step(NamedTuple):
     `throughput` is in the `unit` of the software.
     """
 
-    step: Optional[int] = None
-    steps: Optional[int] = None
-    seconds: Optional[float] = None
-    loss: Optional[float] = None
-    throughput: Optional[float] = None
+    step: int | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    loss: float | None = None
+    throughput: float | None = None
     unit: str = ""
-    hardware: Optional[float] = None
-    e2e: Optional[float] = None
+    hardware: float | None = None
+    e2e: float | None = None
 
 
 NO_STEP = Step()
@@ -120,7 +120,7 @@ FORMS = (
 )
 
 
-def parse(line: bytes) -> Optional[Step]:
+def parse(line: bytes) -> Step | None:
     """Return the step that a line reports, or None if it reports none. Of a progress bar, the last state counts."""
     for form in FORMS:
         if form.literal in line:
@@ -141,12 +141,12 @@ def newest(data: bytes, before: Step = NO_STEP) -> Step:
     return before._replace(**figures)  # type: ignore[arg-type]  # fields of several types
 
 
-def furthest(steps: Iterable[Step]) -> Optional[Step]:
+def furthest(steps: Iterable[Step]) -> Step | None:
     """Return the figures of the rank that is furthest, or None if no rank has a step."""
     return max((step for step in steps if step.step is not None), key=lambda step: step.step or 0, default=None)
 
 
-def _read(line: bytes, form: Form) -> Optional[Step]:
+def _read(line: bytes, form: Form) -> Step | None:
     found: dict[str, bytes] = {}
     for expression in form.expressions:
         match = re.search(expression, line)

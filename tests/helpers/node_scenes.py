@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -472,7 +472,7 @@ class World:
         made, job = self.play()
         return made, verdict.judge(job)
 
-    def _clock(self, dice: random.Random) -> tuple[float, float, Optional[float]]:
+    def _clock(self, dice: random.Random) -> tuple[float, float, float | None]:
         """Return the offset and the drift of a clock, and the bound of its error, if something sets it."""
         if self.clock == "right" or dice.random() < 0.5:
             return 0.0, 0.0, dice.choice([0.001, 0.2, None])
@@ -491,8 +491,8 @@ class Surroundings:
 
     offset: float
     drift: float
-    max_error: Optional[float]
-    disk: Optional[float] = attrs.field(kw_only=True)
+    max_error: float | None
+    disk: float | None = attrs.field(kw_only=True)
     has_steps: bool = attrs.field(kw_only=True)
     is_read: bool = attrs.field(kw_only=True)
 

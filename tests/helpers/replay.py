@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Optional
+from typing import Any, Final
 
 import attrs
 
@@ -40,7 +40,7 @@ def _policy(data: Mapping[str, Any]) -> Policy:
 
 def _event(data: Mapping[str, Any]) -> Event:
     names = {field.name for field in attrs.fields(Event)} & data.keys()
-    restart: Optional[Restart] = Restart(data["restart"]) if data.get("restart") else None
+    restart: Restart | None = Restart(data["restart"]) if data.get("restart") else None
     values = {name: data[name] for name in names - {"restart"}}
     values["status"] = data.get("attempt_status", data.get("status", 0))
     return Event(kind=Kind(data["event"]), restart=restart, **values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Optional
 
 import pytest
 from hypothesis import given
@@ -39,7 +38,7 @@ happenings = st.builds(
 )
 
 
-def line(job: Job, event: Optional[Event], number: int = 1) -> bytes:
+def line(job: Job, event: Event | None, number: int = 1) -> bytes:
     """Encode one event."""
     return events.encode(job, event, ORIGIN, number=number, at=AT)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from signal import SIGTERM
-from typing import Optional
 
 import attrs
 import pytest
@@ -37,7 +36,7 @@ EXPIRED = 124
 class World:
     """The state of a job in the test: what the runner does, the ranks that live, and whether it was told to stop."""
 
-    doing: Optional[Action] = Action.PREPARE  # of the first attempt
+    doing: Action | None = Action.PREPARE  # of the first attempt
     alive: int = 0
     to_start: int = 0
     has_failed: bool = False  # a rank of this attempt
@@ -48,7 +47,7 @@ class World:
     cause_is_signal: bool = False  # of the end of this attempt
     cause_is_limit: bool = False
     is_survived: bool = False  # a rank cannot be killed
-    is_local: Optional[bool] = True  # whether the cause of the end is on this node
+    is_local: bool | None = True  # whether the cause of the end is on this node
 
     def possible(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
         """Return everything that can happen next, with the world after it and the events that the runner makes of it.
@@ -142,7 +141,7 @@ def failed(
     status: int = 7,
     signum: int = 0,
     fingerprint: str = "ValueError at train.py:3",
-    has_progressed: Optional[bool] = False,
+    has_progressed: bool | None = False,
 ) -> Event:
     """Return the end of an attempt that has failed."""
     return Event(
@@ -323,7 +322,7 @@ def test_lists_of_statuses_overrule_the_class(policy: Policy, restart: Restart, 
         (2.5, (False, False, True), [2.5, 2.5]),
     ],
 )
-def test_delays(delay: Optional[float], progress: tuple[bool, ...], expected: list[float]) -> None:
+def test_delays(delay: float | None, progress: tuple[bool, ...], expected: list[float]) -> None:
     """The first restart is immediate, also after progress; each further one waits longer, up to a limit."""
     policy = Policy(max_restarts=20, max_same_failures=20, delay=delay)
     job, delays = Job(policy=policy), []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Optional
 
 import pytest
 
@@ -16,7 +15,7 @@ UNKNOWN = Clock()
 
 
 def node(
-    number: int, clock: Clock = UNKNOWN, steps: Optional[Mapping[int, float]] = None, log_end: Optional[float] = None
+    number: int, clock: Clock = UNKNOWN, steps: Mapping[int, float] | None = None, log_end: float | None = None
 ) -> Node:
     """Return a node whose part of the job ended at 1,000 s by its clock."""
     return Node(number=number, ended=1000.0, clock=clock, steps=steps or {}, log_end=log_end)
@@ -66,7 +65,7 @@ def test_contradiction() -> None:
     ("at", "later", "expected"),
     [(990.0, 991.0, True), (990.0, 990.3, False), (990.0, 980.0, False), (None, 991.0, False)],
 )
-def test_order(at: Optional[float], later: float, expected: object) -> None:
+def test_order(at: float | None, later: float, expected: object) -> None:
     """Something is before something else only if the whole interval says so."""
     nodes = node(0, Clock(max_error=0.2)), node(1, Clock(max_error=0.3))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
@@ -36,9 +34,7 @@ def root(*, may_be_a_peer: bool = True, is_a_consequence: bool = False) -> RootC
         (SpawnFailed(0, "no memory", 125), None, None, True),
     ],
 )
-def test_place_of_the_cause(
-    cause: Cause, found: Optional[RootCause], peer: Optional[Peer], *, expected: Optional[bool]
-) -> None:
+def test_place_of_the_cause(cause: Cause, found: RootCause | None, peer: Peer | None, *, expected: bool | None) -> None:
     """It is elsewhere only if all that the ranks report is a peer on another node."""
     ranks = (RankRecord(rank_id=0), RankRecord(rank_id=1))
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 import pytest
@@ -48,7 +48,7 @@ def folder() -> Iterator[str]:
         yield folder
 
 
-def job_of(ranks: int, hang_timeout: Optional[float] = None) -> JobSpec:
+def job_of(ranks: int, hang_timeout: float | None = None) -> JobSpec:
     """Return the plan of a job."""
     return job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout)
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Optional
+from typing import Final
 
 import pytest
 
@@ -438,7 +438,7 @@ print(time.monotonic() - begin)
     assert 1 <= received <= 10 + 10 * float(shown.stdout)
 
 
-def receive(receiver: socket.socket) -> Optional[bytes]:
+def receive(receiver: socket.socket) -> bytes | None:
     """Return a datagram, or None if there is none."""
     try:
         return receiver.recv(4096)

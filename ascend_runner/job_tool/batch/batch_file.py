@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -42,7 +42,7 @@ class Entry:
     number: int
     line: int
     words: tuple[str, ...]
-    result: Optional[Result] = None
+    result: Result | None = None
 
     @property
     def text(self) -> str:

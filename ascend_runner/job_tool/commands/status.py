@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -56,7 +56,7 @@ def _status_of_nodes(seen: Sequence[Snapshot], options: Namespace) -> int:
     return next(STATUSES[condition] for condition in WORST if condition in found)
 
 
-def _limit_at(seen: Snapshot) -> Optional[float]:
+def _limit_at(seen: Snapshot) -> float | None:
     """Return the end of a job's time limit in seconds since the epoch, or None if there is none or it is unknown.
 
     Without a board, the runner is asked for it, which wakes it.
@@ -70,7 +70,7 @@ def _limit_at(seen: Snapshot) -> Optional[float]:
     return None
 
 
-def _width() -> Optional[int]:
+def _width() -> int | None:
     """Return the width of the terminal, or None if the output is a file, which has everything."""
     return terminal.columns(terminal.STDOUT) or None
 

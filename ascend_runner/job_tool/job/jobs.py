@@ -11,7 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -64,7 +64,7 @@ class FoundJob:
         """Return the path of one of its files beside the logs."""
         return os.path.join(self.log_dir, f"{self.job_id}-{kind}{self.part}.{extension}")
 
-    def is_alive(self) -> Optional[bool]:
+    def is_alive(self) -> bool | None:
         """Whether the runner is alive, or None if that cannot be determined from here."""
         try:
             fd = os.open(self.run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -90,7 +90,7 @@ class FoundJob:
         return found is not None and found.started == self.started and owner == self.owner
 
 
-def find(word: Optional[str], environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
+def find(word: str | None, environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
     """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or its file there.
 
     Without a word it is the running one, or else the most recent one. Of several parts of a job in one directory, any
@@ -104,7 +104,7 @@ def find(word: Optional[str], environ: Mapping[str, str], *, may_be_any_part: bo
     return named[0] if may_be_any_part and _are_of_one_job(named) else _chosen(named, word)
 
 
-def find_parts(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
+def find_parts(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
     """Return the job that a word means, or all parts that it means of a job with its logs in one directory.
 
     Raises:
@@ -118,7 +118,7 @@ def find_parts(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob
     return [_chosen(named, word)]
 
 
-def _meant(word: Optional[str], environ: Mapping[str, str]) -> list[FoundJob]:
+def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
     """Return the jobs that a word may mean, at least one.
 
     Raises:
@@ -226,7 +226,7 @@ def in_directory(path: str) -> list[FoundJob]:
     return list(filter(None, map(_read, sorted(glob.glob(f"{glob.escape(path)}/*-run*.json")))))
 
 
-def _chosen(named: Sequence[FoundJob], word: Optional[str]) -> FoundJob:
+def _chosen(named: Sequence[FoundJob], word: str | None) -> FoundJob:
     """Return the only job that a word means, or the newest one of several runs that have ended.
 
     Raises:
@@ -255,7 +255,7 @@ def _of_process(pid: int, jobs: Iterable[FoundJob]) -> list[FoundJob]:
     return [guardians[pid]] if pid in guardians else []
 
 
-def _read(path: str) -> Optional[FoundJob]:
+def _read(path: str) -> FoundJob | None:
     """Read a run file. Return None if it is not one. The run file beside the logs may have been moved with them."""
     try:
         fd = os.open(path, files.READ_FLAGS)

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -59,16 +59,16 @@ class Snapshot:
     """
 
     job: FoundJob
-    is_alive: Optional[bool]
+    is_alive: bool | None
     report: Members = attrs.Factory(Members)
     why: str = ""
-    board: Optional[View] = None
+    board: View | None = None
     logs: Mapping[int, tuple[int, float]] = {}
     last_lines: Mapping[int, str] = {}
     steps: Mapping[int, Step] = {}
     html: str = ""
     gone: frozenset[int] = frozenset()
-    limit_at: Optional[float] = None
+    limit_at: float | None = None
     spare_report: str = ""
 
     @property
@@ -100,7 +100,7 @@ class Snapshot:
         return f"pid {self.job.pid}, child pid {self.job.runner_pid}"
 
     @property
-    def culprit(self) -> Optional[int]:
+    def culprit(self) -> int | None:
         """The rank whose failure ended the job, or None if there is none."""
         return self.report.child("cause").whole("rank_id")
 
@@ -212,7 +212,7 @@ def _read_report(job: FoundJob) -> tuple[Members, str]:
     return report, ""
 
 
-def read_board(job: FoundJob) -> Optional[View]:
+def read_board(job: FoundJob) -> View | None:
     """Return the board of a job, or None if it is missing or cannot be read."""
     with suppress(OSError, ValueError):
         fd = os.open(os.path.join(job.run_folder, layout.NAME), files.READ_FLAGS)

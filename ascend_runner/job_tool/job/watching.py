@@ -12,7 +12,7 @@ import select
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.host import bounded
 from ascend_runner.host.terminal import STDOUT
@@ -43,7 +43,7 @@ class FileWatch:
             os.close(self._fd)
         self._fd = -1
 
-    def wait(self, seconds: Optional[float], *others: int) -> Optional[set[str]]:
+    def wait(self, seconds: float | None, *others: int) -> set[str] | None:
         """Return the names of the files that have changed, or None if any may have, at the latest after `seconds`.
 
         It also returns when the other end of one of the `others` is closed.
@@ -121,7 +121,7 @@ def _inotify(path: str) -> int:
     return fd
 
 
-def _names(events: bytes) -> Optional[set[str]]:
+def _names(events: bytes) -> set[str] | None:
     """Return the names in some events, or None if there were too many of them."""
     names: set[str] = set()
     position = 0

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Collection
-from typing import Callable, ClassVar, Final, Optional
+from typing import Callable, ClassVar, Final
 
 import attrs
 from rich.segment import Segment
@@ -112,9 +112,9 @@ class Top(App[None]):
         self._look_at_job, self._actions, self._seconds = look, actions, interval
         self.picture = Picture()
         self._has_quit = threading.Event()
-        self._view: Optional[JobView] = None
+        self._view: JobView | None = None
         self._frame = Frame((), (), None)
-        self._chosen: Optional[int] = None  # by the user; until then the cursor stays on the first rank
+        self._chosen: int | None = None  # by the user; until then the cursor stays on the first rank
         self._shows_all = False
         self._note = ""
 

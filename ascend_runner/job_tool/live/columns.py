@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, Final, Optional
+from typing import Callable, Final
 
 import attrs
 
@@ -48,7 +48,7 @@ class Column:
     keeps_end: bool = False
 
 
-def _known(value: Optional[float], unit: str = "") -> str:
+def _known(value: float | None, unit: str = "") -> str:
     return MISSING if value is None else f"{value:.0f}{unit}"
 
 

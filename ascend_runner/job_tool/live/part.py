@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -31,10 +31,10 @@ class Part:
     def __init__(self, job: FoundJob, host: Host) -> None:
         self._job, self._host = job, host
         self._stamp: object = None
-        self._npus: Optional[tuple[int, ...]] = None
+        self._npus: tuple[int, ...] | None = None
         self._meter = ProcessMeter(job.pid)
         self.seen: Snapshot = Snapshot(job=job, is_alive=None)
-        self.board: Optional[View] = None
+        self.board: View | None = None
 
     def look(self) -> list[RankView]:
         """Return the ranks as they are now."""

@@ -138,7 +138,7 @@ def last_lines(count: int) -> Start:
     """Begin with the last lines of a log."""
     missing = count
 
-    def start(fd: int) -> Optional[int]:
+    def start(fd: int) -> int | None:
         nonlocal missing
         position = size = os.fstat(fd).st_size
         block = FIRST_BLOCK
@@ -167,7 +167,7 @@ def lines_since(at: float, note: Callable[[], None]) -> Start:
     """
     digits = time.strftime("%Y%m%d%H%M%S", time.localtime(at)).encode()
 
-    def start(fd: int) -> Optional[int]:
+    def start(fd: int) -> int | None:
         status = os.fstat(fd)
         if status.st_mtime < at:
             return status.st_size
@@ -190,7 +190,7 @@ def lines_since(at: float, note: Callable[[], None]) -> Start:
     return start
 
 
-def _open(path: str) -> Optional[int]:
+def _open(path: str) -> int | None:
     """Open a log file. Return None if it does not exist."""
     try:
         fd = os.open(path, files.READ_FLAGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -20,7 +20,7 @@ class LineFilter:
     """Which lines of each log are shown: the last `lines` of those that `pattern` matches (None: all match)."""
 
     lines: int = EVERYTHING
-    pattern: Optional[re.Pattern[str]] = None
+    pattern: re.Pattern[str] | None = None
 
     def chosen(self, lines: Iterator[str]) -> Iterator[str]:
         """Return the lines of a log that are shown."""

@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from typing import Callable, Final, Optional
+from typing import Callable, Final
 
 import attrs
 
@@ -32,8 +32,8 @@ class Query:
     """The logs to show: those of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
 
     line_filter: LineFilter
-    ranks: Optional[frozenset[int]]
-    since: Optional[float]
+    ranks: frozenset[int] | None
+    since: float | None
     follows: bool
     has_colors: bool
 
@@ -73,7 +73,7 @@ class LogViewer:
 
     def _follow(self, watch: FileWatch, end: JobEnd) -> None:
         line_filter = attrs.evolve(self._query.line_filter, lines=EVERYTHING)
-        changed: Optional[set[str]] = None  # names of files; None if any may have
+        changed: set[str] | None = None  # names of files; None if any may have
         drawn: set[_ShownLog] = set()  # logs with a progress bar that was drawn again
         is_over, states_at = False, 0.0
         while not is_over:
@@ -91,7 +91,7 @@ class LogViewer:
                 # Without a lock that can be waited for, the end must be looked for.
                 changed = watch.wait(STATE_INTERVAL if drawn or not end.locks else None, *end.locks)
 
-    def _logs_of(self, names: Optional[set[str]]) -> list[_ShownLog]:
+    def _logs_of(self, names: set[str] | None) -> list[_ShownLog]:
         """Return the logs with these names, also those that are new, or all logs without names."""
         if names is None or not names <= self._shown.keys():
             self._new_logs()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final, Optional, Union
+from typing import Final, Union
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
@@ -96,7 +96,7 @@ def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
     return family
 
 
-def _figures(seen: Snapshot, now: float) -> dict[str, Optional[float]]:
+def _figures(seen: Snapshot, now: float) -> dict[str, float | None]:
     report, is_over = seen.report, is_final(seen.report.text("state"))
     is_up = {Condition.RUNNING: 1.0, Condition.RUNNER_KILLED: 0.0}.get(seen.condition)
     return {
@@ -109,7 +109,7 @@ def _figures(seen: Snapshot, now: float) -> dict[str, Optional[float]]:
     }
 
 
-def _board_age(seen: Snapshot, now: float) -> Optional[float]:
+def _board_age(seen: Snapshot, now: float) -> float | None:
     """Return the time since the newest time on the board, or None if there is no board."""
     if not seen.board:
         return None
@@ -117,7 +117,7 @@ def _board_age(seen: Snapshot, now: float) -> Optional[float]:
     return max(0.0, now - max((seen.board.began, *ended, *(at for _bytes, at in seen.logs.values()))))
 
 
-def _phase(seen: Snapshot) -> Optional[Phase]:
+def _phase(seen: Snapshot) -> Phase | None:
     """Return the phase of the attempt, or None if it is unknown, as between two attempts."""
     if is_final(seen.report.text("state")):
         return Phase.DONE
@@ -159,7 +159,7 @@ def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ..
     yield from (family for family in (*families.values(), throughput, signals) if family.samples)
 
 
-def _of_rank(rank: Members, log: tuple[int, float], usage: Optional[Usage]) -> dict[str, Optional[float]]:
+def _of_rank(rank: Members, log: tuple[int, float], usage: Usage | None) -> dict[str, float | None]:
     (size, last_output), log_size = log, rank.number("log_size")
     cpu = [rank.number(name) for name in ("user_seconds", "system_seconds")]
     return {
@@ -177,7 +177,7 @@ def _of_rank(rank: Members, log: tuple[int, float], usage: Optional[Usage]) -> d
     }
 
 
-def _of_usage(usage: Usage) -> dict[str, Optional[float]]:
+def _of_usage(usage: Usage) -> dict[str, float | None]:
     return {
         "cpu_seconds_total": usage.cpu_seconds,
         "resident_memory_bytes": usage.resident,
@@ -186,7 +186,7 @@ def _of_usage(usage: Usage) -> dict[str, Optional[float]]:
     }
 
 
-def _of_step(step: steps.Step) -> dict[str, Optional[float]]:
+def _of_step(step: steps.Step) -> dict[str, float | None]:
     return {"step": step.step, "step_seconds": step.seconds, "loss": step.loss}
 
 
@@ -195,7 +195,7 @@ def _family(name: str, text: str, labels: tuple[str, ...]) -> Family:
     return kind(f"{PREFIX}{name}", text, labels=labels)
 
 
-def _with_values(family: Family, values: Iterable[tuple[tuple[str, ...], Optional[float]]]) -> Iterator[Metric]:
+def _with_values(family: Family, values: Iterable[tuple[tuple[str, ...], float | None]]) -> Iterator[Metric]:
     """Yield a family with those of its values that are known, if there are any."""
     for labels, value in values:
         if value is not None:

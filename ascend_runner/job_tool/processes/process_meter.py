@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 import psutil
@@ -23,7 +23,7 @@ class Usage:
     processes that they have waited for, `resident` is in bytes. `uninterruptible` is from the last walk.
     """
 
-    cpu: Optional[float] = None
+    cpu: float | None = None
     cpu_seconds: float = 0.0
     resident: int = 0
     processes: int = 0
@@ -35,7 +35,7 @@ class ProcessMeter:
 
     def __init__(self, first_pid: int) -> None:
         self._first_pid = first_pid
-        self._walked_at: Optional[float] = None
+        self._walked_at: float | None = None
         self._found: dict[int, Descendant] = {}
         self._processes: dict[int, psutil.Process] = {}
         self._times: dict[int, tuple[float, float]] = {}  # when, and the CPU seconds until then
@@ -62,14 +62,14 @@ class ProcessMeter:
         self._processes = {pid: process for pid, process in self._processes.items() if pid in self._found}
         self._times = {pid: times for pid, times in self._times.items() if pid in self._found}
 
-    def _rank_of(self, pid: int, ranks: Mapping[int, int]) -> Optional[int]:
+    def _rank_of(self, pid: int, ranks: Mapping[int, int]) -> int | None:
         while pid in self._found:
             if pid in ranks:
                 return ranks[pid]
             pid = self._found[pid].parent
         return None
 
-    def _measure(self, found: Descendant, now: float) -> Optional[Usage]:
+    def _measure(self, found: Descendant, now: float) -> Usage | None:
         try:
             process = self._processes.get(found.pid)
             if process is None:
@@ -87,7 +87,7 @@ class ProcessMeter:
             uninterruptible=int(found.state == UNINTERRUPTIBLE),
         )
 
-    def _percent(self, pid: int, seconds: float, now: float) -> Optional[float]:
+    def _percent(self, pid: int, seconds: float, now: float) -> float | None:
         before, self._times[pid] = self._times.get(pid), (now, seconds)
         if before is None or now <= before[0]:
             return None

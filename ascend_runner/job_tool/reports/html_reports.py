@@ -6,7 +6,7 @@ import json
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -38,7 +38,7 @@ def make(options: Namespace) -> str:
         UnknownJobError: There is no such job.
         UnreadableError: There is no report, or it cannot be read.
     """
-    output: Optional[str] = options.output
+    output: str | None = options.output
     if options.public and not output:
         raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
     if output and not output.endswith(EXTENSION):
@@ -75,7 +75,7 @@ def _written(path: str, data: bytes) -> str:
     return printable(f"wrote {path} ({size(len(data))})")
 
 
-def _read(word: Optional[str], environ: Mapping[str, str]) -> tuple[Members, str, Optional[bool]]:
+def _read(word: str | None, environ: Mapping[str, str]) -> tuple[Members, str, bool | None]:
     """Return the report that a word means, its path, and whether the runner lives (None: unknown).
 
     Raises:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -34,7 +34,7 @@ def with_times(nodes: Iterable[Node], reports: Mapping[int, Members], logs: Mapp
         yield attrs.evolve(node, log_end=ends[node.number] if are_kept else None, steps=found)
 
 
-def _end(node: Node, logs: Mapping[int, str]) -> Optional[float]:
+def _end(node: Node, logs: Mapping[int, str]) -> float | None:
     """Return the newest time of modification of a node's logs."""
     times = []
     for rank_id in node.rank_ids:
@@ -43,9 +43,7 @@ def _end(node: Node, logs: Mapping[int, str]) -> Optional[float]:
     return max(times, default=None)
 
 
-def _are_of_the_disk(
-    nodes: Iterable[Node], ends: Mapping[int, Optional[float]], reports: Mapping[int, Members]
-) -> bool:
+def _are_of_the_disk(nodes: Iterable[Node], ends: Mapping[int, float | None], reports: Mapping[int, Members]) -> bool:
     """Whether the times of the files are those that the disk gave them: not those of a copy, which would be newer.
 
     Some nodes must know its clock, and for each of them they must be those of the last output.
@@ -54,7 +52,7 @@ def _are_of_the_disk(
     return bool(compared) and all(_is_kept(node, ends[node.number], reports[node.number]) for node in compared)
 
 
-def _is_kept(node: Node, end: Optional[float], report: Members) -> bool:
+def _is_kept(node: Node, end: float | None, report: Members) -> bool:
     outputs = [rank.moment("last_output_at") for rank in report.children("ranks")]
     last = max((at for at in outputs if at is not None), default=None)
     if end is None or last is None:
@@ -64,7 +62,7 @@ def _is_kept(node: Node, end: Optional[float], report: Members) -> bool:
     return -margin <= late <= margin + UNWRITTEN
 
 
-def _zone(report: Members) -> Optional[timezone]:
+def _zone(report: Members) -> timezone | None:
     with suppress(ValueError):
         offset = datetime.fromisoformat(report.text("started_at")).utcoffset()
         return timezone(offset) if offset is not None else None

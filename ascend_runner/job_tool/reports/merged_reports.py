@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import SettingsError
@@ -19,7 +19,7 @@ from ascend_runner.text import abbreviated, last_lines
 LOG_END: Final = 16 * 1024  # bytes
 
 
-def find(words: Sequence[str], environ: Mapping[str, str]) -> Optional[MergedSources]:
+def find(words: Sequence[str], environ: Mapping[str, str]) -> MergedSources | None:
     """Return the combined reports of several nodes, or None if the words, or no word, do not name such a job.
 
     Several words are directories, reports and names of jobs that lead to reports of one job.
@@ -54,7 +54,7 @@ def _report_of(word: str, environ: Mapping[str, str]) -> str:
     return jobs.with_its_logs(jobs.find(word, environ)).path("report", "json")
 
 
-def _merged(*paths: str, job_id: Optional[str] = None) -> Optional[MergedSources]:
+def _merged(*paths: str, job_id: str | None = None) -> MergedSources | None:
     """Judge the reports at some paths. Return None if the job has one node, or if no node has ended."""
     found = report_folder.read(*paths, job_id=job_id)
     if len(found.job.nodes) == 1 or not any(node.has_report for node in found.job.nodes):

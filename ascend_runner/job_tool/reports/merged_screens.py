@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.html_report.merged import MergedSources
@@ -21,7 +21,7 @@ MOST_GROUPS: Final = 6  # of nodes that have a line
 LONGEST: Final = 300  # characters of a sentence
 
 
-def screen(sources: MergedSources, width: Optional[int] = None) -> str:
+def screen(sources: MergedSources, width: int | None = None) -> str:
     """Describe a job: its state, the cause with its certainty, the ends of the other nodes, and the clocks."""
     job = sources.found.job
     reported = sum(node.has_report for node in job.nodes)
@@ -60,7 +60,7 @@ def _lines(sources: MergedSources) -> Iterator[tuple[str, str]]:
         yield "note", sentence
 
 
-def _ended(node: Node, ahead: Optional[Difference]) -> str:
+def _ended(node: Node, ahead: Difference | None) -> str:
     """Say when a node failed, by its own clock, and how far that is ahead of the others."""
     at = node.failure.at if node.failure else None
     if at is None:
@@ -93,7 +93,7 @@ def document(sources: MergedSources) -> dict[str, object]:
     }
 
 
-def _node(node: Node, ahead: Optional[Difference]) -> dict[str, object]:
+def _node(node: Node, ahead: Difference | None) -> dict[str, object]:
     return {
         "node": node.number,
         "host": node.host,

@@ -6,7 +6,7 @@ Anybody may have written a report: what is missing or has another type is unknow
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -57,7 +57,7 @@ def node_of(report: Members, number: int) -> Node:
     )
 
 
-def _failure(report: Members, ranks: Sequence[Members]) -> Optional[Failure]:
+def _failure(report: Members, ranks: Sequence[Members]) -> Failure | None:
     cause = report.child("cause")
     kind, rank_id = cause.text("kind"), cause.whole("rank_id")
     rank = next((rank for rank in ranks if rank.whole("rank_id") == rank_id), Members())
@@ -90,7 +90,7 @@ def _suspicion(cause: Members, rank: Members) -> Suspicion:
     return Suspicion.FAILED_BY_ITSELF if has_evidence else Suspicion.ENDED_SILENTLY
 
 
-def _complaints(ranks: Sequence[Members], failure: Optional[Failure]) -> Iterator[Complaint]:
+def _complaints(ranks: Sequence[Members], failure: Failure | None) -> Iterator[Complaint]:
     """Yield the peers that ranks report, but for ranks that failed by themselves: they may name anybody."""
     for rank in ranks:
         rank_id, finding = rank.whole("rank_id"), rank.child("finding")

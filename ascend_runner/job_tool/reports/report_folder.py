@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -55,7 +55,7 @@ class _Found:
         return os.path.dirname(self.path) or "."
 
     @property
-    def number(self) -> Optional[int]:
+    def number(self) -> int | None:
         """The number of the node, as the report or the name of the file gives it."""
         number = self.report.whole("node_rank")
         match = NAME.fullmatch(self.name)
@@ -68,13 +68,13 @@ class _Found:
         return self.report.moment("started_at") or 0.0
 
 
-def has_several(path: str, job_id: Optional[str] = None) -> bool:
+def has_several(path: str, job_id: str | None = None) -> bool:
     """Whether a directory has reports of several nodes, of one job if its id is given."""
     start = "" if job_id is None else f"{job_id}-report-"
     return sum(name.startswith(start) for name in _names(path)) > 1
 
 
-def read(*paths: str, job_id: Optional[str] = None) -> JobReports:
+def read(*paths: str, job_id: str | None = None) -> JobReports:
     """Read the reports of a job, or of the newest one, in directories or files.
 
     Raises:
@@ -240,7 +240,7 @@ def _incomplete(nodes: Mapping[int, Node], parts: Mapping[int, FoundJob]) -> Ite
             yield number, attrs.evolve(node, problem="still running" if is_alive else ended)
 
 
-def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) -> Iterator[Node]:
+def _missing(count: int, nodes: Mapping[int, Node], table: RankTable | None) -> Iterator[Node]:
     """Yield the nodes without a report, with their ranks: those of the table that no report has."""
     numbers = [number for number in range(count) if number not in nodes]
     known = {rank_id for node in nodes.values() for rank_id in node.rank_ids}
@@ -256,7 +256,7 @@ def _missing(count: int, nodes: Mapping[int, Node], table: Optional[RankTable]) 
         yield Node(number=number, host=host, rank_ids=ranks, problem="no report")
 
 
-def _groups(table: Optional[RankTable]) -> list[tuple[str, tuple[int, ...]]]:
+def _groups(table: RankTable | None) -> list[tuple[str, tuple[int, ...]]]:
     """Return the ranks of each pod of a table, or of each server where it has no pods, by its name."""
     groups: dict[str, list[int]] = {}
     for server in table.servers if table else ():
@@ -265,7 +265,7 @@ def _groups(table: Optional[RankTable]) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(sorted(ranks))) for name, ranks in sorted(groups.items(), key=lambda group: min(group[1]))]
 
 
-def _places(table: Optional[RankTable], reports: Mapping[int, Members]) -> dict[int, Place]:
+def _places(table: RankTable | None, reports: Mapping[int, Members]) -> dict[int, Place]:
     """Return the places of the ranks; without a table those of the reports, with the numbers of devices on a node."""
     if table:
         return first_cause.places(table)
@@ -277,6 +277,6 @@ def _places(table: Optional[RankTable], reports: Mapping[int, Members]) -> dict[
     }
 
 
-def _addresses(table: Optional[RankTable]) -> dict[str, int]:
+def _addresses(table: RankTable | None) -> dict[str, int]:
     devices = table.devices if table else ()
     return {address: device.rank_id for device in devices for address in device.device_ip.split(",") if address}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.job_tool.job.snapshot import STATES, Condition, Snapshot
 from ascend_runner.secrets import Masker
@@ -19,7 +19,7 @@ CUT_AT: Final = {JOB: 5, LOGS: 0}  # characters after which a name or a path is 
 SHORTEST: Final = {JOB: 12, LOGS: 20}  # characters; a path for which there is less room is left out
 
 
-def lines(snapshots: Sequence[Snapshot], now: float, width: Optional[int] = None) -> Iterator[str]:
+def lines(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> Iterator[str]:
     """Yield the lines of a table with at most `width` characters each.
 
     If it is too wide, these are left out, as many as is necessary: the zone of the times, the beginnings of paths,

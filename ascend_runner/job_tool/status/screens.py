@@ -9,7 +9,7 @@ import math
 import os.path
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
 from ascend_runner.job_tool.status import job_rows, rank_rows
@@ -30,7 +30,7 @@ RANK: Final = (  # members of a rank in the JSON
 )
 
 
-def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
+def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
     """Describe one job: "train: running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago", and more lines.
 
     The lines about ranks, which end with their last output, have at most `width` characters.
@@ -48,7 +48,7 @@ def status(snapshot: Snapshot, now: float, width: Optional[int] = None) -> str:
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
-def jobs(snapshots: Sequence[Snapshot], now: float, width: Optional[int] = None) -> str:
+def jobs(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> str:
     """List jobs, a line each, in at most `width` characters."""
     return "".join(f"{line}\n" for line in job_rows.lines(snapshots, now, width)) if snapshots else ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -189,7 +188,7 @@ def test_lines_since_a_time(tmp_path: Path, form: str, width: int) -> None:
     assert "\n".join([*lines[1:], *later]) == since(log, NOW - 3600)
 
 
-def since(log: Path, at: float, noted: Optional[list[str]] = None) -> str:
+def since(log: Path, at: float, noted: list[str] | None = None) -> str:
     """Return what a log has since a time."""
     reader = LogReader(str(log))
     reader.begin(lines_since(at, lambda: (noted if noted is not None else []).append("no times")))

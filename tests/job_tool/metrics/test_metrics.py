@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 import pytest
@@ -46,7 +46,7 @@ def rank(rank_id: int, **members: object) -> dict[str, object]:
     return {"rank_id": rank_id, "pid": 5000 + rank_id, "state": "running", "started_at": at(1), **members}
 
 
-def seen(*ranks: dict[str, object], is_alive: Optional[bool] = True, **members: object) -> Snapshot:
+def seen(*ranks: dict[str, object], is_alive: bool | None = True, **members: object) -> Snapshot:
     """Return a job with these ranks."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
     return Snapshot(job=attrs.evolve(JOB, began=BEGAN), is_alive=is_alive, report=Members(report))
