@@ -1,4 +1,4 @@
-"""Takes a command from the settings to a job that can run: prepare it, hold its log directory, create its files."""
+"""Takes a command from the settings to a job that can run: prepares it, and holds its directories, until it ends."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ import attrs
 from ascend_runner import errors, files
 from ascend_runner.host import cores, network, terminal
 from ascend_runner.host.host import Host
-from ascend_runner.launcher import directories
+from ascend_runner.launcher import directories, job_files
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.output import log_folder
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.attempts import of_attempt
 from ascend_runner.plan.context import PlanContext
-from ascend_runner.plan.job import JobSpec, with_table_at
+from ascend_runner.plan.job import JobSpec
 from ascend_runner.platforms.variables import HIGHEST_PORT, hccl_ports
-from ascend_runner.preparation import table as tables
+from ascend_runner.preparation import machine
 from ascend_runner.preparation.prepare import Preparer
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.processes.signals import Signals
-from ascend_runner.rank_table.checks import entry as checks
 from ascend_runner.report.journal import Journal
 from ascend_runner.report.progress import show_finding
 from ascend_runner.services import control, run_folder
@@ -183,7 +182,9 @@ class Launcher:
         """
         if self.precheck:
             self.precheck.end(self.pause)
-        job = self._without_stolen_stdin(self._write_files(job))
+        warn = self.messages.warning
+        job = job_files.write(job, warn, checks_table=not self._settings.no_table_checks)
+        job = machine.without_stolen_stdin(job, warn)
         self.pause(0.0)
         return job
 
@@ -245,33 +246,3 @@ class Launcher:
         own = hccl_ports(self.environ)
         self._port = network.hold_port(port for port in range(first, HIGHEST_PORT + 1) if port not in own)
         return self._port.getsockname()[1] if self._port else first
-
-    def _without_stolen_stdin(self, job: JobSpec) -> JobSpec:
-        """Return the plan without a rank that would take the terminal's input from what runs in the foreground."""
-        readers = [process for process in job.processes if process.has_stdin]
-        if not readers or not terminal.is_in_background(os.getpgid(os.getppid())):
-            return job
-        self.messages.warning("--stdin is ignored because the job runs in the background")
-        return attrs.evolve(
-            job,
-            ranks=tuple(attrs.evolve(rank, has_stdin=False) for rank in job.ranks),
-            beside=tuple(attrs.evolve(process, has_stdin=False) for process in job.beside),
-        )
-
-    def _write_files(self, job: JobSpec) -> JobSpec:
-        """Create the directories and files of a plan; return the plan with the actual path of its rank table."""
-        for folder in job.folders:
-            files.make_folder(folder)
-        for path, content in job.host_files.items():
-            files.make_folder(os.path.dirname(path))
-            files.write_atomically(path, content)
-        if not job.table:
-            return job
-
-        path = tables.write(job.table, warn=self.messages.warning)
-        if path == job.table.path:
-            return job
-        problem = checks.name_problem(os.path.realpath(path))
-        if problem and not self._settings.no_table_checks:
-            raise errors.RankTableError(f"{problem}; use --no-table-checks to start the job anyway")
-        return with_table_at(job, path)

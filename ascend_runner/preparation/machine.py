@@ -1,4 +1,4 @@
-"""The resources of this machine for a plan: the cores of each rank, a free port, and facilities that are missing."""
+"""The machine that a plan is for: cores and NPUs of the ranks, a free port, the terminal, and what is missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 from ascend_runner.frameworks import hccl
 from ascend_runner.guardian import process_tree
-from ascend_runner.host import cores, executables, npu
+from ascend_runner.host import cores, executables, npu, terminal
 from ascend_runner.host.host import Host
 from ascend_runner.output.messages import Messages
 from ascend_runner.plan.context import PlanContext
@@ -72,3 +72,16 @@ def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
             " to the processes that handle them, and SIGUSR1 and SIGUSR2 are not forwarded (mount /proc, or use"
             " unshare --mount-proc)"
         )
+
+
+def without_stolen_stdin(job: JobSpec, warn: Callable[[str], None]) -> JobSpec:
+    """Return the plan without a rank that would take the terminal's input from what runs in the foreground."""
+    readers = [process for process in job.processes if process.has_stdin]
+    if not readers or not terminal.is_in_background(os.getpgid(os.getppid())):
+        return job
+    warn("--stdin is ignored because the job runs in the background")
+    return attrs.evolve(
+        job,
+        ranks=tuple(attrs.evolve(rank, has_stdin=False) for rank in job.ranks),
+        beside=tuple(attrs.evolve(process, has_stdin=False) for process in job.beside),
+    )
