@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -12,7 +12,7 @@ from ascend_runner.engines import conda
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
-from ascend_runner.host import executables
+from ascend_runner.host import executables, file_system
 from ascend_runner.plan import staging
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
@@ -160,6 +160,31 @@ def check_workdir(workdir: str) -> None:
     """
     if not os.path.isdir(workdir):
         raise SettingsError(f"working directory not found: {workdir!r} (--workdir)")
+
+
+def check_checkpoint_dir(path: str, note: Callable[[str], None]) -> None:
+    """Check the value of --checkpoint-dir, "" without one.
+
+    The training may create the directory, but it must be able to; `note` reports that it does not exist yet.
+
+    Raises:
+        SettingsError: It is not a directory, and cannot become one.
+    """
+    if not path or os.path.isdir(path):
+        return
+    above = file_system.nearest(path)
+    if above == os.path.abspath(path):
+        raise SettingsError(f"--checkpoint-dir {path!r} is not a directory")
+    if above == os.sep:
+        # A training that runs as root in a container would create it, and lose it with the container.
+        raise SettingsError(
+            f"--checkpoint-dir {path!r} does not exist, nor does any directory above it; create it first"
+        )
+    if not os.path.isdir(above):
+        raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not a directory")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not writable")
+    note(f"--checkpoint-dir {path!r} does not exist yet; the training has to create it")
 
 
 def check_script(job: JobSpec, here: str) -> None:

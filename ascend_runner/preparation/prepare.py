@@ -28,8 +28,8 @@ from ascend_runner.plan.this_node import NodeShare
 from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
-from ascend_runner.preparation import checkpoint_dir, machine
 from ascend_runner.preparation import command as commands
+from ascend_runner.preparation import machine
 from ascend_runner.preparation import table as tables
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Collector, Severity, Subject, warning
@@ -261,7 +261,7 @@ class Preparer:
             self._warn(Subject.SETTINGS, "--linger has no effect on a single-node job")
         if not self._table:
             self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
-        self._found.ask(Subject.SETTINGS, checkpoint_dir.check, plan.checkpoint_dir, self.messages.note)
+        self._found.ask(Subject.SETTINGS, commands.check_checkpoint_dir, plan.checkpoint_dir, self.messages.note)
         if plan.ranks and plan.rank_size and not settings.min_nodes:  # with it, a restart may have fewer ranks
             for sentence in settings.selects_beyond(plan.rank_size):
                 self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
