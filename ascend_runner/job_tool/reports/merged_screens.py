@@ -61,7 +61,7 @@ def _lines(sources: MergedSources) -> Iterator[tuple[str, str]]:
 
 
 def _ended(node: Node, ahead: Difference | None) -> str:
-    """Say when a node failed, by its own clock, and how far that is ahead of the others."""
+    """Return when a node failed, by its own clock, and the correction if that clock is known to be wrong."""
     at = node.failure.at if node.failure else None
     if at is None:
         return ""
