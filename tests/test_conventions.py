@@ -19,26 +19,6 @@ SLEEPS: Final = {
     "test_supervised_ranks.py": "a signal arrives at any moment of the start; every moment has the same result",
 }
 
-# Not mended yet; these lists only shrink.
-REVERSED: Final[set[str]] = {
-    "plan/test_job.py",
-    "settings/test_model.py",
-    "test_deaths.py",
-    "test_demo.py",
-    "test_faults.py",
-    "launcher/test_launcher.py",
-    "test_let_no_one_in.py",
-    "test_library.py",
-    "test_limits.py",
-    "manager/test_manager.py",
-    "test_signals_at_any_time.py",
-    "test_strange_worlds.py",
-    "test_supervised_ranks.py",
-    "test_table_checks.py",
-    "test_unkillable.py",
-}
-PATCHED: Final[set[str]] = set()
-
 
 def test_expected_value_comes_first() -> None:
     """Assertions are written `assert expected == actual`."""
@@ -50,7 +30,7 @@ def test_expected_value_comes_first() -> None:
         if _is_literal(node.test.comparators[0]) and not _is_literal(node.test.left)
     }
 
-    assert REVERSED == reversed_ones
+    assert set() == reversed_ones
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -71,7 +51,7 @@ def test_nothing_of_our_own_is_patched() -> None:
         if _is_own(node.args[0], _own_names(tree))
     }
 
-    assert PATCHED == patched
+    assert set() == patched
 
 
 def _is_own(target: ast.expr, own: set[str]) -> bool:

@@ -57,7 +57,7 @@ def test_all_killed_at_once(program: Program) -> None:
     for pid in process_tree.children(run.runner_pid):
         os.kill(pid, signal.SIGKILL)
 
-    assert run.finish() == 137
+    assert 137 == run.finish()
 
 
 def test_whoever_stops_each_process_of_a_job_stops_the_job(program: Program) -> None:
@@ -80,7 +80,7 @@ def test_death_while_others_are_started(program: Program) -> None:
     """If the first of many ranks fails at once, the started ones are stopped, and the others are not started."""
     run = program.start("--nproc-per-node", "100", "sh", "-c", "[ $RANK_ID = 0 ] && exit 7; exec sleep 1000")
 
-    assert run.finish() == 7
+    assert 7 == run.finish()
     states = [rank["state"] for rank in program.report()["ranks"]]
     assert "failed" == states[0]
     assert set(states[1:]) <= {"stopped", "not_started"}
@@ -103,7 +103,7 @@ def test_fork_bomb_of_a_killed_runner(program: Program) -> None:
     run.wait_for("ready", times=2)
     os.kill(run.runner_pid, signal.SIGKILL)
 
-    assert run.finish() == 137
+    assert 137 == run.finish()
 
 
 def test_grandchild_that_keeps_the_pipe(program: Program) -> None:
@@ -112,8 +112,8 @@ def test_grandchild_that_keeps_the_pipe(program: Program) -> None:
     script = f"{child} & until [ -e said ]; do sleep 0.01; done; echo from the rank"
     run = program.start("--nproc-per-node", "1", "sh", "-c", script)
 
-    assert run.finish() == 0
-    assert program.log(0) == b"from the child\nfrom the rank\n"
+    assert 0 == run.finish()
+    assert b"from the child\nfrom the rank\n" == program.log(0)
 
 
 # --- Containers -------------------------------------------------------------------------------------------------------
@@ -125,5 +125,5 @@ def test_first_process_of_a_container_reaps_all_orphans(program: Program) -> Non
     actor = ("orphans=1000", "say=all are reaped")
     run = program.act(1, *actor, under=namespace)
 
-    assert run.finish() == 0
-    assert program.log(0) == b"all are reaped\n"
+    assert 0 == run.finish()
+    assert b"all are reaped\n" == program.log(0)

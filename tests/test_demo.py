@@ -24,7 +24,7 @@ def train(program: Program, *options: str, **env: str) -> Run:
 
 def test_ranks_learn_from_each_other(program: Program) -> None:
     """Every rank has data for one weight only, and together they learn all weights."""
-    assert train(program).finish() == 0
+    assert 0 == train(program).finish()
     assert all(b"examples for weight %d\n" % rank in program.log(rank) for rank in range(RANKS))
     assert b"learned all %d weights" % RANKS in program.log(0)
 
@@ -33,7 +33,7 @@ def test_failure_of_one_rank_stops_all(program: Program) -> None:
     """The other ranks would wait without end: they are stopped, and the exit status is that of the failed rank."""
     run = train(program, DEMO_FAIL_RANK="2")
 
-    assert run.finish() == 1
+    assert 1 == run.finish()
     assert " ERROR rank 2 failed: exit status 1" in run.screen
 
 
@@ -44,7 +44,7 @@ def test_restart_resumes(program: Program) -> None:
     options = ("--max-restarts", "1", "--checkpoint-dir", str(saved))
     run = train(program, *options, DEMO_FAIL_RANK="2", DEMO_CHECKPOINT_DIR=str(saved))
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert b"resuming from checkpoint-15.pt\nstep 30 " in program.log(0)
     assert b"learned all %d weights" % RANKS in program.log(0)
 

@@ -18,7 +18,7 @@ from tests.helpers.waiting import LIMIT, wait_until
 
 def test_success_is_written_down(program: Program) -> None:
     """After a success the report has for each rank its times, status, resources and bytes logged."""
-    assert program.act(2, "say=hello").finish() == 0
+    assert 0 == program.act(2, "say=hello").finish()
 
     document = program.report()
     assert (0, None, 2) == (document["status"], document["cause"], len(document["ranks"]))
@@ -31,32 +31,32 @@ def test_success_is_written_down(program: Program) -> None:
 def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
     """The cause, the exception and the command that runs the rank alone again stand in the report."""
     script = "import os\nif os.environ['RANK_ID'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
-    assert program.start("--nproc-per-node", "2", "python3", "-c", script).finish() == 1
+    assert 1 == program.start("--nproc-per-node", "2", "python3", "-c", script).finish()
 
     document = program.report()
     assert ("rank_failed", 1) == (document["cause"]["kind"], document["cause"]["rank_id"])
-    assert document["ranks"][1]["finding"]["exception"] == "ValueError: loss is nan at step 17"
+    assert "ValueError: loss is nan at step 17" == document["ranks"][1]["finding"]["exception"]
     assert document["ranks"][1]["rerun"] == f"sh {program.log_dir}/job-rerun-rank-1.sh"
 
 
 def test_rank_runs_again_by_its_script(program: Program) -> None:
     """The screen names a script that only its owner can read, and that runs the rank alone or refuses to."""
     run = program.start("--nproc-per-node", "2", "sh", "-c", "echo $RANK of $WORLD_SIZE; exit $RANK")
-    assert run.finish() == 1
+    assert 1 == run.finish()
     path = program.log_dir / "job-rerun-rank-1.sh"
     alone, together = program.shell(f"sh {path} --alone"), program.shell(f"{path} --together")
 
     assert f"rerun  sh {path}\n" in run.screen
-    assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    assert program.shell(f"sh {path}").returncode == 2
+    assert 0o700 == stat.S_IMODE(path.stat().st_mode)
+    assert 2 == program.shell(f"sh {path}").returncode
     assert (0, b"0 of 1\n") == (alone.returncode, alone.stdout)
     assert (1, b"1 of 2\n") == (together.returncode, together.stdout)
 
 
 def test_job_that_has_not_failed_leaves_no_script(program: Program) -> None:
     """Neither a success nor a stop signal leaves scripts, and an earlier run's scripts are put aside."""
-    assert program.act(1, "exit=1").finish() == 1
-    assert program.act(1).finish() == 0
+    assert 1 == program.act(1, "exit=1").finish()
+    assert 0 == program.act(1).finish()
     stopped = program.act(1, "say=ready", "sleep")
     stopped.wait_for("ready")
     stopped.send(signal.SIGTERM)
@@ -69,16 +69,16 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
     """The exception is named, however much the rank wrote between it and its end."""
     script = "try: 1 / 0\nexcept ZeroDivisionError: import traceback; traceback.print_exc()\n"
     ending = "import sys; sys.stderr.write('frame\\n' * 50_000); sys.exit(1)"
-    assert program.start("--nproc-per-node", "1", "python3", "-c", script + ending).finish() == 1
+    assert 1 == program.start("--nproc-per-node", "1", "python3", "-c", script + ending).finish()
 
-    assert program.report()["ranks"][0]["finding"]["exception"] == "ZeroDivisionError: division by zero"
+    assert "ZeroDivisionError: division by zero" == program.report()["ranks"][0]["finding"]["exception"]
 
 
 def test_secrets_are_masked(program: Program) -> None:
     """Values of variables that look secret stand neither in a plan nor in a report."""
     run = program.start("--nproc-per-node", "1", "--dry-run", "true", env={"MY_TOKEN": "s3cr3t"})
-    assert run.finish() == 0
-    assert program.start("--nproc-per-node", "1", "true", env={"MY_TOKEN": "s3cr3t"}).finish() == 0
+    assert 0 == run.finish()
+    assert 0 == program.start("--nproc-per-node", "1", "true", env={"MY_TOKEN": "s3cr3t"}).finish()
 
     assert "s3cr3t" not in run.screen
     assert "s3cr3t" not in (program.log_dir / "job-report.json").read_text()
@@ -88,7 +88,7 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     """A job without output for the limit is stopped, with the stacks of its ranks on screen and in the report."""
     run = program.act(2, "say=ready", "sleep", options=("--hang-timeout", "1"))
 
-    assert run.finish() == 124
+    assert 124 == run.finish()
     assert "ERROR stacks of all ranks, outliers first:" in run.screen
     assert "ERROR no rank wrote any output for 1 s (--hang-timeout); stopped after " in run.screen
     assert [0, 1] == sorted(rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"])
@@ -137,9 +137,9 @@ def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
     options = ("--nproc-per-node", "2", "--grace", "4", "--hang-timeout", "3")
     run = program.start(*options, "sh", "-c", script)
 
-    assert run.finish() == 7
+    assert 7 == run.finish()
     assert "stacks of all ranks" not in run.screen
-    assert program.report()["hang"] == []
+    assert [] == program.report()["hang"]
 
 
 def test_output_keeps_a_job_from_hanging(program: Program) -> None:
@@ -147,7 +147,7 @@ def test_output_keeps_a_job_from_hanging(program: Program) -> None:
     script = "for i in $(seq 12); do echo $i; sleep 0.3; done"
     run = program.start("--nproc-per-node", "1", "--hang-timeout", "3", "sh", "-c", script)
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
 
 
 def test_ctrl_z_stops_the_ranks_and_fg_continues_them(program: Program) -> None:
@@ -163,14 +163,14 @@ def test_ctrl_z_stops_the_ranks_and_fg_continues_them(program: Program) -> None:
     run.wait_for("got USR1", times=2)
     run.send(signal.SIGTERM)
 
-    assert run.finish() == 143
+    assert 143 == run.finish()
 
 
 def test_logs_are_rotated(program: Program) -> None:
     """With --log-max-size no file grows over the size, and lines stay whole."""
     options = ("--log-max-size", "1K", "--log-backups", "2")
     run = program.start("--nproc-per-node", "1", *options, "seq", "1000")
-    assert run.finish() == 0
+    assert 0 == run.finish()
 
     name = "job-proc-rank-0-device-0.txt"
     parts = [(program.log_dir / part).read_bytes() for part in (f"{name}.2", f"{name}.1", name)]
@@ -185,5 +185,5 @@ def test_log_folder_removed_while_running(program: Program) -> None:
     os.unlink(program.log_dir / "job-proc-rank-0-device-0.txt")
     (program.folder / "go").touch()
 
-    assert run.finish() == 0
-    assert program.log(0) == b"before\nafter\n"
+    assert 0 == run.finish()
+    assert b"before\nafter\n" == program.log(0)

@@ -36,7 +36,7 @@ def test_launch_gives_the_outcome_of_each_rank(tmp_path: Path) -> None:
     """The outcome contains how each rank ended, its log and its last lines."""
     outcome = ascend_runner.launch([*ACTOR, "say=hello"], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
 
-    assert outcome.status == 0
+    assert 0 == outcome.status
     assert [(0, Ending(), ("hello",)), (1, Ending(), ("hello",))] == [
         (rank.rank_id, rank.ending, rank.last_lines) for rank in outcome.ranks
     ]
@@ -51,14 +51,14 @@ def test_check_raises_with_the_cause(tmp_path: Path) -> None:
     assert Exited(1, Ending(exit_code=7)) == outcome.cause
     with pytest.raises(JobFailedError, match=r"^rank 1 failed: exit status 7$") as caught:
         outcome.check()
-    assert caught.value.exit_status == 7
+    assert 7 == caught.value.exit_status
 
 
 def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> None:
     """An error of the runner is raised with the class, the text and the status that the command line reports."""
     with pytest.raises(CommandError, match=r"^command not found: 'no-such-program'$") as caught:
         ascend_runner.launch(["no-such-program"], environ=CLEAN, nproc_per_node=1, log_dir=tmp_path)
-    assert caught.value.exit_status == 127
+    assert 127 == caught.value.exit_status
 
     with pytest.raises(SettingsError, match=r"^invalid value '-1\.0' for --grace: expected a number of seconds"):
         ascend_runner.launch(["true"], environ=CLEAN, nproc_per_node=1, grace=-1.0)
@@ -237,7 +237,7 @@ def test_prepare_converts_and_points_to_the_result(tmp_path: Path) -> None:
     environ = {"MA_MOUNT_PATH": str(tmp_path), "RANK_TABLE_FILE": str(VALID / "group_list_8_devices.json")}
     table = ascend_runner.prepare(environ=environ)
 
-    assert table.rank_size == 8
+    assert 8 == table.rank_size
     assert {
         "MA_MOUNT_PATH": str(tmp_path),
         "RANK_TABLE_FILE": f"{tmp_path}/rank_table/jobstart_hccl.json",

@@ -35,7 +35,7 @@ def test_descriptors(program: Program, limit: int) -> None:
     """RLIMIT_NOFILE reached at any point: 125, the cause in one sentence, and no process left."""
     run = program.start("--verbose", "--nproc-per-node", "16", "sleep", "1000", under=limited(f"-n {limit}"))
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert "too many open files" in run.screen
     assert "Traceback" not in run.screen
     if limit >= 60:
@@ -49,7 +49,7 @@ def test_processes(elsewhere: Program, limit: int) -> None:
     """The same for RLIMIT_NPROC, reached by the guardian, a thread or a rank."""
     run = elsewhere.start("--verbose", "--nproc-per-node", "16", "sleep", "1000", under=with_processes(limit))
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert "(RLIMIT_NPROC, see ulimit -u, " in run.screen
     assert "Traceback" not in run.screen
     if limit >= 10:
@@ -80,7 +80,7 @@ def test_long_strings_in_the_environment(program: Program) -> None:
     values = {name: "x" * (LONGEST - len(f"{name}=") - 1) for name in ("LONG_0", "LONG_1", "LONG_2")}
     run = program.start("--nproc-per-node", "2", "sh", "-c", "echo ${#LONG_0} ${#LONG_1} ${#LONG_2}", env=values)
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert b"131064 131064 131064\n" == program.log(0) == program.log(1)
 
 
@@ -98,7 +98,7 @@ def test_no_room_for_the_ranks_variables(program: Program) -> None:
 
     run = program.start("--nproc-per-node", "2", "true", env=variables(largest(fits)), under=small)
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert "cannot start rank 0: argument list too long" in run.screen
 
 
@@ -116,7 +116,7 @@ def test_long_job_id(program: Program, name: str) -> None:
     """An impossible file name is an error of one sentence."""
     run = program.start("--nproc-per-node", "2", "true", env={name: "x" * 100_000})
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert "file name too long" in run.screen
     assert "Traceback" not in run.screen
 

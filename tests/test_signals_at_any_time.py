@@ -115,5 +115,5 @@ def test_stopped_rank_while_another_fails(program: Program) -> None:
     wait_until(lambda: (found := process_tree.look(stopped)) and found.state == "T")
     (program.folder / "go").touch()
 
-    assert run.finish() == 3
-    assert program.log(1) == b"ready\nsaved\n"
+    assert 3 == run.finish()
+    assert b"ready\nsaved\n" == program.log(1)

@@ -17,7 +17,7 @@ def test_every_rank_exits_0(program: Program) -> None:
     """Status 0, each line shown with its rank and kept in the rank's log."""
     run = program.act(3, "say=hello")
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert {"[rank 0] hello\n", "[rank 1] hello\n", "[rank 2] hello\n"} <= set(run.lines)
     assert [b"hello\n"] * 3 == [program.log(rank_id) for rank_id in range(3)]
     assert "all 3 ranks exited with status 0 after " in run.lines[-1]
@@ -29,12 +29,12 @@ def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     run.wait_for("ready", times=3)
     (program.folder / "go").touch()
 
-    assert run.finish() == 7
+    assert 7 == run.finish()
     assert "ERROR rank 1 failed: exit status 7 after " in run.screen
     assert "  | broken\n" in run.screen
     assert f"  log    {program.log_dir}/job-proc-rank-1-device-1.txt\n" in run.screen
     *_, others, page = run.screen.splitlines()
-    assert others == "  others stopped by the runner (SIGTERM): ranks 0, 2"
+    assert "  others stopped by the runner (SIGTERM): ranks 0, 2" == others
     assert " INFO HTML report: " in page
 
 
@@ -151,7 +151,7 @@ def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> No
     run.wait_for(f"got {user_signal}", times=2)
     run.send(signal.SIGTERM)
 
-    assert run.finish() == 143
+    assert 143 == run.finish()
 
 
 @pytest.mark.parametrize("how", ["plain", "group", "session", "daemon"])
@@ -173,7 +173,7 @@ def test_sigkill_of_the_runner_leaves_nobody(program: Program) -> None:
     run.wait_for("ready", times=4)
     os.kill(run.runner_pid, signal.SIGKILL)
 
-    assert run.finish() == 137
+    assert 137 == run.finish()
 
 
 def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
@@ -187,7 +187,7 @@ def test_sigkill_of_the_guardian_leaves_nobody(program: Program) -> None:
     run.wait_for(f"ERROR ascend-runner (pid {run.popen.pid}) was killed; stopped after")
     assert run.finish() == -signal.SIGKILL
     _pid, status = os.waitpid(runner, 0)
-    assert os.WEXITSTATUS(status) == 137
+    assert 137 == os.WEXITSTATUS(status)
 
 
 def test_sigkill_of_the_guardian_while_the_table_is_awaited(program: Program) -> None:
@@ -215,7 +215,7 @@ def test_nohup_is_respected(program: Program) -> None:
     run.wait_for("got USR1")
     run.send(signal.SIGTERM)
 
-    assert run.finish() == 143
+    assert 143 == run.finish()
 
 
 def test_double_signal_of_one_sender_is_one_intention(program: Program) -> None:
@@ -225,7 +225,7 @@ def test_double_signal_of_one_sender_is_one_intention(program: Program) -> None:
     os.kill(run.popen.pid, signal.SIGTERM)
     os.kill(run.popen.pid, signal.SIGTERM)
 
-    assert run.finish() == 143
+    assert 143 == run.finish()
     assert program.log(0) == b"ready\n" + b"got TERM\n"
 
 
@@ -234,7 +234,7 @@ def test_ranks_have_sessions_of_their_own_and_no_stdin(program: Program) -> None
     script = "import os,sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"
     run = program.start("--nproc-per-node", "2", "python3", "-c", script)
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert b"True ''\n" == program.log(0) == program.log(1)
 
 
@@ -245,7 +245,7 @@ def test_ranks_inherit_no_descriptor(program: Program, workdir: str) -> None:
     holding = ("sh", "-c", 'exec "$@" 7</dev/null', "sh")
     run = program.start("--nproc-per-node", "2", "--workdir", workdir, "python3", "-c", script, under=holding)
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert b"[0, 1, 2]\n" == program.log(0) == program.log(1)
 
 
@@ -254,7 +254,7 @@ def test_ranks_start_with_no_signal_blocked(program: Program, workdir: str) -> N
     """Ranks inherit no blocked or handled signals of the runner."""
     run = program.start("--nproc-per-node", "1", "--workdir", workdir, "cat", "/proc/self/status")
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     masks = dict(line.split(b":\t") for line in program.log(0).splitlines() if line.startswith(b"Sig"))
     # The 31 classic signals; above them are the C library's own, which are inherited from whoever runs the tests.
     blocked, ignored, caught = (int(masks[name], 16) & 0x7FFFFFFF for name in (b"SigBlk", b"SigIgn", b"SigCgt"))
@@ -268,6 +268,6 @@ def test_runner_has_one_child_the_guardian_sees(program: Program) -> None:
     runner = process_tree.look(run.runner_pid)
     run.send(signal.SIGTERM)
 
-    assert run.finish() == 143
+    assert 143 == run.finish()
     assert runner
     assert runner.pgid == runner.pid

@@ -30,7 +30,7 @@ def test_refused_table_starts_nothing(program: Program) -> None:
     path = table(program.folder, "192.168.1.1", "192.168.1.1", "192.168.1.3", "192.168.1.3")
     run = program.start("--rank-table", path, "true")
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert run.screen.count("192.168.1.1") >= 1
     assert run.screen.count("192.168.1.3") >= 1
     assert "'server_list[0].device[3].device_ip'" in run.screen
@@ -45,9 +45,9 @@ def test_addresses_that_only_a_variable_wants(program: Program) -> None:
     env = {"HCCL_INTRA_ROCE_ENABLE": "1"}
     run = program.start("--rank-table", path, "true", env=env)
 
-    assert program.start("--rank-table", path, "true").finish() == 0
-    assert run.finish() == 125
-    assert run.screen.count("but every device needs one with HCCL_INTRA_ROCE_ENABLE=1") == 2
+    assert 0 == program.start("--rank-table", path, "true").finish()
+    assert 125 == run.finish()
+    assert 2 == run.screen.count("but every device needs one with HCCL_INTRA_ROCE_ENABLE=1")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_checks_can_be_switched_off(program: Program) -> None:
     path = table(program.folder, "192.168.1.1", "192.168.1.1")
     run = program.start("--rank-table", path, "--no-table-checks", "true")
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
 
 
 @pytest.mark.parametrize("name", ["group_list_device_count_wrong", "server_list_server_count_wrong"])
@@ -113,7 +113,7 @@ def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> 
     (program.folder / "table.json").write_text(text.replace('"rank_id": "0"', '"rank_id": "1"'))
     run = program.start("--rank-table", path, "true")
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert f"in 'server_list[0].device[0].rank_id' of {path} (EI0014)\n" in run.screen
 
 
@@ -134,7 +134,7 @@ def test_node_of_a_table_with_uids(program: Program) -> None:
         "--rank-table", str(path), "sh", "-c", "echo rank $RANK at $MASTER_ADDR", env={"POD_IP": "172.16.0.1"}
     )
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     assert "rank 1 at 172.16.0.2" in run.screen
 
 
@@ -146,7 +146,7 @@ def test_folder_whose_real_name_hccl_would_not_read(program: Program) -> None:
     path = table(program.folder, "192.168.1.1")
     run = program.start("--rank-table", path, "true", env={"MA_MOUNT_PATH": str(program.folder / "mount")})
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert f"{real}/rank_table/jobstart_hccl.json: " in run.screen
 
 
@@ -156,5 +156,5 @@ def test_chip_decides_what_is_checked(program: Program) -> None:
     text = (program.folder / "table.json").read_text()
     (program.folder / "table.json").write_text(text.replace('"device_id": "3"', '"device_id": "6"'))
 
-    assert program.start("--rank-table", path, "true").finish() == 0
-    assert program.start("--rank-table", path, "--chip", "910", "true").finish() == 125
+    assert 0 == program.start("--rank-table", path, "true").finish()
+    assert 125 == program.start("--rank-table", path, "--chip", "910", "true").finish()

@@ -59,7 +59,7 @@ def test_runner_names_whom_it_gives_up(program: Program) -> None:
     (child,) = process_tree.children(other)
     with held(rank, child):
         run.send(signal.SIGTERM)
-        assert run.finish() == 143
+        assert 143 == run.finish()
         (told,) = named(run)
 
     wait_until(lambda: is_gone(rank) and is_gone(child))
@@ -82,7 +82,7 @@ def test_runner_that_does_not_end(program: Program) -> None:
     wait_until(lambda: all(map(is_asleep, threads)))  # one that runs Python would keep the others from doing so
     with held(*threads, how="--now"):
         (program.folder / "go").touch()
-        assert run.popen.wait(LIMIT) == 3
+        assert 3 == run.popen.wait(LIMIT)
     run.finish()  # the held threads have kept the screen open
     wait_until(lambda: is_gone(runner))
 
@@ -107,7 +107,7 @@ def test_guardian_names_whom_it_gives_up(program: Program) -> None:
     rank, _other = process_tree.children(run.runner_pid)
     with held(rank):
         os.kill(run.runner_pid, signal.SIGKILL)
-        assert run.finish() == 137
+        assert 137 == run.finish()
 
     wait_until(lambda: is_gone(rank))
     (told,) = named(run)

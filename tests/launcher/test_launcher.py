@@ -302,7 +302,7 @@ def test_table_is_awaited(program: Program, table: Path) -> None:
     complete(table)
 
     assert 0 == run.finish()
-    assert run.screen.count("waiting for the rank table") == 1
+    assert 1 == run.screen.count("waiting for the rank table")
     assert 8 == sum("/8 on " in line for line in run.lines)
 
 

@@ -288,7 +288,7 @@ def test_stragglers_have_the_grace_and_are_reaped_last(node: FakeNode, recording
 
     assert (Exited(0, FAILED, has_stragglers=True), 1.0) in recording.timed
     assert [Emptied, RankReaped, RankOutput, Phase.DONE] == kinds(recording)[-4:]
-    assert node.clock.now() == 5.0
+    assert 5.0 == node.clock.now()
 
 
 # --- Starts that fail -------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def test_escaped_processes_are_killed_and_named(node: FakeNode, recording: Recor
     assert Swept(killed={77: "daemon"}, survivors=()) in recording.facts
     assert (1.0, SIGTERM) == node.processes.escaped_asked[0]
     assert [(Escaped(14.0), 2.0)] == [(fact, at) for fact, at in recording.timed if isinstance(fact, Escaped)]
-    assert node.clock.now() == 16.0
+    assert 16.0 == node.clock.now()
 
 
 def test_escaped_process_that_survives_is_given_up_in_time(node: FakeNode, recording: Recording) -> None:
@@ -540,7 +540,7 @@ def test_rank_of_another_user_is_given_up_at_once(node: FakeNode, recording: Rec
     run(node, 2, recording)
 
     assert Swept(killed={}, survivors=("rank 0: 1000 (program)",)) in recording.facts
-    assert node.clock.now() == 3.0
+    assert 3.0 == node.clock.now()
 
 
 @pytest.mark.parametrize(("before", "late", "is_cut"), [(0, 0, False), (0, 1, False), (0, 2, True), (1, 1, True)])

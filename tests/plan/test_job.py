@@ -351,7 +351,7 @@ def test_prefix(settings: Settings, prefixes: list[bytes | None]) -> None:
 
 def test_grace_is_the_users() -> None:
     """The plan carries the settings that supervision needs."""
-    assert _plan({}, Settings(grace=3.5)).grace == 3.5
+    assert 3.5 == _plan({}, Settings(grace=3.5)).grace
 
 
 def test_devices() -> None:

@@ -348,12 +348,12 @@ def test_option_that_determines_the_ranks_overrides_the_other_variable() -> None
 
 def test_option_overrides_variable() -> None:
     """An option overrides its variable, which an image may have set."""
-    assert model.decode({"grace": "3"}, {"ASCEND_RUNNER_GRACE": "4"}).grace == 3.0
+    assert 3.0 == model.decode({"grace": "3"}, {"ASCEND_RUNNER_GRACE": "4"}).grace
 
 
 def test_option_hides_an_invalid_variable() -> None:
     """The variable of an option that is given is not read."""
-    assert model.decode({"grace": "3"}, {"ASCEND_RUNNER_GRACE": "long"}).grace == 3.0
+    assert 3.0 == model.decode({"grace": "3"}, {"ASCEND_RUNNER_GRACE": "long"}).grace
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("15m", 900), ("72h", 259200), ("7d", 604800), ("1.5m", 90)])
@@ -381,7 +381,7 @@ def test_bad_flag_is_named(name: str, text: str, expected: str) -> None:
         model.decode({name: text}, {})
 
     assert f"invalid value {_quoted(name, text)} for {_flag(name)}: expected {expected}" == str(caught.value)
-    assert caught.value.exit_status == 125
+    assert 125 == caught.value.exit_status
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), BAD)

@@ -25,7 +25,7 @@ def test_wall_clock_set_back_and_forth(program: Program) -> None:
     options = "--nproc-per-node 2 --grace 0.5 --hang-timeout 3600 --log-dir log"
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} wild-clock - {options} sh -c {script}")
 
-    assert ended.returncode == 3
+    assert 3 == ended.returncode
     report = program.report()
     assert 0.5 <= report["seconds"] < 3600
     assert all(0 <= rank["seconds"] <= report["seconds"] for rank in report["ranks"])
@@ -38,7 +38,7 @@ def test_wall_clock_while_a_table_is_awaited(program: Program) -> None:
     options = "--rank-table missing --rank-table-timeout 0.5 --log-dir log"
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} wild-clock - {options} true")
 
-    assert ended.returncode == 125
+    assert 125 == ended.returncode
     assert b"0.5 s" in ended.stdout
 
 
@@ -46,7 +46,7 @@ def test_pump_that_dies(program: Program) -> None:
     """If output cannot be read any more, the ranks are stopped: 125, with the reason."""
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} broken-console log sh -c 'yes'")
 
-    assert ended.returncode == 125
+    assert 125 == ended.returncode
     assert (
         b"ERROR stopped all ranks because their output could no longer be read: MemoryError('no room for rank "
         in ended.stdout
@@ -57,7 +57,7 @@ def test_thread_without_memory(program: Program) -> None:
     """A warning names the limit in place of a traceback."""
     ended = program.shell(f"{LIBRARY_RUN} lean-thread")
 
-    assert ended.returncode == 0
+    assert 0 == ended.returncode
     assert b" WARNING a thread of the runner has ended: not enough memory (RLIMIT_AS, " in ended.stdout
     assert b"Traceback" not in ended.stdout
 
@@ -79,7 +79,7 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
     path.unlink()
     (program.folder / "go").touch()
 
-    assert run.finish() == 0
+    assert 0 == run.finish()
     before, after = program.log(0).split(b"\nready\n")
     assert b"10.1.0.1" in before
     assert before == after
@@ -95,7 +95,7 @@ def test_many_jobs_in_one_process(program: Program) -> None:
     """
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 1000", limit=4 * LIMIT)
 
-    assert ended.returncode == 0
+    assert 0 == ended.returncode
     seen = [list(map(int, line.split())) for line in ended.stdout.splitlines()]
     half, last = seen[len(seen) // 2], seen[-1]
     assert half[:3] == last[:3]

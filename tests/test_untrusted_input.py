@@ -35,7 +35,7 @@ def test_job_id(program: Program, name: str, job_id: str) -> None:
     """A job id that is not a plain file name is refused before anything is created."""
     run = program.start("--nproc-per-node", "1", "true", env={name: job_id})
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert f" for {name}: expected a plain file name" in run.screen
     check_screen(run)
     assert [] == written(program.folder)
@@ -83,7 +83,7 @@ def test_values_of_variables(program: Program) -> None:
     """Values in a shell command that the runner prints are quoted and escaped."""
     run = program.start("--nproc-per-node", "1", "sh", "-c", "exit 3", env={"MASTER_ADDR": NASTY, "JOB_ID": NASTY})
 
-    assert run.finish() == 3
+    assert 3 == run.finish()
     check_screen(run)
     program.shell(program.report()["ranks"][0]["rerun"])
     assert not (program.folder / "forged").exists()
@@ -109,7 +109,7 @@ def test_folder_that_is_a_symlink(program: Program, public: Path) -> None:
     (public / "log").symlink_to(elsewhere)
     run = program.act(1, "say=hello")
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert "symlink in the world-writable directory" in run.screen
     assert [] == written(elsewhere)
 
@@ -135,7 +135,7 @@ def test_folder_of_somebody_else(program: Program, public: Path) -> None:
     os.chown(public / "log", 12345, 12345)
     run = program.act(1, "say=hello")
 
-    assert run.finish() == 125
+    assert 125 == run.finish()
     assert "belongs to user 12345" in run.screen
     assert [] == written(public / "log")
 
@@ -145,8 +145,8 @@ def test_modes(program: Program) -> None:
     (program.folder / "table.json").write_text(table([("pod-0", "10.1.0.1")]))
     options = ("--no-table-checks", "--rank-table", "table.json", "--workdir", "device", "--log-max-size", "1K")
     mask = ("sh", "-c", 'umask 0; exec "$@"', "sh")
-    assert program.start(*options, "sh", "-c", "seq 1000", under=mask).finish() == 0
-    assert program.start(*options, "sh", "-c", "seq 1000", under=mask).finish() == 0
+    assert 0 == program.start(*options, "sh", "-c", "seq 1000", under=mask).finish()
+    assert 0 == program.start(*options, "sh", "-c", "seq 1000", under=mask).finish()
 
     made = [program.log_dir, *written(program.log_dir)]
     modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in made}
@@ -174,13 +174,13 @@ def test_secrets_are_shown_nowhere(program: Program) -> None:
     env = {name: f"sesame-{number}" for number, name in enumerate(SECRETS)}
     command = ("sh", "-c", 'echo "HF_TOKEN=$HF_TOKEN $*"; exit 3', "x", "--api-key", "sesame", "--token=sesame")
     plan = program.start("--nproc-per-node", "1", "--dry-run", *command, env=env)
-    assert plan.finish() == 0
-    assert json.loads(plan.screen)["secrets_masked"] == 2
+    assert 0 == plan.finish()
+    assert 2 == json.loads(plan.screen)["secrets_masked"]
     run = program.start("--nproc-per-node", "1", "--verbose", *command, env=env)
-    assert run.finish() == 3
+    assert 3 == run.finish()
 
     # The rank has them, and its own output is not masked.
-    assert program.log(0) == b"HF_TOKEN=sesame-0 --api-key sesame --token=sesame\n"
+    assert b"HF_TOKEN=sesame-0 --api-key sesame --token=sesame\n" == program.log(0)
     own_lines = "".join(line for line in run.lines if not line.startswith("[rank "))
     assert "| HF_TOKEN=*** --api-key *** --token=***" in own_lines
     assert "sesame" not in plan.screen + own_lines
