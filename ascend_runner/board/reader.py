@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -41,8 +41,8 @@ class View:
     runner_pid: int
     began: float
     seconds: float
-    limit_at: Optional[float]
-    last_step: Optional[Mapping[str, object]]
+    limit_at: float | None
+    last_step: Mapping[str, object] | None
     ranks: tuple[RankRecord, ...]
     local_ranks: dict[int, int]
 
@@ -83,7 +83,7 @@ def decode(data: bytes, now: float) -> View:
     )
 
 
-def _step(data: bytes, began: float, start: float) -> Optional[Mapping[str, object]]:
+def _step(data: bytes, began: float, start: float) -> Mapping[str, object] | None:
     step, steps, seconds, at = layout.STEP.unpack_from(data, layout.STEP_AT)
     after = _after(at, start)
     if after is None:
@@ -122,7 +122,7 @@ def _rank(data: bytes, began: float, now: float) -> RankRecord:
     )
 
 
-def _ending(data: bytes, began: float) -> tuple[Optional[Ending], Optional[float]]:
+def _ending(data: bytes, began: float) -> tuple[Ending | None, float | None]:
     exit_code, signum, core_dumped, at = layout.ENDED.unpack_from(data, layout.ENDED_AT)
     ended = _after(at, began)
     if ended is None or not (0 <= exit_code <= LARGEST_CODE and signum <= LARGEST_SIGNAL):
@@ -150,12 +150,12 @@ def after_secret(cut: bytes) -> bytes:
     return b"".join(cut.split(maxsplit=CUT_WORDS)[CUT_WORDS:])
 
 
-def _after(at: float, began: float) -> Optional[float]:
+def _after(at: float, began: float) -> float | None:
     """Return a time in seconds since the start, or None if it is unknown."""
     number = _number(at)
     return number - began if number and number >= began else None
 
 
-def _number(value: float) -> Optional[float]:
+def _number(value: float) -> float | None:
     """Return a number if it is in range, which NaN is not."""
     return number_within(value, LATEST)

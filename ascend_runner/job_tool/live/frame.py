@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -34,7 +34,7 @@ class Screen:
 
     columns: int
     rows: int
-    selected: Optional[int] = None
+    selected: int | None = None
     shows_all: bool = False
     note: str = ""
 
@@ -45,7 +45,7 @@ class Frame:
 
     lines: tuple[Line, ...]
     ranks: tuple[int, ...]
-    selected: Optional[int]
+    selected: int | None
 
 
 def frame(job: JobView, screen: Screen) -> Frame:
@@ -89,7 +89,7 @@ def _clipped(line: Line, cells: int) -> Line:
     return tuple(spans)
 
 
-def _window(rows: Sequence[RankView], selected: Optional[int], room: int) -> Sequence[RankView]:
+def _window(rows: Sequence[RankView], selected: int | None, room: int) -> Sequence[RankView]:
     """Return the rows around the cursor that there is room for."""
     at = next((index for index, rank in enumerate(rows) if rank.rank_id == selected), 0)
     first = max(0, min(at - room // 2, len(rows) - room))
@@ -179,7 +179,7 @@ def _odd(job: JobView, screen: Screen) -> Line:
     return ((cut(f" {sentence}", room), Style.ODD), *STACKS)
 
 
-def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], screen: Screen) -> list[Line]:
+def _table(job: JobView, rows: Sequence[RankView], selected: int | None, screen: Screen) -> list[Line]:
     if not rows:
         return []
     table = columns.fitting(rows, job.now, screen.columns, has_npus=job.has_npus)
@@ -190,7 +190,7 @@ def _table(job: JobView, rows: Sequence[RankView], selected: Optional[int], scre
     return lines
 
 
-def _log_end(rank: Optional[RankView], room: int) -> list[Line]:
+def _log_end(rank: RankView | None, room: int) -> list[Line]:
     """Return the last lines of the rank at the cursor, below a blank line and a title, if there is room for some."""
     if rank is None or not rank.last_lines or room < LEAST_LOG:
         return []

@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Callable, Final, Optional
+from typing import Callable, Final
 
 import attrs
 
@@ -72,7 +72,7 @@ class LogTails:
             self.tails[rank_id] = tail
 
 
-def _read(path: str, tail: Tail, old_size: Optional[int]) -> Tail:
+def _read(path: str, tail: Tail, old_size: int | None) -> Tail:
     """Return a tail with what was written since the log had the old size, if the log can be read."""
     grown = FIRST_TAIL if old_size is None or old_size > tail.size else tail.size - old_size + log_end.LINE
     end = log_end.read(path, min(grown, FIRST_TAIL))

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -47,8 +47,8 @@ class Observer:
             found = [job]
         self._parts = [Part(one, self._host) for one in found]
         self._tails = LogTails()
-        self._tail_thread: Optional[threading.Thread] = None
-        self._listed_at: Optional[float] = None
+        self._tail_thread: threading.Thread | None = None
+        self._listed_at: float | None = None
         self._log_paths: dict[int, str] = {}
         self._npus = NpuSampler(self._host, environ)
         self._has_started_npu_smi = False
@@ -128,7 +128,7 @@ class Observer:
         return self._npus.look(now)
 
 
-def _complete(rank: RankView, tail: Optional[Tail], usage: Optional[Usage], device: Optional[Figures]) -> RankView:
+def _complete(rank: RankView, tail: Tail | None, usage: Usage | None, device: Figures | None) -> RankView:
     """Return a rank with the figures of its log, its processes and its NPU."""
     quiet = rank.quiet
     if tail and quiet is None and rank.state.is_running:

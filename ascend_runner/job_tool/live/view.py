@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -55,13 +55,13 @@ class RankView:
     name: str = ""
     node: str = ""
     pid: int = 0
-    npu: Optional[int] = None
-    quiet: Optional[float] = None
-    over: Optional[float] = None
-    step: Optional[int] = None
-    cpu: Optional[float] = None
-    memory: Optional[int] = None
-    device: Optional[Figures] = None
+    npu: int | None = None
+    quiet: float | None = None
+    over: float | None = None
+    step: int | None = None
+    cpu: float | None = None
+    memory: int | None = None
+    device: Figures | None = None
     output: tuple[int, ...] = ()
     last_lines: tuple[str, ...] = ()
 
@@ -127,7 +127,7 @@ def silences(ranks: Iterable[RankView]) -> tuple[dict[int, float], list[float]]:
     return quiet, [rank.over for rank in ranks if rank.state is State.SUCCEEDED and rank.over is not None]
 
 
-def middle(values: Iterable[Optional[float]]) -> Optional[float]:
+def middle(values: Iterable[float | None]) -> float | None:
     """Return the median of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return statistics.median_low(known) if known else None
