@@ -78,8 +78,8 @@ class JobHooks:
             running.finish(self._wait)
 
     def _of(self, event: str) -> hooks.Hooks:
-        spec, launcher = self._journal.spec, self._launcher
-        return hooks.Hooks(job=spec, event=event, environ=launcher.environ, warn=launcher.messages.warning)
+        spec, environ, messages = self._journal.spec, self._launcher.environ, self._launcher.messages
+        return hooks.Hooks(job=spec, event=event, environ=environ, info=messages.info, warn=messages.warning)
 
     def _wait(self, seconds: float) -> None:
         is_running_on = self._journal.job.state in {JobState.PREPARING, JobState.RESTARTING}

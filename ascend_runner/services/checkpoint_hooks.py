@@ -6,6 +6,7 @@ the runner's loop starts these parents, because it must know them before it chec
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import subprocess
@@ -92,8 +93,12 @@ class CheckpointHooks:
         Raises:
             AscendRunnerError: A stop signal has arrived, or the time limit of the job is reached.
         """
+        told_at = time.monotonic() + self._hooks.silence
         try:
             while self._is_busy:
+                if time.monotonic() >= told_at:
+                    told_at = math.inf
+                    self._hooks.info(self._hooks.waiting())
                 wait(POLL_INTERVAL)
         except AscendRunnerError as end:
             self._hooks.warn(self._hooks.cut(end))

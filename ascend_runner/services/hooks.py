@@ -35,6 +35,7 @@ AFTER_ATTEMPT: Final = "after-attempt"
 BEFORE_EXIT: Final = "before-exit"
 
 LIMIT: Final = 60.0  # seconds for a hook
+SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less
 SWEEP_LIMIT: Final = 5.0  # seconds for its processes to die of SIGKILL
 SWEEP_POLL: Final = 0.01  # seconds
 DISK_LIMIT: Final = 1.0  # seconds for a call on its log
@@ -45,14 +46,17 @@ SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown 
 class Hooks:
     """The hooks of one event of a job.
 
-    `environ` is the environment of the runner. `warn` is called about what is not the hook's own failure.
+    `environ` is the environment of the runner. `info` is called about a hook that takes long, and `warn` about what is
+    not the hook's own failure.
     """
 
     job: JobSpec
     event: str
     environ: Mapping[str, str]
+    info: Callable[[str], None]
     warn: Callable[[str], None]
     limit: float = LIMIT
+    silence: float = SILENCE
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -85,7 +89,7 @@ class Hooks:
 
     def _run(self, command: str, env: Mapping[str, str], output: int, wait: Callable[[float], None]) -> str:
         """Run a command; return how it failed, or "" after a success."""
-        start, deadline = size_of(output), time.monotonic() + self.limit
+        start = size_of(output)
         others = frozenset(process_tree.children(os.getpid()))
         try:
             # Its own session: Ctrl-C reaches the runner alone.
@@ -100,17 +104,28 @@ class Hooks:
         except OSError as error:
             return f"cannot start /bin/sh: {reason(error)}"
         try:
-            while hook.poll() is None:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return self.timed_out()
-                wait(left)
+            if not self._await(hook, wait):
+                return self.timed_out()
         finally:
             is_over = hook.returncode is not None
             hook.returncode = hook.returncode or 0  # or subprocess would reap it, which the sweep does
             self._sweep(others)
         status = hook.returncode if is_over else 0
         return explained(_ending(status), output, start)
+
+    def _await(self, hook: subprocess.Popen[bytes], wait: Callable[[float], None]) -> bool:
+        """Wait for the end of a hook; return whether it has come in time."""
+        began = time.monotonic()
+        deadline, told_at = began + self.limit, began + self.silence
+        while hook.poll() is None:
+            now = time.monotonic()
+            if now >= deadline:
+                return False
+            if now >= told_at:
+                told_at = deadline
+                self.info(self.waiting())
+            wait(min(told_at, deadline) - now)
+        return True
 
     def _sweep(self, others: frozenset[int]) -> None:
         """Kill all processes of a hook that are left."""
@@ -144,6 +159,11 @@ class Hooks:
     def failed(self, problem: str) -> str:
         """Say that a hook has failed, and where its log is."""
         return f"hook {self.event} failed: {problem}; see {self.job.hook_log_path(self.event)}"
+
+    def waiting(self) -> str:
+        """Say that a hook takes long, what becomes of it, and where its log is."""
+        path = self.job.hook_log_path(self.event)
+        return f"waiting for hook {self.event}, which is killed {self.limit:g} s after its start; see {path}"
 
     def timed_out(self) -> str:
         """Say that a hook has run for too long."""

@@ -18,16 +18,30 @@ from tests.helpers.waiting import LIMIT, wait_until
 class Job:
     """A job with hooks for its checkpoints in a directory of a test, and what is said of them."""
 
-    def __init__(self, folder: Path, *commands: str, limit: float = LIMIT) -> None:
+    def __init__(self, folder: Path, *commands: str, limit: float = LIMIT, silence: float = LIMIT) -> None:
         self.folder = folder
+        self.told: list[str] = []
         self.warnings: list[str] = []
         spec = job_spec(
             [rank_spec()], log_dir=str(folder), hooks=tuple(("checkpoint", command) for command in commands)
         )
         environ = {**os.environ, "FOLDER": str(folder)}
         self.hooks = CheckpointHooks(
-            Hooks(job=spec, event="checkpoint", environ=environ, warn=self.warnings.append, limit=limit)
+            Hooks(
+                job=spec,
+                event="checkpoint",
+                environ=environ,
+                info=self.tell,
+                warn=self.warnings.append,
+                limit=limit,
+                silence=silence,
+            )
         )
+
+    def tell(self, sentence: str) -> None:
+        """Take note of a sentence, and let the hooks know of it."""
+        self.told.append(sentence)
+        (self.folder / "told").touch()
 
     def finish(self) -> None:
         """Wait for the hooks, and check that nothing is left of them."""
@@ -49,6 +63,15 @@ def test_hooks_run_one_after_the_other(tmp_path: Path) -> None:
     failed = "hook checkpoint failed: exit status {}; see " + str(tmp_path / "job-hook-checkpoint.txt")
     assert [failed.format("3 (one)"), True] == [job.warnings[0], "137" in job.warnings[1]]
     assert "7\none\ntwo\nthree\n" == job.log
+
+
+def test_wait_is_announced_once(tmp_path: Path) -> None:
+    """At the end of an attempt the screen says for which hooks the job waits, however many there are."""
+    job = Job(tmp_path, *['while ! [ -e "$FOLDER/told" ]; do sleep 0.01; done'] * 2, silence=0.0)
+    job.hooks.start({})
+    job.finish()
+
+    assert [True] == [sentence.startswith("waiting for hook checkpoint, ") for sentence in job.told]
 
 
 @pytest.mark.parametrize("command", ["sleep 1000", "trap '' TERM; setsid sh -c 'sleep 1000; true' & sleep 1000"])

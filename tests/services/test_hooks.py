@@ -39,7 +39,8 @@ def run(
     """Run hooks, and return what is said of those that have failed."""
     warnings: list[str] = []
     environ = {**os.environ, "ASCEND_RUNNER_HOOK": "x"}
-    hooks = Hooks(job=plan(folder, *commands), event=EVENT, environ=environ, warn=warnings.append, limit=limit)
+    job, warn = plan(folder, *commands), warnings.append
+    hooks = Hooks(job=job, event=EVENT, environ=environ, info=lambda _sentence: None, warn=warn, limit=limit)
     problems = list(hooks.run(variables or {}, wait))
     assert [] == warnings
     return problems
@@ -68,6 +69,22 @@ def test_failure_is_told_with_its_last_line(tmp_path: Path) -> None:
         shown.format("killed by SIGKILL"),
     ] == run(tmp_path, *commands)
     assert 'one\npassword="abcdefgh"\nfour\n' == log(tmp_path)
+
+
+def test_hook_that_takes_long_is_announced_once(tmp_path: Path) -> None:
+    """While the job waits for it, the screen says for what, and for how long at most."""
+    told: list[str] = []
+
+    def tell(sentence: str) -> None:
+        told.append(sentence)
+        (tmp_path / "told").touch()
+
+    job = plan(tmp_path, f"while ! [ -e '{tmp_path}/told' ]; do sleep 0.01; done")
+    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), info=tell, warn=pytest.fail, silence=0.0)
+
+    assert [] == list(hooks.run({}, lambda _seconds: None))
+    log_path = tmp_path / "job-hook-before-exit.txt"
+    assert [f"waiting for hook before-exit, which is killed 60 s after its start; see {log_path}"] == told
 
 
 @pytest.mark.parametrize(
@@ -130,7 +147,9 @@ def test_disk_of_the_log_that_hangs_is_given_up(tmp_path: Path) -> None:
     mounted.mount()
     warnings: list[str] = []
     job = plan(mounted.path, f"kill -STOP {mounted.pid}; echo lost; exec sleep 60")
-    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), warn=warnings.append, limit=0.2)
+    hooks = Hooks(
+        job=job, event=EVENT, environ=dict(os.environ), info=pytest.fail, warn=warnings.append, limit=0.2, silence=LIMIT
+    )
     try:
         problems = list(hooks.run({}, lambda _seconds: None))
     finally:
@@ -144,7 +163,7 @@ def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     """The hook runs, and its output is lost."""
     warnings: list[str] = []
     job = plan(tmp_path / "missing", f"touch {tmp_path / 'ran'}")
-    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), warn=warnings.append)
+    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), info=pytest.fail, warn=warnings.append)
     problems = list(hooks.run({}, patient))
 
     assert ([], 1, True) == (problems, len(warnings), (tmp_path / "ran").exists())
