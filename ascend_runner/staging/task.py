@@ -56,13 +56,11 @@ class StageTask:
             OSError: Something cannot be read or written; its path is the error's.
             OutputError: The copy is impossible for another reason.
         """
-        with self._locked():
+        with self._locked(), self._new_manifest():
             self._remove_damaged()
             survey = self._write_manifest()
             is_complete = data_sets.summary(self._own(COMPLETE)).get("checksum") == _hex(survey.found)
-            if is_complete and not survey.missing.entries:
-                os.unlink(self._own(NEW_MANIFEST))
-            else:
+            if survey.missing.entries or not is_complete:
                 check_room(self.stage, survey.missing)
                 self._replace(survey)
         seconds = time.monotonic() - self._began
@@ -92,6 +90,15 @@ class StageTask:
                     )
                     time.sleep(LOOK_INTERVAL)
             yield
+
+    @contextmanager
+    def _new_manifest(self) -> Iterator[None]:
+        """Remove the new manifest at the end, unless it has replaced the former one."""
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # the next runner overwrites it
+                os.unlink(self._own(NEW_MANIFEST))
 
     def _try_lock(self, fd: int) -> bool:
         try:

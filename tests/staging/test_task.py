@@ -435,6 +435,16 @@ def test_room(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_refused_stage_leaves_no_list(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks into the directory finds nothing that was begun."""
+    full = os.statvfs_result((4096, 4096, 100, 0, 0, 100, 100, 100, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _path: full)
+    with pytest.raises(OutputError):
+        staging.stage()
+
+    assert [data_sets.LOCK] == os.listdir(staging.target)
+
+
 def test_room_for_files(staging: Staging) -> None:
     """A file system has a limited number of files."""
     staging.target.mkdir(parents=True)
