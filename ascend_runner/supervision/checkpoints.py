@@ -34,8 +34,8 @@ def remember(state: State, event: CheckpointRequested) -> Step:
 
 
 def ask(state: State, event: CheckpointRequested) -> Step:
-    """Ask all ranks for a checkpoint. If the time limit is near, they are stopped once they have answered."""
-    request = CheckpointRequest(unreached=state.alive, is_open=True, before_limit=event.limit)
+    """Ask all ranks whose leader is alive. If the time limit is near, they are stopped once they have answered."""
+    request = CheckpointRequest(unreached=state.leaders, is_open=True, before_limit=event.limit)
     return _asking(attrs.evolve(state, phase=Phase.CHECKPOINTING, requested=None, checkpoint=request))
 
 
@@ -59,7 +59,7 @@ def ask_before_stop(state: State, event: SignalReceived | NodeFinding | Slowdown
 
 def asked(state: State, event: AskedToSave) -> Step:
     """Record which ranks were reached."""
-    request, reached = state.checkpoint, event.reached & state.alive
+    request, reached = state.checkpoint, event.reached & state.leaders
     request = attrs.evolve(
         request,
         unreached=request.unreached - reached,

@@ -154,7 +154,7 @@ class World:
         if isinstance(event, Saved):
             gone = {event.rank_id}
             return attrs.evolve(self, deaf=self.deaf - gone, saving=self.saving - gone, is_open=False)
-        reached = event.reached & self.alive
+        reached = event.reached & self.leaders
         asked = self.deaf | self.saving if self.is_checkpointing else self.leaders
         is_limit = self.request == CheckpointRequested(LIMIT) and bool(reached)
         return attrs.evolve(
@@ -337,7 +337,8 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:  # noqa: C901  a l
     if step.after.phase is Phase.DONE:
         return ()
     if step.asks_for_checkpoint:
-        ranks = step.world.deaf | step.world.saving if step.before.phase is Phase.CHECKPOINTING else everybody
+        asked = step.world.deaf | step.world.saving
+        ranks = asked if step.before.phase is Phase.CHECKPOINTING else step.world.leaders
         return (AskToSave(tuple(sorted(ranks))), SetDeadline(step.world.save or ANSWER_LIMIT))
     if step.is_impatience or (step.is_deadline_of_backoff and step.before.steps_taken == len(SHARES) - 1):
         return (*(SignalGroup(rank_id, SIGKILL) for rank_id in everybody), SetDeadline(KILL_WAIT))
