@@ -105,10 +105,10 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         lines = [str(cause), _report(outcome, job)]
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
-        took = duration(outcome.seconds)
+        took = f"after {duration(outcome.seconds)}"
         is_early = isinstance(cause, LimitReached) and outcome.seconds < cause.seconds  # the ranks have saved
         lines = [
-            f"stopped after {took}, before the {reason(cause, job)}" if is_early else f"{cause}{end} after {took}",
+            f"stopped {took}; {_saving_time(cause, job)}" if is_early else f"{cause}{end} {took}",
             *causes.of_hang(outcome, "  likely ", "  cause  may be "),
             f"  logs   {job.log_dir}",
             _report(outcome, job),
@@ -117,6 +117,11 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     if outcome.last_failure:
         lines.append(f"  before {last_failure(outcome.last_failure)}")
     return "\n".join([*lines, *health.before_failure(outcome), *_others(outcome, job)])
+
+
+def _saving_time(limit: Cause, job: JobSpec) -> str:
+    """Say why a job has ended before its time limit."""
+    return f"the last {duration(job.checkpoint_grace)} of its {reason(limit, job)} are for saving (--checkpoint-grace)"
 
 
 def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
