@@ -173,13 +173,18 @@ class FakeProcesses:
         self._deaths.clear()
         return events, self.has_order
 
-    def ask_to_stop(self, signums: Mapping[int, int]) -> None:
-        """Ask each rank that was not asked before; a child is asked when its leader has ended."""
+    def ask_to_stop(self, signums: Mapping[int, int]) -> Collection[int]:
+        """Ask each rank that was not asked before; a child is asked when its leader has ended.
+
+        Return the ranks that have ended since the last look.
+        """
+        ended = {rank_id for rank_id in signums if self._ranks[rank_id].ending and not self._ranks[rank_id].is_reported}
         for rank_id, signum in signums.items():
             asked = (rank_id, self._ranks[rank_id].is_reported)
             if asked not in self._asked:
                 self._asked.add(asked)
                 self.signal({rank_id: signum})
+        return ended
 
     def ask_escaped(self, signum: int) -> None:
         """Ask the processes outside the ranks' own sessions; those of a test do not listen."""

@@ -34,8 +34,11 @@ class Processes(Protocol):
     def look(self) -> tuple[Sequence[Exited | Emptied | AskedProcessEnded], bool]:
         """Return the ends since the last call, without reaping, and whether they are in the kernel's order."""
 
-    def ask_to_stop(self, signums: Mapping[int, int]) -> None:
-        """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`."""
+    def ask_to_stop(self, signums: Mapping[int, int]) -> Collection[int]:
+        """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`.
+
+        Return the ranks whose first process has ended since the last look: nobody has stopped them.
+        """
 
     def ask_escaped(self, signum: int) -> None:
         """Likewise the processes outside the ranks' own sessions."""

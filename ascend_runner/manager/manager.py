@@ -140,8 +140,8 @@ class Manager:
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}
         if asked:
-            self._processes.ask_to_stop(asked)
-            self._tell(SignalsSent(asked))
+            ended = self._processes.ask_to_stop(asked)
+            self._tell(SignalsSent({rank_id: signum for rank_id, signum in asked.items() if rank_id not in ended}))
         notified = {action.rank_id: action.signum for action in actions if isinstance(action, Notify)}
         if notified:
             reached = {rank_id: notified[rank_id] for rank_id in self._processes.notify(notified)}

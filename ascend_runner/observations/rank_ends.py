@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from signal import SIGKILL
 from typing import Final, Optional
 
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.supervision.events import Ending
 
 
@@ -25,6 +26,7 @@ WORDS: Final[Mapping[RankState, str]] = {
     RankState.NOT_STARTED: "not started",
     RankState.NOT_KILLED: "still alive after SIGKILL",
 }
+ENDS_OF_A_STOP: Final = STOP_SIGNALS | {SIGKILL}
 WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
 
 
@@ -32,10 +34,15 @@ def described(state: RankState, ending: Optional[Ending]) -> str:
     """Describe a rank: "running", "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
     if state not in WITH_ENDING:
         return WORDS.get(state, state.value)
-    verb = state.value
-    if state is RankState.STOPPED:
-        verb = f"{'killed' if ending and ending.signum == SIGKILL else verb} by the runner"
+    verb = _stopped(ending) if state is RankState.STOPPED else state.value
     return f"{verb} ({how(ending).replace('killed by ', '')})" if ending else verb
+
+
+def _stopped(ending: Optional[Ending]) -> str:
+    """Say how a rank has ended that was asked to stop: if not of that, it may have failed by itself all the same."""
+    if ending and not (ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP):
+        return "ended after being asked to stop"
+    return f"{'killed' if ending and ending.signum == SIGKILL else 'stopped'} by the runner"
 
 
 def how(ending: Ending) -> str:

@@ -19,6 +19,7 @@ class StoppedRanks:
     def __init__(self) -> None:
         self.unsaved: Mapping[int, Ending] = {}
         self._asked: frozenset[int] = frozenset()  # to stop
+        self._signalled: set[int] = set()  # ranks that were sent a signal to end
         self._ended_before: set[int] = set()  # ranks that had ended when the others were asked to stop
         self._killed: set[int] = set()  # ranks that the runner has sent SIGKILL
         self._killed_by_others: set[int] = set()
@@ -42,13 +43,14 @@ class StoppedRanks:
             self._cause, self._is_tearing_down, self._asked = fact.cause, fact.is_tearing_down, fact.stopped
         elif isinstance(fact, SignalsSent):
             self._killed |= {rank_id for rank_id, signum in fact.signums.items() if signum == SIGKILL}
+            self._signalled |= fact.signums.keys() if self._is_tearing_down else set()
         elif isinstance(fact, Exited):
             self._note_end(fact)
         elif isinstance(fact, CheckpointEnded) and self._cause:
             self.unsaved = fact.failed
 
     def _note_end(self, exited: Exited) -> None:
-        if not self._is_tearing_down:
+        if exited.rank_id not in self._signalled:
             self._ended_before.add(exited.rank_id)
         elif exited.ending.signum == SIGKILL and exited.rank_id not in self._killed:
             self._killed_by_others.add(exited.rank_id)

@@ -86,14 +86,21 @@ class RankProcesses:
                 self.exits.add(found.pid)
         return {found.session for found in living}
 
-    def ask_to_stop(self, signums: Mapping[int, int]) -> None:
-        """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`."""
+    def ask_to_stop(self, signums: Mapping[int, int]) -> Collection[int]:
+        """Ask the processes of each rank (by rank id) that are due to stop, see `signal_targets.to_stop`.
+
+        Return the ranks whose first process has ended since the last look: nobody has stopped them.
+        """
+        ended = set()
         for rank_id, tops in self._tops(signums).items():
             leader = self._leaders[rank_id]
+            if leader.peek() and not leader.is_reported:
+                ended.add(rank_id)
             if not process_tree.is_proc_ours():
                 self._ask_group(leader, tops, signums[rank_id])
             self._ask(tops, signums[rank_id])
             leader.signal_group(SIGCONT)  # a stopped process cannot act on the signal
+        return ended
 
     def notify(self, signums: Mapping[int, int]) -> Collection[int]:
         """Send each rank (by rank id) a signal, only to processes that handle it; return the ranks that have any."""

@@ -222,6 +222,18 @@ def test_each_rank_gets_its_signal(bench: Bench) -> None:
     kill(bench, 1)
 
 
+def test_rank_that_has_ended_was_not_stopped(bench: Bench) -> None:
+    """Nobody has seen the end of rank 0 yet, and rank 1 is alive; when it has been seen, there is nothing to report."""
+    pids = [bench.start(0, Does.EXIT_7), bench.start(1, Does.SLEEP)]
+    bench.await_end_of(pids[0])
+
+    assert {0} == set(bench.processes.ask_to_stop({0: SIGTERM, 1: SIGTERM}))
+    assert {Exited(0, Ending(exit_code=7)), Exited(1, Ending(signum=SIGTERM))} == set(await_deaths(bench, 2))
+    assert set() == set(bench.processes.ask_to_stop({0: SIGTERM, 1: SIGTERM}))
+    bench.processes.reap(0)
+    bench.processes.reap(1)
+
+
 def test_deaths_come_in_the_order_of_the_kernel(bench: Bench) -> None:
     """The order of exits is known however late it is asked for, if the kernel has pidfds."""
     pids = [bench.start(rank_id, Does.SLEEP) for rank_id in range(3)]

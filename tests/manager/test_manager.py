@@ -169,6 +169,20 @@ def test_single_failure_needs_no_evidence(node: FakeNode) -> None:
 def test_own_failure_precedes_a_signal_of_the_same_moment(node: FakeNode) -> None:
     """A rank that exits 7 failed by itself, even if SIGTERM arrives in the same wake-up, before it or after it."""
     node.processes.behaviours = {0: exits(FAILED)}
+def test_rank_that_fails_before_it_is_asked_to_stop_was_not_stopped(node: FakeNode) -> None:
+    """It may fail while the first failure is looked into, so it is not among those that were sent the signal."""
+
+    def when(fact: Fact) -> None:
+        if isinstance(fact, State) and fact.phase is Phase.TERMINATING:
+            node.processes.end(1, FAILED)
+
+    node.processes.behaviours = {0: exits(FAILED)}
+    recording = Recording(when)
+    run(node, 3, recording)
+
+    assert [SignalsSent({2: SIGTERM})] == [fact for fact in recording.facts if isinstance(fact, SignalsSent)]
+
+
     node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
 
     assert Exited(0, FAILED) == run(node, 2).cause

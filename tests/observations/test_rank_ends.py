@@ -24,7 +24,10 @@ from ascend_runner.supervision.events import Ending
         (RankState.FAILED, Ending(signum=SIGSEGV, core_dumped=True), "failed (SIGSEGV, core dumped)"),
         (RankState.STOPPED, Ending(), "stopped by the runner (exit status 0)"),
         (RankState.STOPPED, Ending(signum=SIGTERM), "stopped by the runner (SIGTERM)"),
+        (RankState.STOPPED, Ending(exit_code=143), "stopped by the runner (exit status 143)"),
         (RankState.STOPPED, Ending(signum=SIGKILL), "killed by the runner (SIGKILL)"),
+        (RankState.STOPPED, Ending(exit_code=7), "ended after being asked to stop (exit status 7)"),
+        (RankState.STOPPED, Ending(signum=SIGSEGV), "ended after being asked to stop (SIGSEGV, no core)"),
     ],
 )
 def test_screen_and_report_use_the_same_words(state: RankState, ending: Ending | None, words: str) -> None:

@@ -30,11 +30,20 @@ def state(phase: Phase, cause: Cause | None = None, stopped: frozenset[int] = fr
     return State(grace=1.0, phase=phase, cause=cause, stopped=stopped)
 
 
+def asked(*rank_ids: int) -> SignalsSent:
+    """Return the fact that ranks were asked to stop."""
+    return SignalsSent(dict.fromkeys(rank_ids, SIGTERM))
+
+
+TEARDOWN: Final = state(Phase.TERMINATING, FAILURE, ALL - {0})
+
+
 @pytest.mark.parametrize(
     ("facts", "states"),
     [
-        ([FAILURE, state(Phase.TERMINATING, FAILURE, ALL - {0}), Exited(1, FAILED), Exited(2, KILLED)], "FSS"),
-        ([FAILURE, Exited(1, FAILED), state(Phase.TERMINATING, FAILURE, ALL - {0}), Exited(2, Ending())], "FFS"),
+        ([FAILURE, TEARDOWN, asked(1, 2), Exited(1, FAILED), Exited(2, KILLED)], "FSS"),
+        ([FAILURE, Exited(1, FAILED), TEARDOWN, asked(2), Exited(2, Ending())], "FFS"),
+        ([FAILURE, TEARDOWN, asked(2), Exited(1, FAILED), Exited(2, KILLED)], "FFS"),
         ([Exited(0, KILLED), state(Phase.TERMINATING, STOP, ALL), Exited(1, KILLED), Exited(2, FAILED)], "SSS"),
         (
             [
@@ -59,7 +68,8 @@ def state(phase: Phase, cause: Cause | None = None, stopped: frozenset[int] = fr
         (
             [
                 FAILURE,
-                state(Phase.TERMINATING, FAILURE, ALL - {0}),
+                TEARDOWN,
+                asked(1, 2),
                 Exited(1, Ending(signum=SIGKILL)),
                 SignalsSent({2: SIGKILL}),
                 Exited(2, Ending(signum=SIGKILL)),
@@ -68,7 +78,16 @@ def state(phase: Phase, cause: Cause | None = None, stopped: frozenset[int] = fr
         ),
         ([Exited(rank_id, Ending()) for rank_id in range(3)], "..."),
     ],
-    ids=["failure", "same moment", "signal", "unsaved", "saved before", "killed by another", "success"],
+    ids=[
+        "failure",
+        "same moment",
+        "before it was asked",
+        "signal",
+        "unsaved",
+        "saved before",
+        "killed by another",
+        "success",
+    ],
 )
 def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
     """While a job ends, its board has the states that its report gets."""

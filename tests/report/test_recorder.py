@@ -51,6 +51,7 @@ def play(
     for exited in sorted(exits, key=lambda exited: exited.rank_id in stopped):
         if exited.rank_id in stopped:
             recorder.observe(State(grace=15.0, phase=Phase.TERMINATING, stopped=frozenset(stopped)), 141.0)
+            recorder.observe(SignalsSent(dict.fromkeys(stopped, SIGTERM)), 141.0)
         recorder.observe(exited, 141.0)
         recorder.observe(
             RankReaped(rank_id=exited.rank_id, max_rss=1 << 20, user_seconds=1.5, system_seconds=0.5), 141.0
@@ -254,6 +255,7 @@ def test_traceback_that_was_being_printed(recorder: Recorder) -> None:
         recorder.observe(Spawned(rank_id, 4711), 101.0)
     recorder.observe(first, 141.0)
     recorder.observe(State(grace=15.0, phase=Phase.TERMINATING, cause=first, stopped=frozenset({1})), 141.0)
+    recorder.observe(SignalsSent({1: SIGTERM}), 141.0)
     recorder.observe(stopped, 142.0)
     for rank_id, tail in ((-1, b""), (0, REPORT)):
         recorder.observe(RankOutput(rank_id=rank_id, size=len(tail), tail=tail), 150.0)
