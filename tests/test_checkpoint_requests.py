@@ -58,6 +58,24 @@ def test_job_goes_on_after_a_checkpoint(program: Program) -> None:
     assert f"INFO checkpoint at step {last['step']} by ranks 0, 1 in " in run.screen
 
 
+def test_second_checkpoint_is_a_new_one(program: Program) -> None:
+    """A request right after a checkpoint is put off until the ranks no longer take it for a copy of the first."""
+    run = start(program, "0")
+    run.wait_for("ready", times=2)
+    run.send(signal.SIGUSR1)
+    run.wait_for("by ranks 0, 1 in ")
+    wait_until(lambda: program.report()["state"] == "running")
+    first = program.report()["last_checkpoint"]
+    run.send(signal.SIGUSR1)
+    run.wait_for("the ranks have just saved a checkpoint; they will be asked for another one in ")
+    run.wait_for("by ranks 0, 1 in ", times=2)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert [2, 2] == saves(program)
+    assert first["step"] < program.report()["last_checkpoint"]["step"]
+
+
 def test_sigterm_saves_and_then_stops(program: Program) -> None:
     """With --checkpoint-grace the stop begins when all ranks have saved, not when the time is over."""
     run = start(program, "0.1", options=LONG)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from ascend_runner.observations.facts import Beat, CheckpointAsked, HangSeen, RankOutput, RankReaped, SavedCheckpoint
+from ascend_runner.observations.facts import (
+    Beat,
+    CheckpointAsked,
+    CheckpointPutOff,
+    HangSeen,
+    RankOutput,
+    RankReaped,
+    SavedCheckpoint,
+)
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, SignalReceived, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
@@ -147,7 +155,7 @@ class Requests(Protocol):
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
 
-    def answer(self, asked: CheckpointAsked | None) -> None:
+    def answer(self, asked: CheckpointAsked | CheckpointPutOff | None) -> None:
         """Answer the requests for a checkpoint that were taken; None: the ranks are stopped before they were asked."""
 
     def take_limit_change(self) -> bool:

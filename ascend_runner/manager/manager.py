@@ -167,7 +167,9 @@ class Manager:
                 self._deadline = self._clock.now()  # the remaining processes can be neither asked nor killed
             signums = self._clock.wait(0.0 if self._events else self._time_to_next_check())
             is_over = self._deadline is not None and self._clock.now() >= self._deadline
-            events = [self._requests.read(signum) for signum in signums if signum != SIGCHLD]
+            events: list[Event] = []
+            for signum in signums:
+                events += self._requests.read(signum, self._state.phase) if signum != SIGCHLD else []
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
             if isinstance(self._state.cause, Exited) and self._state.phase is Phase.HOLDING and not events:

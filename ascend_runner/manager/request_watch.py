@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Optional
 
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL, STOP_SIGNALS
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
+    CheckpointPutOff,
     Fact,
     HangSeen,
     LimitChanged,
@@ -29,6 +30,7 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding, WatchAction
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.training.agreement import COPIES
 
 RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
 # The stacks of ranks that have not saved are read in the last tenth of the time for a checkpoint, so that this does not
@@ -50,6 +52,9 @@ class RequestWatch:
         self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
         self._asked_at: Optional[float] = None  # of the request in progress
         self._retry_at = 0.0
+        self._signalled_at = float("-inf")  # by a request that is no copy
+        self._again_at = 0.0  # until then, ranks take a request for a copy of the last one
+        self._is_put_off = False  # whether a request is to be made then
         self._stacks_at: Optional[float] = None
         self._stacks_limit = 0.0  # seconds to read them
         self._stacks = HangSeen(())
@@ -58,6 +63,7 @@ class RequestWatch:
         """Note the phase. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
         self._node.requests.is_running = phase in ASKABLE
         if phase not in ASKABLE:
+            self._is_put_off = False
             self._node.requests.take_checkpoint_request()
             self._node.requests.answer(None)
 
@@ -66,6 +72,7 @@ class RequestWatch:
         if state.phase not in ASKABLE:
             return None
         moments = [self._limit_moment, self._retry_at if state.late_ranks else None]
+        moments.append(self._again_at if self._is_put_off else None)
         if state.phase is Phase.CHECKPOINTING:
             moments.append(self._stacks_at)
         return min((moment for moment in moments if moment is not None), default=None)
@@ -75,10 +82,27 @@ class RequestWatch:
         deadline, grace = self._node.requests.deadline, self._job.checkpoint_grace
         return deadline if deadline is None or deadline == self._near else deadline - grace
 
-    def read(self, signum: int) -> Event:
-        """Return what a signal to the runner means."""
-        is_request = signum == self._job.checkpoint_signum and signum not in STOP_SIGNALS
-        return CheckpointRequested() if is_request else self._node.clock.received(signum)
+    def read(self, signum: int, phase: Phase) -> list[Event]:
+        """Return the events that follow from a signal to the runner."""
+        if signum != self._job.checkpoint_signum or signum in STOP_SIGNALS:
+            return [self._node.clock.received(signum)]
+        now = self._node.clock.now()
+        if now - self._signalled_at < ONE_SIGNAL:
+            return []
+        self._signalled_at = now
+        return self._request(phase)
+
+    def _request(self, phase: Phase) -> list[Event]:
+        """Request a checkpoint. One that ranks would take for a copy is put off; during a save it is the same one."""
+        seconds = self._again_at - self._node.clock.now()
+        if phase is not Phase.RUNNING or seconds <= 0:
+            return [CheckpointRequested()]
+        put_off = CheckpointPutOff(seconds)
+        if not self._is_put_off:
+            self._tell(put_off)
+        self._is_put_off = True
+        self._node.requests.answer(put_off)
+        return []
 
     def check(self, state: State) -> list[Event]:
         """Return the events that follow from the requests and answers so far."""
@@ -89,9 +113,23 @@ class RequestWatch:
         if self._node.requests.take_limit_change():
             self._tell(LimitChanged(self._node.requests.limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
-            events.append(CheckpointRequested())
+            events += self._request(state.phase)
             if state.cause:  # the ranks are saving before a stop, and are not asked again
                 self._node.requests.answer(self._asked(self._reached, state.checkpoint.unreached))
+        events += self._findings(state)
+        if state.phase in ASKABLE:
+            events += self._limits(now)
+        if self._is_put_off and now >= self._again_at:
+            events.append(CheckpointRequested())
+        if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
+            events += self._answers(state, now, self._asked_at)
+        saved = {event.rank_id for event in events if isinstance(event, Saved)}
+        if state.late_ranks - saved and now >= self._retry_at:
+            events += self._ask_late(state.late_ranks - saved)
+        return events
+
+    def _findings(self, state: State) -> list[Event]:
+        events: list[Event] = []
         for finding in self._node.requests.take_findings():
             if isinstance(finding, NodeFinding):
                 self._tell(finding)
@@ -99,13 +137,6 @@ class RequestWatch:
             elif not (state.cause or state.is_tearing_down):  # ranks that are stopped are slow
                 self._tell(finding)
                 events += [finding] if self._is_end(finding) else []
-        if state.phase in ASKABLE:
-            events += self._limits(now)
-        if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
-            events += self._answers(state, now, self._asked_at)
-        saved = {event.rank_id for event in events if isinstance(event, Saved)}
-        if state.late_ranks - saved and now >= self._retry_at:
-            events += self._ask_late(state.late_ranks - saved)
         return events
 
     def _is_end(self, slow: Slowdown) -> bool:
@@ -116,7 +147,7 @@ class RequestWatch:
             return []
         if self._job.inspect is InspectAction.STOP:
             return [finding]
-        return [CheckpointRequested()] if self._job.inspect is InspectAction.CHECKPOINT else []
+        return self._request(phase) if self._job.inspect is InspectAction.CHECKPOINT else []
 
     def _limits(self, now: float) -> list[Event]:
         moment, deadline = self._limit_moment, self._node.requests.deadline
@@ -160,6 +191,7 @@ class RequestWatch:
         """Ask ranks for a checkpoint, and answer the requests for it."""
         if self._asked_at is None:
             self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
+        self._is_put_off = False
         self._begin(self._node.clock.now())
         reached = self._send(rank_ids)
         asked = self._asked(reached, rank_ids - reached)
@@ -208,6 +240,7 @@ class RequestWatch:
             return
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)
+        self._again_at = max((report.at + COPIES for report in saved.values()), default=self._again_at)
         missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys())))
         ended = {rank: endings[rank] for rank in sorted((reached - saved.keys()) & endings.keys())}
         can_report = frozenset(self._node.heartbeats.saving_ranks)

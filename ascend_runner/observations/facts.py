@@ -5,6 +5,7 @@ The screen and the report are made from these facts alone. Sentences for the use
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Optional, Protocol, Union
 
@@ -25,7 +26,7 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State
-from ascend_runner.text import rank_list
+from ascend_runner.text import duration, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import StackGroup
@@ -112,6 +113,17 @@ class CheckpointAsked:
         return asked + (
             f", but not {rank_list(self.unreached)}, which {verb} not handle {name}" if self.unreached else ""
         )
+
+
+@attrs.frozen
+class CheckpointPutOff:
+    """A request for a checkpoint is sent in `seconds`: before that, the ranks would take it for a copy of the last."""
+
+    seconds: float
+
+    def __str__(self) -> str:
+        when = duration(math.ceil(self.seconds))
+        return f"the ranks have just saved a checkpoint; they will be asked for another one in {when}"
 
 
 @attrs.frozen(kw_only=True)
@@ -223,6 +235,7 @@ Fact = Union[
     HangSeen,
     Slowdown,
     CheckpointAsked,
+    CheckpointPutOff,
     CheckpointEnded,
     LimitChanged,
     NodeFinding,

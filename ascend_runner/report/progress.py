@@ -9,6 +9,7 @@ from typing import Callable
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
+    CheckpointPutOff,
     Escaped,
     Fact,
     HangSeen,
@@ -74,6 +75,7 @@ class Progress:
             HangSeen: self._stacks,
             Slowdown: self._slow,
             CheckpointAsked: self._checkpoint_asked,
+            CheckpointPutOff: lambda fact: self._messages.info(str(fact)),
             CheckpointEnded: self._checkpoint_ended,
             NodeFinding: functools.partial(show_finding, messages=self._messages),
             Escaped: self._waiting_for_escaped,

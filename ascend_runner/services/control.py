@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Optional
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
+from ascend_runner.observations.facts import CheckpointPutOff
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
@@ -239,7 +240,7 @@ class Control:
         return sentence
 
     def _ask_for_checkpoint(self) -> str:
-        """Request a checkpoint, and return a sentence on which ranks were asked.
+        """Request a checkpoint, and return a sentence on which ranks were asked, or on when they will be.
 
         Raises:
             ValueError: None was, or none can be.
@@ -250,7 +251,7 @@ class Control:
             return f"requested a checkpoint; the runner has not asked the ranks within {ASKING_LIMIT:g} s"
         if not asked:
             raise ValueError("the ranks are being stopped, so no checkpoint can be requested")
-        if not asked.reached:
+        if not (isinstance(asked, CheckpointPutOff) or asked.reached):
             raise ValueError(str(asked))
         return str(asked)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import Optional, Protocol
+from typing import Optional, Protocol, Union
 
-from ascend_runner.observations.facts import CheckpointAsked
+from ascend_runner.observations.facts import CheckpointAsked, CheckpointPutOff
 from ascend_runner.supervision.events import Slowdown
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import duration
 
-Answer = SimpleQueue[Optional[CheckpointAsked]]  # for one answer
+Answer = SimpleQueue[Union[CheckpointAsked, CheckpointPutOff, None]]  # for one answer
 
 
 class Clock(Protocol):
@@ -63,7 +63,7 @@ class Requests:
     def ask_for_checkpoint(self) -> Answer:
         """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
 
-        The result gets the answer when they were asked, or None if they are stopped before that.
+        The result gets the answer when they were asked or will be, or None if they are stopped before that.
 
         Raises:
             ValueError: The job has no signal to ask with, or no rank is running.
@@ -83,7 +83,7 @@ class Requests:
         self._unanswered += taken
         return bool(taken)
 
-    def answer(self, asked: Optional[CheckpointAsked]) -> None:
+    def answer(self, asked: Union[CheckpointAsked, CheckpointPutOff, None]) -> None:
         """Answer the requests for a checkpoint that were taken."""
         for request in self._unanswered:
             request.put(asked)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import errno
 import functools
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from ascend_runner.manager.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.manager.request_watch import RETRY_EVERY
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
+    CheckpointPutOff,
     Escaped,
     Fact,
     HangSeen,
@@ -39,6 +41,7 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.findings import WatchAction
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.training.agreement import COPIES
 from tests.fakes import Behaviour, FakeNode, Recording
 from tests.helpers.plans import job_spec, rank_spec
 
@@ -166,9 +169,6 @@ def test_single_failure_needs_no_evidence(node: FakeNode) -> None:
     assert node.evidence.was_ordered is None
 
 
-def test_own_failure_precedes_a_signal_of_the_same_moment(node: FakeNode) -> None:
-    """A rank that exits 7 failed by itself, even if SIGTERM arrives in the same wake-up, before it or after it."""
-    node.processes.behaviours = {0: exits(FAILED)}
 def test_rank_that_fails_before_it_is_asked_to_stop_was_not_stopped(node: FakeNode) -> None:
     """It may fail while the first failure is looked into, so it is not among those that were sent the signal."""
 
@@ -183,6 +183,9 @@ def test_rank_that_fails_before_it_is_asked_to_stop_was_not_stopped(node: FakeNo
     assert [SignalsSent({2: SIGTERM})] == [fact for fact in recording.facts if isinstance(fact, SignalsSent)]
 
 
+def test_own_failure_precedes_a_signal_of_the_same_moment(node: FakeNode) -> None:
+    """A rank that exits 7 failed by itself, even if SIGTERM arrives in the same wake-up, before it or after it."""
+    node.processes.behaviours = {0: exits(FAILED)}
     node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
 
     assert Exited(0, FAILED) == run(node, 2).cause
@@ -721,6 +724,57 @@ def test_rank_that_was_reached_is_not_asked_again(node: FakeNode) -> None:
     assert [(0, SIGUSR1)] == node.processes.notified
 
 
+def saving_after(seconds: float, node: FakeNode) -> Callable[[Fact], None]:
+    """Let ranks 0 and 1 save so long after they are asked."""
+
+    def when(fact: Fact) -> None:
+        for rank_id in (0, 1) if isinstance(fact, CheckpointAsked) else ():
+            node.clock.at(node.clock.now() + seconds, functools.partial(node.heartbeats.save, rank_id))
+
+    node.processes.behaviours = dict.fromkeys((0, 1), attrs.evolve(SAVER, exits=(100.0, OK)))
+    node.heartbeats.saving_ranks = {0, 1}
+    return when
+
+
+@pytest.mark.parametrize("is_signal", [True, False])
+def test_request_that_ranks_would_take_for_a_copy_is_put_off(node: FakeNode, *, is_signal: bool) -> None:
+    """They would answer it with the checkpoint that they have saved; it is sent once when they no longer do."""
+    recording, answers = Recording(saving_after(1.0, node)), []
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    for moment in (12.0, 13.0):
+        if is_signal:
+            node.clock.at(moment, lambda: node.clock.receive(SIGUSR1))
+        else:
+            node.clock.at(moment, lambda: answers.append(node.requests.ask_for_checkpoint()))
+    run(node, 2, recording)
+
+    assert [10.0, 11.0 + COPIES] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
+    assert [CheckpointPutOff(COPIES - 1.0)] == [fact for fact in recording.facts if isinstance(fact, CheckpointPutOff)]
+    put_off = [CheckpointPutOff(COPIES - 1.0), CheckpointPutOff(COPIES - 2.0)]
+    assert ([] if is_signal else put_off) == [answer.get_nowait() for answer in answers]
+
+
+def test_stop_answers_a_request_that_was_put_off(node: FakeNode) -> None:
+    """The ranks answer a stop with the checkpoint that they have just saved, and nobody asks them again."""
+    recording = Recording(saving_after(1.0, node))
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(12.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(13.0, lambda: node.clock.receive(SIGTERM))
+    run(node, 2, recording, checkpoint_grace=60.0)
+
+    assert [10.0, 13.0] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
+
+
+def test_copy_of_a_request_is_none(node: FakeNode) -> None:
+    """Whoever signals every process of the job means one checkpoint, even if the ranks save at once."""
+    recording = Recording(saving_after(ONE_SIGNAL / 4, node))
+    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.at(10.0 + ONE_SIGNAL / 2, lambda: node.clock.receive(SIGUSR1))
+    run(node, 2, recording)
+
+    assert [10.0] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
+
+
 @pytest.mark.parametrize(("notes", "reached"), [([], []), ([0], [0]), ([0, 1], [0, 1])])
 def test_request_is_answered_with_the_ranks_that_were_asked(
     node: FakeNode, notes: list[int], reached: list[int]
@@ -734,7 +788,7 @@ def test_request_is_answered_with_the_ranks_that_were_asked(
     run(node, 2)
 
     asked = answers[0].get_nowait()
-    assert asked
+    assert isinstance(asked, CheckpointAsked)
     assert (reached, {0, 1} - set(reached)) == (sorted(asked.reached), set(asked.unreached))
 
 
@@ -747,7 +801,7 @@ def test_request_during_the_save_before_a_stop_is_answered(node: FakeNode) -> No
     run(node, 2, checkpoint_grace=60.0)
 
     asked = answers[0].get_nowait()
-    assert asked
+    assert isinstance(asked, CheckpointAsked)
     assert {0, 1} == asked.reached
     assert [(0, SIGUSR1), (1, SIGUSR1)] == node.processes.notified
 

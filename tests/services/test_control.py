@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.observations.facts import CheckpointAsked
+from ascend_runner.observations.facts import CheckpointAsked, CheckpointPutOff
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from tests.helpers.program import Program
@@ -71,7 +71,7 @@ class Job:
         self.warnings: list[str] = []
         self.requests = Requests(self, limit, checkpoint_grace=checkpoint_grace)
         self.requests.is_running = True
-        self.asked: CheckpointAsked | None = asked({0, 1})
+        self.asked: CheckpointAsked | CheckpointPutOff | None = asked({0, 1})
         self.has_loop = True
 
     @staticmethod
@@ -143,6 +143,13 @@ def test_checkpoint_that_no_rank_is_asked_for(job: Job, came: CheckpointAsked | 
     answer = job.ask(request="checkpoint")
     assert ["refused"] == [*answer]
     assert came is None or str(came) == answer["refused"]
+
+
+def test_checkpoint_that_is_put_off(job: Job) -> None:
+    """The answer says when the ranks will be asked."""
+    job.asked = CheckpointPutOff(3.2)
+
+    assert str(job.asked) == job.ask(request="checkpoint")["answer"]
 
 
 def test_checkpoint_while_the_loop_is_busy(job: Job) -> None:
