@@ -84,6 +84,19 @@ def test_signal_to_the_runner_itself_releases(program: Program) -> None:
     assert 7 == run.finish()
 
 
+def test_killed_runner_releases(program: Program) -> None:
+    """The first process gets 137 from the kernel, and the screen says so; the job keeps the status of its failure."""
+    run = hold(program, FAIL)
+    run.wait_for(HELD)
+    runner = run.runner_pid
+    run.send(signal.SIGKILL)
+
+    assert -signal.SIGKILL == run.finish()
+    os.waitpid(runner, 0)
+    assert "released because ascend-runner was killed; exit status 137 instead of 7\n" in run.screen
+    assert ("failed", 7) == (program.report()["state"], program.report()["status"])
+
+
 def test_hold_ends_by_itself(program: Program) -> None:
     """When the time is over, the runner exits with the status of the failure."""
     run = hold(program, FAIL, duration="0.1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from signal import SIGKILL
 from typing import Any, Final
 
 import attrs
@@ -60,7 +61,9 @@ def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def released(signum: int) -> str:
-    """Return what has ended a hold: the signal, or, if that is 0, the time."""
+    """Return what has ended a hold: the signal, or, if that is 0, the time. Only the first process can be killed."""
+    if signum == SIGKILL:
+        return "released because ascend-runner was killed"
     return f"released by {signal_name(signum)}" if signum else "released after its waiting time"
 
 

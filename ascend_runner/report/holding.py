@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
+from signal import SIGKILL
 from typing import Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
@@ -29,8 +30,9 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 
 
 def released(event: Event, job: Job) -> str:
-    """Return the sentence on what ended the hold."""
-    return f"{event_text.released(event.signum)}; exit status {_status(job)}"
+    """Return the sentence on what ended the hold, with the exit status that whoever has started the job sees."""
+    status = f"{128 + SIGKILL} instead of {_status(job)}" if event.signum == SIGKILL else f"{_status(job)}"
+    return f"{event_text.released(event.signum)}; exit status {status}"
 
 
 def lingering(job: Job) -> str:
