@@ -124,10 +124,7 @@ class Requests:
         Raises:
             ValueError: The limit is in the past, or the job is being stopped, or is held.
         """
-        if self.is_held:
-            raise ValueError("the job is held after its failure, so no time limit applies; use ascend-job release")
-        if self.is_being_stopped:
-            raise ValueError("the job is being stopped, so its time limit can no longer be changed")
+        self._refuse_limit()
         elapsed = self._clock.now() - self.began
         if seconds is not None and seconds < elapsed:
             run, limit = duration(elapsed), duration(max(0.0, seconds))
@@ -145,6 +142,13 @@ class Requests:
         Raises:
             ValueError: There is no limit, or the new one is in the past, or the job is being stopped, or is held.
         """
+        self._refuse_limit()
         if self.limit is None:
             raise ValueError("the job has no time limit to adjust; set one first, for example 12h")
         return self.set_limit(self.limit + by)
+
+    def _refuse_limit(self) -> None:
+        if self.is_held:
+            raise ValueError("the job is held after its failure, so no time limit applies; use ascend-job release")
+        if self.is_being_stopped:
+            raise ValueError("the job is being stopped, so its time limit can no longer be changed")

@@ -168,11 +168,12 @@ def test_checkpoint_without_ranks(job: Job) -> None:
     assert not job.requests.take_checkpoint_request()
 
 
-def test_limit_of_a_held_job(job: Job) -> None:
+@pytest.mark.parametrize("message", [{"seconds": 1}, {"by": 1}])
+def test_limit_of_a_held_job(job: Job, message: dict[str, float]) -> None:
     """No time limit ends a hold, so the request is refused instead of confirmed."""
     job.requests.is_held = True
 
-    assert str(job.ask(request="limit", seconds=1)["refused"]).startswith("the job is held")
+    assert str(job.ask(request="limit", **message)["refused"]).startswith("the job is held")
     assert job.requests.limit is None
 
 
