@@ -35,7 +35,7 @@ root loop of links = symbolic links form a loop
     Too many levels of symbolic links
 root cross-device link = a file cannot be renamed or linked across file systems
     Invalid cross-device link
-root resource busy = a file, directory, mount or device is in use by another process
+root resource busy = a file, directory, mount or device is in use: open, mounted or held by a process
     \[Errno 16\]
 root directory not empty = a directory cannot be removed: another rank or process writes to it, or has its files open
     Directory not empty
@@ -62,8 +62,8 @@ root other format = a file is incomplete, damaged or of another format: copy or 
     tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
     |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
     |unexpected end of file|Unexpected EOF in archive|not in gzip format|End-of-central-directory signature not found
-    |^[\w.]+(?:Error|Exception): .*\bcorrupt|unexpected EOF
-    |\b(?:file|archive|image|checkpoint|record)\b.{0,40}\bcorrupt
+    |unexpected EOF|\b(?:file|archive|image|checkpoint|record|data|index|shard)\b.{0,40}\bcorrupt
+    |\bcorrupt(?:ed)? (?:file|archive|image|checkpoint|record|data|index|shard|sample|jpeg|png|zip|tar|gzip)
     |is not (?:a|an|the) (?!valid file|regular file|local file|file)[\w-]+ (?:\w+ )?file\b
     |Failed to interpret file|could not parse ModelProto|Format not recognised|PyTorchFileReader|invalid magic number
 root no image = an image cannot be read: its file is missing or damaged
@@ -85,14 +85,16 @@ root is a directory = a path is that of a directory, but a file is expected
 root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
 root no such checkpoint = a checkpoint is missing or incomplete: check its path on this node
-    (?:can't|cannot|could not|couldn't|unable to) (?:find|load|locate)\b.* checkpoint
+    (?:can't|cannot|could not|couldn't|unable to) (?:find|locate|load) (?:a |the |any )?(?:\w+ ){0,2}checkpoints?\b
 root file not opened = a file cannot be opened: check its path on this node, and its permissions
-    (?:failed|unable) to open\b|(?:cannot|can't|could not|couldn't) open\b|open file failed
+    (?:(?:failed|unable) to|cannot|can't|could not|couldn't) open (?:the )?(?:['"]|\S*/|(?:\w+ )?(?:files?|index)\b)
+    |open file failed
 root invalid file = a file is incomplete, damaged or of another format: copy or create it again
     Invalid file,
 root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
     ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
-    |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? \S*/\S* (?:does not|doesn't|not) (?:exist|found)
+    |^FileNotFoundError: .*['" ][.~]{0,2}/\w
+    |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? ['"]?[.~]*/\S* (?:does not|doesn't|not) (?:exist|found)
 # CPython import system; transformers utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root circular import = modules import each other, or a file has the name of a package
     partially initialized module
@@ -104,7 +106,8 @@ root version of a package = a package has the wrong version: install the one tha
     is required for a normal functioning of this module|(?:ContextualVersion|Version)Conflict
     |^\w*Error: .*requires [\w. -]+[<>=~]=? ?\d+\.\d
 root package named = a package is missing or too old: install the one that the message names
-    ^(?:Import|ModuleNotFound)Error: .*(?:requires|not installed|install)|PackageNotFoundError|DistributionNotFound
+    ^(?:Import|ModuleNotFound)Error: .*(?:requires .*(?:package|library|module|>=|==)|not installed|\binstall\b)
+    |PackageNotFoundError|DistributionNotFound
     |^\w+Error: .*\bpip3? install
 root tokenizer's file = a tokenizer's file needs newer versions of tokenizers and transformers
     did not match any variant of untagged enum|Tokenizer class \w+ does not exist or is not currently imported
@@ -139,7 +142,8 @@ root label = a label is not one of the classes: check the data and the number of
 root shapes of tensors = the shapes of tensors do not fit: check the model's settings, the data and the checkpoint
     shapes cannot be multiplied|size of tensor a \(\d+\) must match|Sizes of tensors must match
     |shape '\[.*\]' is invalid for input of size|to have \d+ channels, but got|Expected input batch_size
-    |must match the existing size|shape mismatch|size mismatch, m1|einsum\(\): .* (?:does not|size)
+    |must match the existing size|shape mismatch|be broadcast together|inhomogeneous shape
+    |size mismatch, m1|einsum\(\): .* (?:does not|size)
 root types of tensors = the data types of tensors differ: convert them, or use autocast
     expected scalar type \w+ but found|must have the same dtype|to have the same dtype
     |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
@@ -166,6 +170,7 @@ root torch.compile = torch.compile cannot compile this model: train without it, 
 # Checks of flash-attn, bitsandbytes and others; HCCL and MindSpore
 root CUDA only = a feature needs a CUDA device: use its variant for NPUs, or leave it out
     (?:requires?|needs?|only supports?|only works? (?:on|with)) (?:\w+ ){0,3}(?:CUDA|NVIDIA|Ampere)\b
+    |CUDA driver version is insufficient
 root rank table = the rank table does not fit the job: compare its ranks with the processes that are started
     (?:invalid|wrong|illegal) rank ?table|rank ?table .*(?:is invalid|inconsistent|not match|not equal)
 # Triton; MindSpore's operators and parallel strategies
@@ -189,10 +194,11 @@ root daemonic process = a worker of a data loader or pool cannot start processes
 # HTTP status codes (RFC 9110) as requests, aiohttp, OBS, S3, wandb and MLflow show them; huggingface_hub; ray
 root access to a server = a server or storage refuses access: check the token or key, and its permissions
     \b(?:stat(?:us)?(?:[ _]code)?|error(?:[ _]?code)?|code|http)\b['\"]?[:= (]{1,3}40[13]\b
-    |\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
+    |\(40[13]\)|\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
     |SignatureDoesNotMatch|InvalidAccessKeyId|invalid api key
 root object in a storage = an object, bucket or page does not exist: check its name
-    NoSuch(?:Key|Bucket)|\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
+    NoSuch(?:Key|Bucket)|doesn't exist on the Hub
+    |\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
 root server failed = a server failed or is overloaded: try again
     \b(?:429|50[0234]) (?:Client|Server) Error|SlowDown|Too ?Many ?Requests|Service Unavailable|Bad Gateway
     |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -20,7 +21,7 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 
 def class_of(message: Sequence[str]) -> Found | None:
     """Find the class of an error whose message no rule knows."""
-    return _first(_CLASSES, message)
+    return _first(_classes(), message)
 
 
 def _first(rules: Sequence[tuple[re.Pattern[str], Code]], lines: Sequence[str]) -> Found | None:
@@ -48,4 +49,8 @@ def _parsed(table: str) -> Iterator[tuple[re.Pattern[str], Code]]:
 
 
 PHRASES: Final = tuple(_parsed(OWN + SETUP + PEERS))
-_CLASSES: Final = tuple(_parsed(CLASSES))
+
+
+@functools.cache  # only errors that no other rule knows need them
+def _classes() -> tuple[tuple[re.Pattern[str], Code], ...]:
+    return tuple(_parsed(CLASSES))
