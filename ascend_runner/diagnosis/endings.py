@@ -151,9 +151,14 @@ def _memory(circumstances: Circumstances) -> str:
     return f"({', '.join(facts)})" + (f"; the kernel killed {victims}" if victims else "")
 
 
+def may_be_a_full_disk(code: str) -> bool:
+    """Return whether an error may be due to a full disk, so that `Circumstances.full_disks` explains it."""
+    return code in _OF_DISKS
+
+
 def beside(code: str, circumstances: Circumstances) -> str:
     """Return how the present state of the machine explains an error, such as a full disk, or "" if it does not."""
-    if code in _OF_DISKS and circumstances.full_disks:
+    if may_be_a_full_disk(code) and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
     usage = _shm_usage(circumstances)
     if code in _OF_SHM and usage:

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import first_cause, root_cause, stack_groups, tracebacks
+from ascend_runner.diagnosis import endings, first_cause, root_cause, stack_groups, tracebacks
 from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding
@@ -85,12 +85,13 @@ class Investigation:
         on_disk: Mapping[int, Finding] = {}
         if not is_disk_hung:  # plogs are on the same disk
             on_disk = failed_rank.read_disks(ranks, self.masker, warn, self.is_cut)
-            circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
         circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances, self.is_cut))
         relevant = [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
         others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant)]
-        deaths = failed_rank.gather([*ranks, *others], circumstances, on_disk)
-        return diagnose(list(deaths), circumstances, failed_rank.places_of(self.job), first_exit)
+        deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
+        if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
+            circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
+        return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
 
     def judge(self, outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
