@@ -56,9 +56,11 @@ class Leader:
 
     def peek_closely(self) -> Ending | None:
         """Like `peek`, but also detects an exit that the kernel has reported only to a debugger (ptrace(2))."""
-        ending, found = self.peek(), process_tree.look(self.pid)
-        if ending or not (found and found.is_zombie):
+        if ending := self.peek():
             return ending
+        found = process_tree.look(self.pid)
+        if not (found and found.is_zombie):
+            return None
         status = found.wait_status
         if os.WIFEXITED(status):
             return Ending(exit_code=os.WEXITSTATUS(status))
