@@ -173,7 +173,9 @@ class RankProcesses:
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
-        return self._has_killable_but(self._others)
+        # Usually a leader, which is found without a walk through the tree.
+        living = filter(process_tree.is_alive, self.pids().values())
+        return any(map(process_tree.may_signal, living)) or self._has_killable_but(self._others)
 
     def has_escaped(self) -> bool:
         """Whether any process outside the ranks' own sessions is alive that may be signaled. Reaps ended ones."""
