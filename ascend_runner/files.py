@@ -36,6 +36,8 @@ def make_folder(path: str) -> None:
         OutputError: The directory cannot be created, or must not be used.
     """
     refuse_foreign(path)  # before the first mkdir: it could create a directory at the other end of a symlink
+    if os.path.isdir(path):
+        return
     try:
         _make_missing(path)
     except OSError as error:
