@@ -178,6 +178,7 @@ def test_every_meaning_is_one_line() -> None:
         ("command not found", Kind.ROOT, "/bin/sh: 1: ninja: not found"),
         ("module of a package", Kind.ROOT, "ModuleNotFoundError: No module named 'a.b'"),
         ("recvValue failed", Kind.SECONDARY, "RuntimeError: Stop_waiting response is expected"),
+        ("DataLoader worker ended", Kind.ROOT, "One or more background workers are no longer alive. Exiting."),
         ("library of Python", Kind.ROOT, "ModuleNotFoundError: No module named 'encodings'"),
         ("variables of a launcher", Kind.ROOT, "rendezvous: environment variable RANK expected, but not set"),
         ("number of ranks of a checkpoint", Kind.ROOT, "checkpoint used a DP world size of 8 but the current one is 4"),
