@@ -71,7 +71,8 @@ either ray owner died = the process that had started an actor of ray ended: see 
 either ray worker died = a worker of ray died: killed by the OOM killer, stopped by ray, or crashed
     Worker exit type: SYSTEM_ERROR|actor is dead because its worker process has died|Worker unexpectedly exits
     |actor died unexpectedly before finishing|worker died or was killed while executing
-# torch DataLoader.cpp, utils/data/_utils/signal_handling.py and MapAllocator.cpp; batchgenerators; CPython multiprocessing
+# torch DataLoader.cpp, utils/data/_utils/signal_handling.py and MapAllocator.cpp; batchgenerators; CPython's
+# multiprocessing
 root DataLoader worker killed = a data loader worker was killed, usually by the OOM killer
     is killed by signal: Killed
 root DataLoader worker: bus error = no space left in /dev/shm: increase it or use fewer data loader workers
@@ -85,7 +86,8 @@ root DataLoader worker crashed = a data loader worker crashed
 root DataLoader timed out = a data loader worker gave no data in time: slow storage, or a worker that hangs
     DataLoader timed out after
 root DataLoader worker ended = a data loader worker ended unexpectedly
-    DataLoader worker .*exited unexp|background workers are no longer alive|multiprocessing/resource_sharer\.py", line \d+, in detach
+    DataLoader worker .*exited unexp|background workers are no longer alive
+    |multiprocessing/resource_sharer\.py", line \d+, in detach
 # torch utils/data/sampler.py; DeepSpeed runtime/fp16/loss_scaler.py, fairseq optim/fp16_optimizer.py, Megatron-LM
 # param_and_grad_buffer.py
 root empty dataset = the dataset is empty: check its path
