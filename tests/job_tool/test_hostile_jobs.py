@@ -30,6 +30,7 @@ def test_views(texts: tuple[str, ...], program: Program, tool: Tool, run_dir: os
     run = program.start(*options, "sh", "-c", SCRIPT.format(program.folder), "x", *words, env=env)
     written = sum(path.stat().st_size for path in program.folder.glob("text-*"))
     wait_until(lambda: written == sum(path.stat().st_size for path in program.log_dir.glob("*.txt")))
+    wait_until(lambda: json.loads(tool("status", "--json")[1])["ranks"])  # the report is written later than the logs
     views = {" ".join(view): tool(*view)[1] for view in LIVE}
     (program.folder / "go").touch()
     status = run.finish()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import attrs
@@ -24,8 +24,11 @@ ALL: Final = "all"
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "
 BLANK: Final[Line] = ()
-STACKS: Final = (("  (", Style.DIM), ("s", Style.KEY), (": stacks)", Style.DIM))
-KEYS: Final = (("enter", "log"), ("s", "stacks"), ("e", "events"), ("a", "all ranks"), ("q", "quit"))
+S, A = "s", "a"
+KEYS: Final = (("enter", "log"), (S, "stacks"), ("e", "events"), (A, "all ranks"), ("q", "quit"))
+
+
+STACKS: Final = (("  (", Style.DIM), (S, Style.KEY), (": stacks)", Style.DIM))
 
 
 @attrs.frozen(kw_only=True)
@@ -57,12 +60,12 @@ def frame(job: JobView, screen: Screen) -> Frame:
     below: list[Line] = []
     rows = ordered
     if not screen.shows_all and len(ordered) > max(FEW, min(room, MOST_ROWS)):
-        rows = odd
+        rows = odd or ordered[:1]
         if len(ordered) > MOST_ROWS:
             drawn = rank_map.lines(job.ranks, max(1, room - min(len(odd), room // 3) - 1), screen.columns)
             head += [*drawn, BLANK]
         else:
-            below = [_others([rank for rank in ordered if rank.state not in ODD], screen)]
+            below = [_others(ordered[len(rows) :], screen)]
     room = max(1, screen.rows - len(head) - 2 - len(below))
     selected = screen.selected if screen.selected in {rank.rank_id for rank in rows} else None
     if selected is None and rows:
@@ -72,7 +75,8 @@ def frame(job: JobView, screen: Screen) -> Frame:
     lines += _log_end(next((rank for rank in shown if rank.rank_id == selected), None), screen.rows - 1 - len(lines))
     lines = lines[: screen.rows - 1]
     lines += [BLANK] * (screen.rows - 1 - len(lines))
-    lines.append(_keys(screen))
+    is_partial = screen.shows_all or len(rows) < len(ordered)
+    lines.append(_keys(screen, {name for name, is_of_use in ((A, is_partial), (S, job.has_stacks)) if not is_of_use}))
     clipped = tuple(_clipped(line, screen.columns) for line in lines)
     return Frame(clipped, tuple(rank.rank_id for rank in rows), selected)
 
@@ -116,6 +120,8 @@ def _facts(job: JobView, screen: Screen) -> list[Line]:
         lines.append(((cut(f" {reason}", screen.columns), Style.BAD if job.cause else Style.ODD),))
     else:
         lines.append(_odd(job, screen))
+    if job.outlook:
+        lines.append(((cut(f" {printable(job.outlook)}", screen.columns), Style.PLAIN),))
     return [line for line in lines if line]
 
 
@@ -215,11 +221,13 @@ def _others(others: Sequence[RankView], screen: Screen) -> Line:
     return ((cut(text, screen.columns), Style.DIM),)
 
 
-def _keys(screen: Screen) -> Line:
-    """Return the last line: the keys, or a note."""
+def _keys(screen: Screen, useless: Collection[str]) -> Line:
+    """Return the last line: the keys, without those that have no effect now, or a note."""
     if screen.note:
         return ((padded(f" {printable(screen.note)}", screen.columns), Style.ODD),)
     spans: list[Span] = [(" ", Style.PLAIN)]
     for key, what in KEYS:
+        if key in useless:
+            continue
         spans += [(key, Style.KEY), (f" {what}   ", Style.DIM)]
     return tuple(spans)

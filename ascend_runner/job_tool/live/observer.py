@@ -94,6 +94,7 @@ class Observer:
             now=now,
             place=self._place(),
             cause=cause_text.with_doubt(worst.seen.cause, worst.seen.doubt),
+            outlook=screens.outlook(worst.seen),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,

@@ -85,9 +85,10 @@ class RankView:
 class JobView:
     """A job. `headline` is its state in a sentence, `brief` the same without times of day, `cause` why it failed.
 
-    It runs on the node or nodes of `place`. `step` is the last one that a rank has printed, with the seconds that a
-    step takes. `now` is the time on the monotonic clock. Without `has_npus`, the numbers of NPUs are only those of the
-    devices of the node. With `has_stacks`, the stacks of its ranks can be read.
+    `outlook` is how long it is held, or which attempt this is. It runs on the node or nodes of `place`. `step` is the
+    last one that a rank has printed, with the seconds that a step takes. `now` is the time on the monotonic clock.
+    Without `has_npus`, the numbers of NPUs are only those of the devices of the node. With `has_stacks`, the stacks of
+    its ranks can be read.
     """
 
     name: str
@@ -98,6 +99,7 @@ class JobView:
     place: str
     step: Step
     cause: str = ""
+    outlook: str = ""
     is_over: bool = False
     has_npus: bool = False
     has_stacks: bool = False

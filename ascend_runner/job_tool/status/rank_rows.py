@@ -52,7 +52,7 @@ class Row:
             words_of(rank, self.state),
             duration(seconds) if seconds is not None and began and not is_running else "",
             size(rank.count("log_size") or bytes_) if last else "",
-            duration(self.quiet) if self.quiet is not None else "",
+            duration(int(self.quiet)) if self.quiet is not None else "",
             " ".join(shown(rank.text("last_line")).split()),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os.path
 import shlex
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -23,6 +24,8 @@ from ascend_runner.training import steps
 
 MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
 MOST_LINES: Final = 12  # of the log of the rank that caused a failure: the rest of the screen must stay in view
+COPIED: Final = {"", "log", "rerun", "command", "logs", "report", "html"}  # labels of what is not wrapped
+LEAST_WIDTH: Final = 40  # characters
 LABEL: Final = 12  # characters of the longest label, with a space
 RANK: Final = (  # members of a rank in the JSON
     *("rank_id", "local_rank", "pid", "exit_code", "signal"),
@@ -33,19 +36,33 @@ RANK: Final = (  # members of a rank in the JSON
 def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
     """Describe one job: "train: running, started 2026-11-22 09:47:36 +0800, 2 h 14 min ago", and more lines.
 
-    The lines about ranks, which end with their last output, have at most `width` characters.
+    The lines have at most `width` characters, except for commands, paths and lines of logs, which can be copied.
     """
     job = snapshot.job
     lines = [f"{Masker().text(job.name)}: {headline(snapshot, now)}"]
     rows = rank_rows.in_order(snapshot, now)
     facts = _facts(snapshot, now, rows)
-    lines += [f"  {label:{LABEL}}{shown(Masker().text(text))}" for label, text in facts if text]
+    for label, text in facts:
+        lines += _labelled(label, shown(Masker().text(text)), width)
     if rows:
         cells = [row.cells(snapshot, now) for row in rows[:MOST_RANKS]]
         lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(rank_rows.HEADS, cells))]
     if len(rows) > MOST_RANKS:
         lines.append(f"  and {rank_rows.states(rows[MOST_RANKS:])}")
     return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _labelled(label: str, text: str, width: int | None) -> list[str]:
+    """Return the lines of a text with its label, none without text."""
+    indent = " " * (2 + LABEL)
+    if width and label not in COPIED:
+        room = max(width, LEAST_WIDTH)
+        wrapped = textwrap.wrap(
+            text, room, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    else:
+        wrapped = [f"{indent}{text}"] if text else []
+    return [f"  {label:{LABEL}}{line[len(indent) :]}" if line is wrapped[0] else line for line in wrapped]
 
 
 def jobs(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> str:
@@ -113,6 +130,19 @@ def place(snapshot: Snapshot) -> str:
     return ", ".join(filter(None, (server, pod and f"pod {pod}", f"host {host}" if host != server else "")))
 
 
+def outlook(snapshot: Snapshot) -> str:
+    """Describe what follows a failure: how long the node is held, or which attempt was or will be made; or ""."""
+    held, attempts = _held(snapshot), _attempts(snapshot)
+    return f"held {held}" if held else f"attempts: {attempts}" if attempts else ""
+
+
+def _held(snapshot: Snapshot) -> str:
+    held_until = snapshot.report.moment("held_until") if snapshot.is_alive is not False else None
+    if not held_until:
+        return ""
+    return f"until {clock(held_until)}; ascend-job release {shlex.quote(snapshot.job.name)} ends it"
+
+
 def _phase(snapshot: Snapshot) -> str:
     return snapshot.board.phase.value if snapshot.board else "unknown"
 
@@ -124,8 +154,7 @@ def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tupl
     yield "command", " ".join(map(shlex.quote, job.command))
     yield "node", place(snapshot)
     yield "runner", snapshot.pids if snapshot.is_alive else ""
-    held_until = snapshot.report.moment("held_until") if snapshot.is_alive is not False else 0.0
-    yield "held", f"until {clock(held_until)}; ascend-job release {shlex.quote(job.name)} ends it" if held_until else ""
+    yield "held", _held(snapshot)
     limit_at = snapshot.limit_at
     if limit_at:
         left = f"{duration(limit_at - now)} left" if limit_at > now else "reached"

@@ -177,6 +177,21 @@ def test_failure() -> None:
     assert "failed (exit status 1)" in drawn(job)[6]
 
 
+def test_outlook() -> None:
+    """Below the cause stands how long the node is held, or which attempt follows."""
+    job = attrs.evolve(EIGHT, cause="rank 3 failed", outlook="held until 2026-11-22 09:47:36 +0800")
+
+    assert [" rank 3 failed", " held until 2026-11-22 09:47:36 +0800", ""] == drawn(job)[3:6]
+
+
+def test_keys() -> None:
+    """Those that have no effect at the moment are left out."""
+    ended = attrs.evolve(SIXTY_FOUR, has_stacks=False)
+
+    assert " enter log   s stacks   e events   q quit" == drawn(EIGHT)[-1]
+    assert " enter log   e events   a all ranks   q quit" == drawn(ended)[-1] == drawn(ended, shows_all=True)[-1]
+
+
 def test_culprit_comes_first() -> None:
     """Of several ranks that have failed, the one that the job failed because of has the first line."""
     failed = [
@@ -212,6 +227,15 @@ def test_ranks_like_the_median() -> None:
     assert ["63", "5", "44", "60"] == [line.lstrip("▸ ").split()[0] for line in lines[6:10]]
     assert lines[10].startswith("  60 similar (median): quiet for 1 s, step 1204, CPU 103%, HBM 91%, AI core 96%, 54°C")
     assert 64 == sum(line.lstrip("▸ ").split(" ")[0].isdigit() for line in job[6:])
+
+
+def test_job_without_outliers() -> None:
+    """If all of many ranks are alike, the first one stands for them, so that its log can be opened."""
+    lines = drawn(attrs.evolve(SIXTY_FOUR, ranks=tuple(map(rank, range(64)))))
+
+    assert ["▸", "0", "0", "running"] == lines[5].split()[:4]
+    assert lines[6].startswith("  63 similar (median): ")
+    assert lines[6].endswith("; ranks 1-63")
 
 
 def test_map_of_many_ranks() -> None:

@@ -72,6 +72,7 @@ def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None
     own = ("--log-dir", str(program.log_dir), "--html", "never")
     run = program.start(*place, *own, "sh", "-c", "echo ready; exec sleep 60", env={"MA_VJ_NAME": "job"})
     run.wait_for("ready")
+    wait_until(lambda: json.loads((program.log_dir / "job-report-node-0.json").read_bytes())["state"] == "running")
     recent = {"started_at": datetime.now(timezone.utc).isoformat(), "ended_at": None}
     node_folders.put(program.log_dir, "job-report-node-1.json", node_folders.report(1, 2, 9, **recent))
     alive = screen(tool, str(program.log_dir))

@@ -127,6 +127,29 @@ def test_quiet_rank() -> None:
     assert "  quiet  " not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
 
 
+def test_long_lines() -> None:
+    """On a terminal, sentences are wrapped beside their labels, and a command stays in one line."""
+    cause = {"sentence": "rank 2 failed: " + "x y " * 30}
+    job = attrs.evolve(JOB, command=("python", "train.py", "--name", "x " * 50))
+    seen = attrs.evolve(running(state="failed", cause=cause), job=job)
+    lines = screens.status(seen, BEGAN, 80).splitlines()
+
+    assert lines[1].startswith("  cause       rank 2 failed: x y")
+    assert lines[2].startswith("              x y x y")
+    assert ["command"] == [line.split()[0] for line in lines if len(line) > 80]
+    assert len(screens.status(seen, BEGAN).splitlines()) == len(lines) - 2
+
+
+def test_outlook() -> None:
+    """It says until when a node is held, or else how many attempts there were."""
+    until = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
+    held = running(state="holding", held_until=until, attempt=1)
+
+    assert f"held until {clock(BEGAN)}; ascend-job release train-node-1 ends it" == screens.outlook(held)
+    assert "attempts: 2" == screens.outlook(running(attempt=1))
+    assert "" == screens.outlook(running(attempt=0))
+
+
 def test_evidence() -> None:
     """Of the rank that caused a failure, there are the end of its log, and the command that runs it again."""
     last_lines = [f"line {number}" for number in range(20)]
