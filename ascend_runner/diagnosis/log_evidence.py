@@ -36,6 +36,8 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     lines = [_bounded(line) for line in lines_of(tail)]
     while lines and not lines[-1].strip():
         lines.pop()
+    if not lines and not plog:
+        return Finding(is_weak=is_stopped)
     lines = boxes.unboxed(lines)
 
     is_late = is_stopped or bool(ending and ending.signum)
