@@ -1,8 +1,8 @@
 """The state of a job, and the records of each change: a line of the events, and the report.
 
-The report is written when the job is prepared, and replaced whenever its state changes. It is therefore always about
-the newest run: a runner that is killed leaves a report that says, for example, "running". A job that failed leaves
-scripts beside it that run its ranks again.
+The report is written when the job is prepared, and replaced soon after its state has changed (see `disk`). It is
+therefore always about the newest run: a runner that is killed leaves a report that says, for example, "running". A job
+that failed leaves scripts beside it that run its ranks again.
 """
 
 from __future__ import annotations
