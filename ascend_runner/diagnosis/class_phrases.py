@@ -73,7 +73,7 @@ root JSON = a text is not valid JSON: empty, incomplete or of another format
     ^(?:[\w.]+\.)?JSONDecodeError:
 root YAML = a text is not valid YAML: see its line and column
     ^yaml\.\w+\.\w+Error
-root encoding of a text = a file is no text in the expected encoding: see open(encoding=...), and LANG=C.UTF-8
+root encoding of a text = a file is not text in the expected encoding: see open(encoding=...), and LANG=C.UTF-8
     ^UnicodeDecodeError:
 root encoding of the output = the locale cannot encode a character: set LANG=C.UTF-8 or PYTHONUTF8=1
     ^UnicodeEncodeError: '(?:ascii|latin-1|gbk|charmap)'
@@ -121,7 +121,7 @@ root modules to train = the modules to train do not exist in this model: see tar
 # Megatron-LM and its users; DeepSpeed runtime/config.py; PyTorch nn/functional.py
 root batch sizes = train_batch_size must be micro batch size x gradient accumulation steps x data-parallel ranks
     Check batch related parameters
-root not divisible = numbers do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
+root not divisible = sizes do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
     \bdivisible by\b|must be (?:a )?multiples? of|is not a multiple of
 # Megatron-LM core/dist_checkpointing and rerun_state_machine.py; torch optim/optimizer.py, autograd and distributions
 root distributed checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
