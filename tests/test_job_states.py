@@ -100,7 +100,7 @@ def test_killed_runner_leaves_whole_events_and_a_true_report(program: Program, l
         (("--rank-table", "/missing/table.json"), "exit 0", "waiting for the rank table"),
         ((), "echo ready; exec sleep 1000", "ready"),
         (("--checkpoint-grace", "600"), "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done", "ready"),
-        (("--max-restarts", "1", "--restart-delay", "1h"), "exit 7", "restarting in 3600 s"),
+        (("--max-restarts", "1", "--restart-delay", "1h"), "exit 7", "restarting in 1 h 0 min"),
     ],
     ids=["preparing", "running", "saving", "restarting"],
 )

@@ -269,7 +269,7 @@ def test_facts_about_the_plan_are_told_once(program: Program) -> None:
 def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) -> None:
     """The job ends at once with the status of the signal, and no attempt follows."""
     run = start(program, FAIL, "--restart-delay", "1h")
-    run.wait_for("restarting in 3600 s")
+    run.wait_for("restarting in 1 h 0 min")
     run.send(signum)
 
     assert 128 + signum == run.finish()
@@ -306,7 +306,7 @@ def test_stop_signal_during_a_further_attempt(program: Program) -> None:
 def test_other_signals_do_not_end_the_delay(program: Program) -> None:
     """A signal for the ranks, of which there are none, changes nothing."""
     run = start(program, FAIL, "--restart-delay", "1h")
-    run.wait_for("restarting in 3600 s")
+    run.wait_for("restarting in 1 h 0 min")
     run.send(signal.SIGUSR1)
     run.send(signal.SIGTERM)
 

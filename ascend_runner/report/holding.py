@@ -51,7 +51,7 @@ def attempt_failed(event: Event, job: Job) -> str:
     """Describe a failed attempt and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
     if job.verdict is not Verdict.RESTART:
         return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
-    delay = f" in {job.delay:g} s" if job.delay else ""
+    delay = f" in {duration(job.delay)}" if job.delay else ""
     return f"{event.sentence}; restarting{delay} (restart {job.attempt + 1} of at most {job.policy.max_restarts})"
 
 

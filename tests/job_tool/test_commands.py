@@ -25,7 +25,7 @@ def test_stop(start: Start, tool: Tool) -> None:
 def test_stop_without_ranks(start: Start, tool: Tool) -> None:
     """Between two attempts there is no rank that would need time to end; a changed limit is an event all the same."""
     run = start("exit 7", "--max-restarts", "1", "--restart-delay", "600", ranks=1)
-    run.wait_for("restarting in 600 s")
+    run.wait_for("restarting in 10 min 0 s")
     wait_until(lambda: document(tool)["state"] == "restarting")
     assert 0 == tool("limit", "2h")[0]
     wait_until(lambda: "the time limit of the job is now 2 h 0 min after the start" in tool("events")[1])

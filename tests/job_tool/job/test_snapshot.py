@@ -119,7 +119,7 @@ def test_long_last_line(start: Start, tool: Tool) -> None:
 def test_board_of_an_attempt_that_has_ended(start: Start, run_dir: Path) -> None:
     """It shows how the ranks have ended until the report does, so it stays until the next attempt."""
     run = start("exit 7", "--max-restarts", "1", "--restart-delay", "600", ranks=1)
-    run.wait_for("restarting in 600 s")
+    run.wait_for("restarting in 10 min 0 s")
     (board,) = run_dir.glob("*/board")
     (rank,) = reader.decode(board.read_bytes(), time.monotonic()).ranks
     run.send(signal.SIGTERM)
