@@ -34,7 +34,7 @@ from ascend_runner.services.requests import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.settings.parsing import NONE
-from ascend_runner.supervision.events import LimitReached
+from ascend_runner.supervision.events import LimitReached, signal_name
 from ascend_runner.supervision.findings import InspectAction
 from ascend_runner.text import printable
 
@@ -61,6 +61,7 @@ class Launcher:
         self.run_folder = ""  # of the job, once it has begun
         self.precheck: Precheck | None = None
         self.journal: Journal | None = None  # of the job, once it has begun
+        signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None
         self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
@@ -233,6 +234,9 @@ class Launcher:
         for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
             self.journal.observe(finding, self.signals.now())
             show_finding(finding, self.messages)
+
+    def _refuse(self, signum: int) -> None:
+        self.messages.note(f"{signal_name(signum)} has no effect because no rank is running")
 
     def _check_limit(self) -> None:
         limit, deadline = self.requests.limit, self.requests.deadline

@@ -18,6 +18,7 @@ from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
 from ascend_runner.supervision.events import SignalReceived
 
+FOR_RANKS: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
 
 
@@ -38,6 +39,7 @@ class Signals:
 
     def __init__(self, answer: Callable[[], None] = lambda: None, *, now: Callable[[], float] = time.monotonic) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
+        self.refuse: Callable[[int], None] = lambda _signum: None  # for a signal to ranks that arrives without any
         self._answer = answer
         self._guardian = os.getppid()
         self._arrived: list[int] = []
@@ -116,7 +118,7 @@ class Signals:
         return sorted(arrived, key=lambda signum: signum not in STOP_SIGNALS)
 
     def wait_unless_stopped(self, seconds: float) -> None:
-        """Wait at most `seconds` until any signal arrives, including that of a child that has ended.
+        """Wait at most `seconds` until any signal arrives, including that of a child that has ended. No rank is alive.
 
         Raises:
             StopRequestedError: A stop signal arrived.
@@ -125,6 +127,8 @@ class Signals:
             if signum in STOP_SIGNALS:
                 stop = self.received(signum)
                 raise StopRequestedError(stop.origin, str(stop))
+            if signum in FOR_RANKS:
+                self.refuse(signum)
 
     def received(self, signum: int) -> SignalReceived:
         """Return what a signal means: a stop signal from the kernel that the guardian, the parent, was killed."""

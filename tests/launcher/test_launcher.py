@@ -306,6 +306,16 @@ def test_table_is_awaited(program: Program, table: Path) -> None:
     assert 8 == sum("/8 on " in line for line in run.lines)
 
 
+def test_signal_for_ranks_that_do_not_run_yet(program: Program, table: Path) -> None:
+    """A request for a checkpoint is not lost in silence."""
+    run = start_waiting(program, table, *TELL)
+    run.send(signal.SIGUSR1)
+    run.wait_for("SIGUSR1 has no effect because no rank is running")
+    complete(table)
+
+    assert 0 == run.finish()
+
+
 def test_table_that_is_written_in_place_is_awaited_whole(program: Program, table: Path) -> None:
     """A table that is missing, empty, half-written or initializing again does not start the job."""
     table.unlink()
