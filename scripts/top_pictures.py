@@ -16,7 +16,7 @@ from ascend_runner.job_tool.live.frame import Screen, frame  # noqa: E402
 from tests.helpers.live_views import EIGHT, JOBS, SIZES  # noqa: E402
 
 TOP: Final = ROOT / "fixtures" / "ascend-job-top.svg"
-TOP_SIZE: Final = (140, 22)
+TOP_SIZE: Final = (140, 23)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ FEW: Final = 16  # ranks that always have a line each
 MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
 BAR: Final = 32  # cells at most, and
 LEAST_BAR: Final = 8  # at least
-LEAST_LOG: Final = 4  # lines of the screen for the end of a log, with a blank one and a title
+LEAST_LOG: Final = 4  # lines of the screen for the end of a log, with a title and two blank ones
 ALL: Final = "all"
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "
@@ -197,11 +197,11 @@ def _table(job: JobView, rows: Sequence[RankView], selected: int | None, screen:
 
 
 def _log_end(rank: RankView | None, room: int) -> list[Line]:
-    """Return the last lines of the rank at the cursor, below a blank line and a title, if there is room for some."""
+    """Return the last lines of the rank at the cursor, below a title and between blank lines, if there is room."""
     if rank is None or not rank.last_lines or room < LEAST_LOG:
         return []
     title = ((f" {rank.title if rank.name else f'rank {rank.title}'}: end of the log", Style.DIM),)
-    return [BLANK, title, *(((f"  {line}", Style.PLAIN),) for line in rank.last_lines[2 - room :])]
+    return [BLANK, title, *(((f"  {line}", Style.PLAIN),) for line in rank.last_lines[3 - room :])]
 
 
 def _others(others: Sequence[RankView], screen: Screen) -> Line:
