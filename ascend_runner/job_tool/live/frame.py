@@ -225,9 +225,7 @@ def _keys(screen: Screen, useless: Collection[str]) -> Line:
     """Return the last line: the keys, without those that have no effect now, or a note."""
     if screen.note:
         return ((padded(f" {printable(screen.note)}", screen.columns), Style.ODD),)
-    spans: list[Span] = [(" ", Style.PLAIN)]
-    for key, what in KEYS:
-        if key in useless:
-            continue
-        spans += [(key, Style.KEY), (f" {what}   ", Style.DIM)]
-    return tuple(spans)
+    keys = [(key, f" {what}") for key, what in KEYS if key not in useless]
+    while len(keys) > 1 and sum(len(f" {key}{what}  ") for key, what in keys) > screen.columns:
+        del keys[-2]  # the last one leaves the screen
+    return tuple(span for key, what in keys for span in ((f" {key}", Style.KEY), (f"{what}  ", Style.DIM)))
