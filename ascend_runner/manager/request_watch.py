@@ -241,7 +241,7 @@ class RequestWatch:
         self._node.heartbeats.read()  # of ranks that have ended
         saved = self._node.heartbeats.saved_since(asked_at)
         self._again_at = max((report.at + COPIES for report in saved.values()), default=self._again_at)
-        missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys())))
+        missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys() - endings.keys())))
         ended = {rank: endings[rank] for rank in sorted((reached - saved.keys()) & endings.keys())}
         can_report = frozenset(self._node.heartbeats.saving_ranks)
         unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()

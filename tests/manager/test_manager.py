@@ -1038,11 +1038,16 @@ def test_rank_without_the_library_is_not_missed(node: FakeNode, recording: Recor
     assert ((1,), 300.0) == (ended(recording).missing, ended(recording).seconds)
 
 
-def test_rank_that_fails_while_it_saves_is_the_cause(node: FakeNode) -> None:
-    """A checkpoint that nobody has asked for before a stop protects no rank from its own failure."""
+def test_rank_that_fails_while_it_saves_is_the_cause(node: FakeNode, recording: Recording) -> None:
+    """A checkpoint that nobody has asked for before a stop protects no rank from its own failure.
+
+    It has failed to save; only the others have not reported.
+    """
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(20.0, FAILED)), 1: SAVER}
+    node.heartbeats.saving_ranks = {0, 1}
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
-    state = run(node, 2)
+    state = run(node, 2, recording)
 
     assert Exited(0, FAILED) == state.cause
     assert [(20.0, 1, SIGTERM)] == node.processes.signalled
+    assert ({0: FAILED}, (1,)) == (ended(recording).failed, ended(recording).missing)
