@@ -12,7 +12,6 @@ import attrs
 
 from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.host.host import Host
 from ascend_runner.launcher.job_hooks import JobHooks
 from ascend_runner.launcher.launcher import Launcher
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
@@ -23,7 +22,6 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.platforms import detect
 from ascend_runner.preparation import inspection, machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.report import causes, checkpoint, holding, screen
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from ascend_runner.services.step_reader import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
 
-NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 
 
@@ -193,7 +190,7 @@ class JobRunner:
             outcome = attrs.evolve(outcome, cause=self._signals.received(outcome.cause.signum))
         self._outcome, cause = outcome, outcome.cause
         self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
-        if cause is None or isinstance(cause, (SignalReceived, LimitReached)):
+        if cause is None or outcome.is_from_outside:
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
         has_progressed = self._has_progressed()
@@ -242,17 +239,19 @@ class JobRunner:
             outcome = self.journal.with_reruns(outcome, environ, self._limit)
         elif event.restart and job.verdict:
             self._messages.warning(holding.attempt_failed(event, job))
-        is_from_outside = isinstance(outcome.cause, (SignalReceived, LimitReached))
-        last = self._last_failure if is_from_outside else None
-        outcome = attrs.evolve(outcome, warnings=tuple(self._messages.warnings), last_failure=last)
-        outcome = attrs.evolve(outcome, findings=tuple(self.journal.findings.values()))
+        outcome = attrs.evolve(
+            outcome,
+            warnings=tuple(self._messages.warnings),
+            findings=tuple(self.journal.findings.values()),
+            last_failure=self._last_failure if outcome.is_from_outside else None,
+        )
         if job.state is JobState.RESTARTING:
             self._outcome = self._last_failure = outcome
             self.journal.finish(outcome, environ, self._limit)
             return
         outcome = self._with_report(outcome, self._limit)
         end = self._end_from_outside()
-        if end and not is_from_outside:
+        if end and not outcome.is_from_outside:
             last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
             outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
             outcome = self._with_report(outcome, self._limit)
@@ -271,7 +270,7 @@ class JobRunner:
         journal, job, outcome = self.journal, self.journal.job, self._outcome
         self._launcher.requests.is_held = job.state is JobState.HOLDING
         show = self._messages.error if outcome.cause else self._messages.info
-        if isinstance(outcome.cause, (SignalReceived, LimitReached)):
+        if outcome.is_from_outside:
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)
         text = screen.ended(outcome, journal.spec) + holding.attempts(job)
         if journal.last_checkpoint and isinstance(outcome.cause, (SignalReceived, LimitReached, NodeFinding, Slowdown)):
@@ -279,8 +278,7 @@ class JobRunner:
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
-            namespace = Host().read_text(NAMESPACE_FILE).strip()
-            way_in = detect.way_in(self._launcher.environ, journal.spec.pod_name, os.uname().nodename, namespace)
+            way_in = machine.way_in(journal.spec, self._launcher.environ)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         journal.write_page(self._messages.info)

@@ -6,13 +6,13 @@ Written once, by `report.recorder`. It has no sentences and no file formats.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Optional
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.observations.rank_ends import RankState, described
-from ascend_runner.supervision.events import Cause, Ending, HangDetected, Slowdown
+from ascend_runner.supervision.events import Cause, Ending, HangDetected, LimitReached, SignalReceived, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.text import duration, size
 
@@ -41,7 +41,7 @@ class RankRecord:
     """
 
     rank_id: int
-    ending: Optional[Ending] = None
+    ending: Ending | None = None
     is_started: bool = True
     is_running: bool = False
     is_stopped: bool = False  # asked to stop by the runner, without having failed before
@@ -49,11 +49,11 @@ class RankRecord:
     pid: int = 0
     started_after: float = 0.0
     seconds: float = 0.0
-    max_rss: Optional[int] = None
-    user_seconds: Optional[float] = None
-    system_seconds: Optional[float] = None
-    first_output_after: Optional[float] = None
-    last_output_after: Optional[float] = None
+    max_rss: int | None = None
+    user_seconds: float | None = None
+    system_seconds: float | None = None
+    first_output_after: float | None = None
+    last_output_after: float | None = None
     signals: tuple[tuple[int, float], ...] = ()
     activity: tuple[int, ...] = ()
     cell_seconds: float = 0.0
@@ -61,10 +61,10 @@ class RankRecord:
     log_start: int = 0
     log_size: int = 0
     log_lost: int = 0
-    log_lost_from: Optional[int] = None
+    log_lost_from: int | None = None
     last_lines: tuple[str, ...] = ()
     rerun: str = ""
-    finding: Optional[Finding] = None
+    finding: Finding | None = None
 
     @property
     def state(self) -> RankState:
@@ -98,20 +98,20 @@ class Outcome:
     directory, or "".
     """
 
-    cause: Optional[Cause]
+    cause: Cause | None
     ranks: tuple[RankRecord, ...] = ()
     started_at: float = 0.0
     seconds: float = 0.0
-    clock: Optional[Clock] = attrs.field(default=None, repr=False)
-    suspected_peer: Optional[Peer] = None
-    root: Optional[RootCause] = None
+    clock: Clock | None = attrs.field(default=None, repr=False)
+    suspected_peer: Peer | None = None
+    root: RootCause | None = None
     hang: tuple[StackGroup, ...] = ()
     warnings: tuple[str, ...] = ()
     findings: tuple[NodeFinding, ...] = ()
     secrets_masked: int = 0
-    last_failure: Optional[Outcome] = None
+    last_failure: Outcome | None = None
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)
-    exit_verdict: Optional[int] = None
+    exit_verdict: int | None = None
     report: Mapping[str, object] = attrs.field(factory=dict, repr=False)
     report_problem: str = ""
     report_place: str = ""
@@ -127,13 +127,18 @@ class Outcome:
         return self.status if self.exit_verdict is None else self.exit_verdict
 
     @property
-    def failed(self) -> Optional[RankRecord]:
+    def is_from_outside(self) -> bool:
+        """Whether a stop signal or the time limit ended the job."""
+        return isinstance(self.cause, (SignalReceived, LimitReached))
+
+    @property
+    def failed(self) -> RankRecord | None:
         """The rank whose failure ended the job, or None if something else did."""
         rank_id = self.root.rank_id if self.root else getattr(self.cause, "rank_id", None)
         return next((rank for rank in self.ranks if rank.rank_id == rank_id), None)
 
     @property
-    def is_local(self) -> Optional[bool]:
+    def is_local(self) -> bool | None:
         """Whether the failure of one node's part of a job was probably caused on this node, or None if that is unknown.
 
         It was not if all that is known is that ranks have lost a peer, and that peer is not among them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
@@ -15,8 +16,11 @@ from ascend_runner.output.messages import Messages
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec, with_cores, with_devices
 from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.platforms import detect
 from ascend_runner.platforms.node import FREE_PORT
 from ascend_runner.report import holding
+
+NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
 
 
 def placed(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
@@ -72,6 +76,12 @@ def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
             " to the processes that handle them, and SIGUSR1 and SIGUSR2 are not forwarded (mount /proc, or use"
             " unshare --mount-proc)"
         )
+
+
+def way_in(spec: JobSpec, environ: Mapping[str, str]) -> str:
+    """Return the command that opens a shell where this runner runs, "" if it is unknown."""
+    namespace = Host().read_text(NAMESPACE_FILE).strip()
+    return detect.way_in(environ, spec.pod_name, os.uname().nodename, namespace)
 
 
 def without_stolen_stdin(job: JobSpec, warn: Callable[[str], None]) -> JobSpec:
