@@ -30,8 +30,8 @@ from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import receiving
-from ascend_runner.supervision.events import LimitReached, SignalReceived, Slowdown
-from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.checkpoints import SAVE_BEFORE
+from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
     from ascend_runner.inspection.inspector import Inspector
@@ -273,7 +273,7 @@ class JobRunner:
         if outcome.is_from_outside:
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)
         text = screen.ended(outcome, journal.spec) + holding.attempts(job)
-        if journal.last_checkpoint and isinstance(outcome.cause, (SignalReceived, LimitReached, NodeFinding, Slowdown)):
+        if journal.last_checkpoint and isinstance(outcome.cause, SAVE_BEFORE):
             text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Optional
 
+import attrs
+
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL, STOP_SIGNALS
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.observations.facts import (
@@ -17,7 +19,7 @@ from ascend_runner.observations.facts import (
     SignalsSent,
 )
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision.checkpoints import ANSWER_LIMIT
+from ascend_runner.supervision.checkpoints import ANSWER_LIMIT, SAVE_BEFORE
 from ascend_runner.supervision.events import (
     AskedToSave,
     CheckpointRequested,
@@ -37,8 +39,18 @@ RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not han
 # delay the stop, and within at most so many seconds.
 STACKS_SHARE: Final = 0.1
 STACKS_LIMIT: Final = 6.0
-ENDING: Final = (SignalReceived, LimitReached, NodeFinding, Slowdown)  # the causes that give ranks time to save
 ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # there are ranks to ask
+NO_STACKS: Final = HangSeen(())
+
+
+@attrs.define
+class _Pending:
+    """A request for a checkpoint in progress: when it was made, the ranks that it has reached, and their stacks."""
+
+    asked_at: float
+    stacks_at: float | None  # when the stacks of ranks that have not saved are due; None: they have been read
+    reached: frozenset[int] = frozenset()
+    stacks: HangSeen = NO_STACKS
 
 
 class RequestWatch:
@@ -48,16 +60,12 @@ class RequestWatch:
         self._job = job
         self._node = node
         self._tell = tell
-        self._reached: frozenset[int] = frozenset()  # by the request in progress
         self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
-        self._asked_at: Optional[float] = None  # of the request in progress
+        self._pending: Optional[_Pending] = None
         self._retry_at = 0.0
         self._signalled_at = float("-inf")  # by a request that is no copy
         self._again_at = 0.0  # until then, ranks take a request for a copy of the last one
         self._is_put_off = False  # whether a request is to be made then
-        self._stacks_at: Optional[float] = None
-        self._stacks_limit = 0.0  # seconds to read them
-        self._stacks = HangSeen(())
 
     def note(self, phase: Phase) -> None:
         """Note the phase. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
@@ -73,8 +81,8 @@ class RequestWatch:
             return None
         moments = [self._limit_moment, self._retry_at if state.late_ranks else None]
         moments.append(self._again_at if self._is_put_off else None)
-        if state.phase is Phase.CHECKPOINTING:
-            moments.append(self._stacks_at)
+        if state.phase is Phase.CHECKPOINTING and self._pending:
+            moments.append(self._pending.stacks_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
     @property
@@ -115,14 +123,15 @@ class RequestWatch:
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
             events += self._request(state.phase)
             if state.cause:  # the ranks are saving before a stop, and are not asked again
-                self._node.requests.answer(self._asked(self._reached, state.checkpoint.unreached))
+                reached = self._pending.reached if self._pending else frozenset()
+                self._node.requests.answer(self._asked(reached, state.checkpoint.unreached))
         events += self._findings(state)
         if state.phase in ASKABLE:
             events += self._limits(now)
         if self._is_put_off and now >= self._again_at:
             events.append(CheckpointRequested())
-        if state.phase is Phase.CHECKPOINTING and self._asked_at is not None:
-            events += self._answers(state, now, self._asked_at)
+        if state.phase is Phase.CHECKPOINTING and self._pending:
+            events += self._answers(state, now, self._pending)
         saved = {event.rank_id for event in events if isinstance(event, Saved)}
         if state.late_ranks - saved and now >= self._retry_at:
             events += self._ask_late(state.late_ranks - saved)
@@ -159,50 +168,49 @@ class RequestWatch:
         self._near = deadline
         return [CheckpointRequested(limit)]
 
-    def _answers(self, state: State, now: float, asked_at: float) -> list[Event]:
+    def _answers(self, state: State, now: float, pending: _Pending) -> list[Event]:
         request = state.checkpoint
-        saved = self._node.heartbeats.saved_since(asked_at).keys() & (request.unsaved | request.unreached)
-        if self._stacks_at is not None and now >= self._stacks_at:
-            self._stacks_at = None
-            self._read_stacks(self._expected(state, request.unsaved - saved))
+        saved = self._node.heartbeats.saved_since(pending.asked_at).keys() & (request.unsaved | request.unreached)
+        if pending.stacks_at is not None and now >= pending.stacks_at:
+            pending.stacks_at = None
+            missing = self._expected(state, request.unsaved - saved)
+            if missing:
+                pids = self._node.processes.pids()
+                own = {rank_id: pids[rank_id] for rank_id in missing & pids.keys()}
+                pending.stacks = self._node.evidence().find_stacks_while_saving(own, self._stacks_limit)
         return [*map(Saved, sorted(saved))]
-
-    def _ask_late(self, rank_ids: frozenset[int]) -> list[Event]:
-        """Ask those ranks that handle the signal by now."""
-        if self._asked_at is None:
-            self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
-        asked_at = self._node.clock.now()
-        reached = self._send(rank_ids)
-        if not reached:
-            return []
-        if self._asked_at is None:
-            self._begin(asked_at)
-        self._tell(self._asked(reached, rank_ids - reached))
-        is_limit_moved = self._node.requests.deadline != self._near
-        return [AskedToSave(reached, is_limit_moved, self._can_report())]
-
-    def _read_stacks(self, missing: frozenset[int]) -> None:
-        pids = self._node.processes.pids()
-        if missing:
-            own = {rank_id: pids[rank_id] for rank_id in missing & pids.keys()}
-            self._stacks = self._node.evidence().find_stacks_while_saving(own, self._stacks_limit)
 
     def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
         """Ask ranks for a checkpoint, and answer the requests for it."""
-        if self._asked_at is None:
-            self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
         self._is_put_off = False
-        self._begin(self._node.clock.now())
+        pending = self._pending = self._pending_request()
+        pending.stacks_at = self._node.clock.now() + self._time - self._stacks_limit
         reached = self._send(rank_ids)
+        pending.reached |= reached
         asked = self._asked(reached, rank_ids - reached)
         self._tell(asked)
         self._node.requests.answer(asked)
         return AskedToSave(reached, can_report=self._can_report())
 
-    def _begin(self, now: float) -> None:
-        self._asked_at = now if self._asked_at is None else self._asked_at
-        self._stacks_limit = min(STACKS_LIMIT, STACKS_SHARE * self._time)
-        self._stacks_at = now + self._time - self._stacks_limit
+    def _ask_late(self, rank_ids: frozenset[int]) -> list[Event]:
+        """Ask those ranks that handle the signal by now."""
+        pending = self._pending_request()
+        reached = self._send(rank_ids)
+        if not reached:
+            return []
+        self._pending = pending
+        pending.reached |= reached
+        self._tell(self._asked(reached, rank_ids - reached))
+        is_limit_moved = self._node.requests.deadline != self._near
+        return [AskedToSave(reached, is_limit_moved, self._can_report())]
+
+    def _pending_request(self) -> _Pending:
+        """Return the request in progress, or else a new one."""
+        if self._pending:
+            return self._pending
+        self._node.heartbeats.read()  # so that an earlier checkpoint does not answer this request
+        now = self._node.clock.now()
+        return _Pending(asked_at=now, stacks_at=now + self._time - self._stacks_limit)
 
     def _can_report(self) -> frozenset[int]:
         """Return the ranks that report checkpoints. They announce it before they handle the signal."""
@@ -222,38 +230,41 @@ class RequestWatch:
         """The seconds that the ranks have to answer."""
         return self._job.checkpoint_grace or ANSWER_LIMIT
 
+    @property
+    def _stacks_limit(self) -> float:
+        """The seconds to read the stacks of ranks that have not saved."""
+        return min(STACKS_LIMIT, STACKS_SHARE * self._time)
+
     def _send(self, rank_ids: frozenset[int]) -> frozenset[int]:
+        """Send ranks the signal for a checkpoint; return those with a process that handles it."""
         reached = frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
         self._retry_at = self._node.clock.now() + RETRY_EVERY
-        self._reached |= reached
         if reached:
             self._tell(SignalsSent(dict.fromkeys(reached, self._job.checkpoint_signum)))
         return reached
 
     def end(self, state: State) -> None:
         """Report the result of the request in progress. Ranks that handle the signal later can still be asked."""
-        request, endings = state.checkpoint, state.endings
-        asked_at, self._asked_at, self._stacks_at = self._asked_at, None, None
-        stacks, self._stacks = self._stacks, HangSeen(())
-        reached, self._reached = self._reached, frozenset()
-        if asked_at is None:
+        pending, self._pending = self._pending, None
+        if pending is None:
             return
+        request, endings = state.checkpoint, state.endings
         self._node.heartbeats.read()  # of ranks that have ended
-        saved = self._node.heartbeats.saved_since(asked_at)
+        saved = self._node.heartbeats.saved_since(pending.asked_at)
         self._again_at = max((report.at + COPIES for report in saved.values()), default=self._again_at)
         missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys() - endings.keys())))
-        ended = {rank: endings[rank] for rank in sorted((reached - saved.keys()) & endings.keys())}
+        ended = {rank: endings[rank] for rank in sorted((pending.reached - saved.keys()) & endings.keys())}
         can_report = frozenset(self._node.heartbeats.saving_ranks)
         unasked = request.unreached & {rank.rank_id for rank in self._job.ranks} - saved.keys() - endings.keys()
-        seconds = self._node.clock.now() - asked_at
+        seconds = self._node.clock.now() - pending.asked_at
         self._tell(
             CheckpointEnded(
-                asked_at=asked_at,
+                asked_at=pending.asked_at,
                 seconds=seconds,
                 is_cut=seconds < self._time,
                 saved=saved,
                 missing=missing,
-                stacks=stacks,
+                stacks=pending.stacks,
                 failed={rank: end for rank, end in ended.items() if rank in can_report and not end.is_success},
                 failed_since={
                     rank: end for rank, end in ended.items() if rank not in can_report and not self._is_answer(end)
@@ -268,6 +279,6 @@ class RequestWatch:
 
     def _expected(self, state: State, rank_ids: frozenset[int]) -> frozenset[int]:
         """Return the ranks that should have answered: unless they get time before a stop, those that can report."""
-        if self._job.checkpoint_grace and isinstance(state.cause, ENDING):
+        if self._job.checkpoint_grace and isinstance(state.cause, SAVE_BEFORE):
             return rank_ids
         return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

@@ -26,6 +26,7 @@ from ascend_runner.supervision.state import Action, AskToSave, CheckpointRequest
 from ascend_runner.supervision.teardown import Step, settle, tear_down
 
 ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has set no time for that
+SAVE_BEFORE: Final = (SignalReceived, LimitReached, NodeFinding, Slowdown)  # causes that give ranks time to save
 
 
 def remember(state: State, event: CheckpointRequested) -> Step:
