@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from signal import SIGCHLD, SIGKILL, SIGSTOP, SIGTERM
-from typing import Callable, Final, Optional, Union
+from typing import Callable, Final
 
 import attrs
 
@@ -36,7 +36,7 @@ class Behaviour:
     signals that it has a handler for, besides.
     """
 
-    exits: Optional[tuple[float, Ending]] = None  # by itself, so many seconds after its start
+    exits: tuple[float, Ending] | None = None  # by itself, so many seconds after its start
     dies_of: Mapping[int, float] = {SIGTERM: 0.0, SIGKILL: 0.0}
     has_child: bool = False
     notes: Collection[int] = ()
@@ -70,7 +70,7 @@ class FakeClock:
         """Return the virtual time."""
         return self._now
 
-    def wait(self, seconds: Optional[float]) -> Sequence[int]:
+    def wait(self, seconds: float | None) -> Sequence[int]:
         """Let time pass until a signal arrives, at most `seconds`."""
         self._waits += 1
         assert self._waits < MOST_WAITS, "the manager polls"
@@ -95,7 +95,7 @@ class FakeClock:
         """Let time pass while the manager does something else than wait."""
         self._now += seconds
 
-    def _is_next_by(self, end: Optional[float]) -> bool:
+    def _is_next_by(self, end: float | None) -> bool:
         return bool(self._happenings) and (end is None or self._happenings[0][0] <= end)
 
     def _let_happen(self, until: float) -> None:
@@ -107,7 +107,7 @@ class FakeClock:
 class _Rank:
     pid: int
     behaviour: Behaviour
-    ending: Optional[Ending] = None
+    ending: Ending | None = None
     is_reported: bool = False
     is_child_alive: bool = False
     is_child_reported: bool = False
@@ -158,9 +158,9 @@ class FakeProcesses:
             self._deaths.append(rank_id)
             self._clock.receive(SIGCHLD)
 
-    def look(self) -> tuple[Sequence[Union[Exited, Emptied]], bool]:
+    def look(self) -> tuple[Sequence[Exited | Emptied], bool]:
         """Return what has ended since the last call."""
-        events: list[Union[Exited, Emptied]] = []
+        events: list[Exited | Emptied] = []
         for rank_id, rank in self._ranks.items():
             if rank.is_reported and rank.is_child_reported and not rank.is_child_alive:
                 rank.is_child_reported = False
@@ -268,7 +268,7 @@ class FakeOutput:
 
     def __init__(self, clock: FakeClock) -> None:
         self.last_activity = clock.now()
-        self.failure: Optional[BaseException] = None
+        self.failure: BaseException | None = None
         self.open_errors: dict[int, OSError] = {}
         self.when_finishing: Callable[[], None] = lambda: None
         self.finish_limits: list[float] = []
@@ -312,7 +312,7 @@ class FakeEvidence:
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
         self.suspects: Sequence[int] = ()
-        self.was_ordered: Optional[bool] = None
+        self.was_ordered: bool | None = None
         self.open_until = -1.0  # seconds of the clock; a failure before is a consequence of something not told yet
         self.looked_at: Mapping[int, int] = {}
         self.looked_at_saving = False
@@ -371,7 +371,7 @@ class FakeHeartbeats:
         """Let a rank show that it is alive now."""
         self._beats[rank_id] = Beat(at=self._clock.now())
 
-    def save(self, rank_id: int, step: Optional[int] = None) -> None:
+    def save(self, rank_id: int, step: int | None = None) -> None:
         """Let a rank report a checkpoint now."""
         self._saved[rank_id] = SavedCheckpoint(at=self._clock.now(), step=step)
         self._clock.wake()

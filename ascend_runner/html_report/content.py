@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -47,10 +47,10 @@ class Content:
 
     job: str
     verdict: Verdict
-    evidence: Optional[Evidence]
+    evidence: Evidence | None
     findings: tuple[Group, ...]
-    timeline: Optional[Timeline]
-    topology: Optional[Topology]
+    timeline: Timeline | None
+    topology: Topology | None
     ranks: tuple[Row, ...]
     states: tuple[tuple[str, str], ...]
     stacks: tuple[Members, ...]
@@ -111,7 +111,7 @@ def _masked(sources: Sources) -> str:
     return counted(count, "secret") if count > 0 and not sources.is_public else ""
 
 
-def _log_ends(sources: Sources, culprit: Optional[Rank], count: int) -> tuple[list[Group], tuple[int, ...]]:
+def _log_ends(sources: Sources, culprit: Rank | None, count: int) -> tuple[list[Group], tuple[int, ...]]:
     """Return the ends of the logs, that of the culprit first, and the ranks whose logs are omitted."""
     ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
     return likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
@@ -122,11 +122,11 @@ def _marks_of_quiet(sources: Sources) -> dict[int, str]:
     return dict.fromkeys(sorted(quiet), ranks.QUIET)
 
 
-def _rank(found: Sequence[Rank], rank_id: Optional[int]) -> Optional[Rank]:
+def _rank(found: Sequence[Rank], rank_id: int | None) -> Rank | None:
     return next((rank for rank in found if rank.rank_id == rank_id), None)
 
 
-def _findings(report: Members, culprit: Optional[Rank]) -> Iterator[Group]:
+def _findings(report: Members, culprit: Rank | None) -> Iterator[Group]:
     """Yield the reports of the other ranks that failed, equal ones once."""
     lines: dict[int, Sequence[str]] = {}
     for rank in report.children("ranks"):

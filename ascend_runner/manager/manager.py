@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from signal import SIGCHLD, SIGKILL
-from typing import Final, Optional, Union
+from typing import Final
 
 import attrs
 
@@ -151,7 +151,7 @@ class Manager:
             self._processes.signal(signaled)
             self._tell(SignalsSent(signaled))
 
-    def _spawn(self, spec: RankSpec) -> Union[Spawned, SpawnFailed]:
+    def _spawn(self, spec: RankSpec) -> Spawned | SpawnFailed:
         try:
             with self._output.open(spec.rank_id) as output:
                 return Spawned(spec.rank_id, self._processes.spawn(spec, output))
@@ -183,7 +183,7 @@ class Manager:
             if events or self._events:
                 return events
 
-    def _time_to_next_check(self) -> Optional[float]:
+    def _time_to_next_check(self) -> float | None:
         moments = (self._deadline, self._hangs.next_check, self._requests.next_check(self._state))
         times = [moment - self._clock.now() for moment in moments if moment is not None]
         if self._state.phase is Phase.HOLDING:

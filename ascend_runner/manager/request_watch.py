@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Optional
+from typing import Final
 
 import attrs
 
@@ -60,8 +60,8 @@ class RequestWatch:
         self._job = job
         self._node = node
         self._tell = tell
-        self._near: Optional[float] = None  # the deadline of the job before which a checkpoint was asked for
-        self._pending: Optional[_Pending] = None
+        self._near: float | None = None  # the deadline of the job before which a checkpoint was asked for
+        self._pending: _Pending | None = None
         self._retry_at = 0.0
         self._signalled_at = float("-inf")  # by a request that is no copy
         self._again_at = 0.0  # until then, ranks take a request for a copy of the last one
@@ -75,7 +75,7 @@ class RequestWatch:
             self._node.requests.take_checkpoint_request()
             self._node.requests.answer(None)
 
-    def next_check(self, state: State) -> Optional[float]:
+    def next_check(self, state: State) -> float | None:
         """Return the time of the next check in seconds of the clock, or None to wait for a wake-up."""
         if state.phase not in ASKABLE:
             return None
@@ -86,7 +86,7 @@ class RequestWatch:
         return min((moment for moment in moments if moment is not None), default=None)
 
     @property
-    def _limit_moment(self) -> Optional[float]:
+    def _limit_moment(self) -> float | None:
         deadline, grace = self._node.requests.deadline, self._job.checkpoint_grace
         return deadline if deadline is None or deadline == self._near else deadline - grace
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Protocol, Union
 
 import attrs
 
@@ -65,10 +65,10 @@ class RankOutput:
     size: int = 0
     tail: bytes = b""
     lost: int = 0
-    lost_from: Optional[int] = None
+    lost_from: int | None = None
     is_disk_hung: bool = False
-    first_at: Optional[float] = None
-    last_at: Optional[float] = None
+    first_at: float | None = None
+    last_at: float | None = None
     activity: tuple[int, ...] = ()
     cell_seconds: float = 0.0
 
@@ -131,7 +131,7 @@ class Beat:
     """A rank's latest report about itself; `at` is in seconds of the manager's clock. Texts are the rank's own."""
 
     at: float
-    step: Optional[int] = None
+    step: int | None = None
     section: str = ""
     status: str = ""
     checkpoint: str = ""
@@ -146,7 +146,7 @@ class SavedCheckpoint:
 
     at: float
     path: str = ""
-    step: Optional[int] = None
+    step: int | None = None
 
 
 @attrs.frozen
@@ -193,7 +193,7 @@ class CheckpointEnded:
 class LimitChanged:
     """The time limit of the job was changed, to `limit` seconds after its start (None: no limit)."""
 
-    limit: Optional[float]
+    limit: float | None
 
 
 @attrs.frozen

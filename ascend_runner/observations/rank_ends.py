@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from signal import SIGKILL
-from typing import Final, Optional
+from typing import Final
 
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.supervision.events import Ending
@@ -30,7 +30,7 @@ ENDS_OF_A_STOP: Final = STOP_SIGNALS | {SIGKILL}
 WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
 
 
-def described(state: RankState, ending: Optional[Ending]) -> str:
+def described(state: RankState, ending: Ending | None) -> str:
     """Describe a rank: "running", "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
     if state not in WITH_ENDING:
         return WORDS.get(state, state.value)
@@ -38,7 +38,7 @@ def described(state: RankState, ending: Optional[Ending]) -> str:
     return f"{verb} ({how(ending).replace('killed by ', '')})" if ending else verb
 
 
-def _stopped(ending: Optional[Ending]) -> str:
+def _stopped(ending: Ending | None) -> str:
     """Say how a rank has ended that was asked to stop: if not of that, it may have failed by itself all the same."""
     if ending and not (ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP):
         return "ended after being asked to stop"

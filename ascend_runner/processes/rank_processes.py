@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from signal import SIGCONT, SIGKILL
-from typing import Union
 
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.guardian.process_tree import Descendant
@@ -47,7 +46,7 @@ class RankProcesses:
         self._tree = None
         return leader.pid
 
-    def look(self) -> tuple[Sequence[Union[Exited, Emptied, AskedProcessEnded]], bool]:
+    def look(self) -> tuple[Sequence[Exited | Emptied | AskedProcessEnded], bool]:
         """Return the ends since the last call, without reaping, and whether they are in the kernel's order."""
         self._tree = None
         running = {rank_id: leader for rank_id, leader in self._leaders.items() if not leader.is_reported}
@@ -60,7 +59,7 @@ class RankProcesses:
         sessions = self._living_sessions(endings)
         emptied = [rank_id for rank_id in self._with_stragglers if self._leaders[rank_id].pid not in sessions]
         self._with_stragglers.difference_update(emptied)
-        events: list[Union[Exited, Emptied, AskedProcessEnded]] = [Emptied(rank_id) for rank_id in emptied]
+        events: list[Exited | Emptied | AskedProcessEnded] = [Emptied(rank_id) for rank_id in emptied]
         for rank_id in dict.fromkeys((*order, *endings)):
             has_stragglers = self._leaders[rank_id].pid in sessions
             if has_stragglers:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from queue import Empty
-from typing import TYPE_CHECKING, Final, Optional
+from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
@@ -94,7 +94,7 @@ class Control:
         self._connections: dict[int, tuple[socket.socket, float]] = {}  # by descriptor, with the end of our patience
         self._poll = select.poll()
         self._closing = threading.Event()
-        self._thread: Optional[threading.Thread] = None
+        self._thread: threading.Thread | None = None
         self._has_complained = False
 
     def start(self, path: str) -> None:
@@ -141,7 +141,7 @@ class Control:
                     self._drop(fd, "a connection without a message")
             self._closing.wait(NAP)
 
-    def _timeout(self) -> Optional[float]:
+    def _timeout(self) -> float | None:
         """Return the milliseconds until a connection is given up, or None if there is no connection."""
         ends = [until for _connection, until in self._connections.values()]
         return max(0.0, min(ends) - time.monotonic()) * 1000 if ends else None
@@ -255,7 +255,7 @@ class Control:
             raise ValueError(str(asked))
         return str(asked)
 
-    def _limit_at(self) -> Optional[float]:
+    def _limit_at(self) -> float | None:
         """Return the end of the time limit on the wall clock."""
         deadline = self._requests.deadline
         return None if deadline is None else time.time() + deadline - time.monotonic()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import Optional, Protocol, Union
+from typing import Protocol, Union
 
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPutOff
 from ascend_runner.supervision.events import Slowdown
@@ -37,7 +37,7 @@ class Requests:
     def __init__(
         self,
         clock: Clock,
-        limit: Optional[float] = None,
+        limit: float | None = None,
         *,
         has_checkpoint_signal: bool = True,
         checkpoint_grace: float = 0.0,
@@ -55,7 +55,7 @@ class Requests:
         self._findings: deque[NodeFinding | Slowdown] = deque()
 
     @property
-    def deadline(self) -> Optional[float]:
+    def deadline(self) -> float | None:
         """The moment at which the job is stopped, in seconds of the manager's clock, or None if there is no limit."""
         limit = self.limit
         return None if limit is None else self.began + limit
@@ -83,7 +83,7 @@ class Requests:
         self._unanswered += taken
         return bool(taken)
 
-    def answer(self, asked: Union[CheckpointAsked, CheckpointPutOff, None]) -> None:
+    def answer(self, asked: CheckpointAsked | CheckpointPutOff | None) -> None:
         """Answer the requests for a checkpoint that were taken."""
         for request in self._unanswered:
             request.put(asked)
@@ -116,7 +116,7 @@ class Requests:
         self._findings.extendleft(reversed(left))
         return [one for one in found if one not in left]
 
-    def set_limit(self, seconds: Optional[float]) -> bool:
+    def set_limit(self, seconds: float | None) -> bool:
         """Set the time limit of the job, in seconds since its start (None: no limit).
 
         Return whether it was put off because it would have left less than the time for a checkpoint.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
-from typing import Callable, Optional, Union
+from typing import Callable
 
 import attrs
 import pytest
@@ -67,7 +67,7 @@ def exits(ending: Ending, after: float = 1.0) -> Behaviour:
     return Behaviour(exits=(after, ending))
 
 
-def run(node: FakeNode, ranks: int, recording: Optional[Recording] = None, **changes: object) -> State:
+def run(node: FakeNode, ranks: int, recording: Recording | None = None, **changes: object) -> State:
     """Run a job of so many ranks on a node, and return its last fact; `changes` are other values of its plan."""
     recording = recording or Recording()
     job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **changes)
@@ -82,7 +82,7 @@ def status(state: State) -> int:
     return state.cause.exit_status if state.cause else 0
 
 
-def kinds(recording: Recording) -> list[Union[Phase, type[Fact]]]:
+def kinds(recording: Recording) -> list[Phase | type[Fact]]:
     """Return the types of the facts in order, and the phases in place of states."""
     return [fact.phase if isinstance(fact, State) else type(fact) for fact in recording.facts]
 
@@ -603,7 +603,7 @@ def test_output_that_fails_is_an_error_after_all_have_ended(node: FakeNode, reco
     [(60.0, None, 60.0), (None, 60.0, 60.0), (90.0, 60.0, 60.0), (60.0, 90.0, 90.0)],
 )
 def test_job_ends_at_its_time_limit(
-    node: FakeNode, recording: Recording, limit: Optional[float], changed_to: Optional[float], ended_at: float
+    node: FakeNode, recording: Recording, limit: float | None, changed_to: float | None, ended_at: float
 ) -> None:
     """The ranks are asked to stop at the limit, whichever way it was changed."""
     node.requests.limit = limit
@@ -909,7 +909,7 @@ def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording
 
 @pytest.mark.parametrize(("saved_at", "stopped_at"), [(5.0, 5.0), (None, 61.0)])
 def test_stop_waits_for_the_checkpoint(
-    node: FakeNode, recording: Recording, saved_at: Optional[float], stopped_at: float
+    node: FakeNode, recording: Recording, saved_at: float | None, stopped_at: float
 ) -> None:
     """SIGTERM asks for a checkpoint; the ranks are stopped when they have saved, or when the time is over."""
     node.processes.behaviours = {0: SAVER, 1: SAVER}
@@ -973,7 +973,7 @@ def test_stop_does_not_wait_if_no_rank_handles_the_signal(node: FakeNode) -> Non
     [(50.0, None, 50.0), (None, None, 100.0), (None, 30.0, 200.0)],
 )
 def test_checkpoint_before_the_limit(
-    node: FakeNode, recording: Recording, saved_at: Optional[float], extended_at: Optional[float], stopped_at: float
+    node: FakeNode, recording: Recording, saved_at: float | None, extended_at: float | None, stopped_at: float
 ) -> None:
     """The ranks are asked --checkpoint-grace before the limit, and later if the limit is extended before that."""
     node.processes.behaviours = {0: SAVER}
@@ -1016,7 +1016,7 @@ def test_limit_that_is_extended_in_time_ends_nothing(node: FakeNode) -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 1000.0])
-def test_limit_that_is_moved_before_any_rank_handles_the_signal(node: FakeNode, limit: Optional[float]) -> None:
+def test_limit_that_is_moved_before_any_rank_handles_the_signal(node: FakeNode, limit: float | None) -> None:
     """A rank that handles it later saves, and goes on."""
     node.requests.limit = 100.0
     node.clock.at(50.0, lambda: node.requests.set_limit(limit))
