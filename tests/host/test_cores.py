@@ -161,7 +161,7 @@ def test_threads_of_a_core_stay_together(tmp_path: Path) -> None:
 TELL = ("sh", "-c", "grep Cpus_allowed_list /proc/self/status")
 
 
-def told(program: Program, *options: str, ranks: int = 2) -> list[frozenset[int]]:
+def cores_of_ranks(program: Program, *options: str, ranks: int = 2) -> list[frozenset[int]]:
     """Return the cores on which the ranks, and what they start, may run, as the kernel says it."""
     run = program.start("--nproc-per-node", str(ranks), *options, *TELL)
     assert 0 == run.finish(), run.screen
@@ -170,17 +170,17 @@ def told(program: Program, *options: str, ranks: int = 2) -> list[frozenset[int]
 
 def test_ranks_are_started_on_their_cores(program: Program) -> None:
     """--bind cores splits this machine's cores among real ranks; their own children have the same."""
-    assert list(cores.place(Host(), "cores", 2, ()).cores) == told(program, "--bind", "cores")
+    assert list(cores.place(Host(), "cores", 2, ()).cores) == cores_of_ranks(program, "--bind", "cores")
 
 
 def test_ranks_are_started_on_their_nodes(program: Program) -> None:
     """--bind numa gives real ranks all cores of a node."""
-    assert list(cores.place(Host(), "numa", 2, ()).cores) == told(program, "--bind", "numa")
+    assert list(cores.place(Host(), "numa", 2, ()).cores) == cores_of_ranks(program, "--bind", "numa")
 
 
 def test_ranks_are_not_bound_without_being_asked(program: Program) -> None:
     """By default, and with --bind none, every rank has the cores of the runner."""
     everywhere = [frozenset(os.sched_getaffinity(0))] * 2
 
-    assert everywhere == told(program)
-    assert everywhere == told(program, "--bind", "none")
+    assert everywhere == cores_of_ranks(program)
+    assert everywhere == cores_of_ranks(program, "--bind", "none")

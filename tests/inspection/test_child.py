@@ -42,7 +42,7 @@ def open_probe(error: Exception | None = None) -> FakeProbe:
     return probe
 
 
-def told(inspection: Inspection) -> list[tuple[str, FindingKind]]:
+def subjects_and_kinds(inspection: Inspection) -> list[tuple[str, FindingKind]]:
     """Return the subject and kind of what is new."""
     return [(finding.subject, finding.kind) for finding in inspection.look()]
 
@@ -56,14 +56,14 @@ def test_probe_that_hangs_does_not_hold_up_the_others() -> None:
     seen: list[tuple[str, FindingKind]] = []
 
     def has_found_both() -> bool:
-        seen.extend(told(inspection))
+        seen.extend(subjects_and_kinds(inspection))
         return expected <= set(seen)
 
     wait_until(has_found_both)
     assert ("disk", FindingKind.NOTICE) in seen
     assert 1 == hanging.looks
     hanging.gate.set()
-    wait_until(lambda: ("disk: hang", FindingKind.RECOVERED) in told(inspection))
+    wait_until(lambda: ("disk: hang", FindingKind.RECOVERED) in subjects_and_kinds(inspection))
 
 
 def test_probe_that_tells_nothing() -> None:
@@ -71,8 +71,8 @@ def test_probe_that_tells_nothing() -> None:
     probe = open_probe(UnusableError("npu-smi info printed no table in a known format"))
     inspection = Inspection({"npu-smi": lambda: probe}, SECONDS, leeway=60.0)
 
-    assert [("npu-smi", FindingKind.NOTICE)] == told(inspection)
-    assert [] == told(inspection)
+    assert [("npu-smi", FindingKind.NOTICE)] == subjects_and_kinds(inspection)
+    assert [] == subjects_and_kinds(inspection)
     assert 1 == probe.looks
 
 
@@ -80,8 +80,8 @@ def test_probe_with_a_defect_of_its_own() -> None:
     """An error that nobody has thought of ends the probe, not the inspection."""
     inspection = Inspection({"/dev": lambda: open_probe(ValueError("odd"))}, SECONDS, leeway=60.0)
 
-    assert [("/dev", FindingKind.NOTICE)] == told(inspection)
-    assert [] == told(inspection)
+    assert [("/dev", FindingKind.NOTICE)] == subjects_and_kinds(inspection)
+    assert [] == subjects_and_kinds(inspection)
 
 
 def test_findings_as_lines() -> None:

@@ -22,7 +22,7 @@ def go_on(_seconds: float) -> None:
     """Wait without a stop signal."""
 
 
-def test_check_that_takes_too_long_is_told() -> None:
+def test_check_that_takes_too_long_is_reported() -> None:
     """With --precheck stop the job starts if the check takes longer than its limit, which is reported."""
     is_over, messages = threading.Event(), KeptMessages()
 

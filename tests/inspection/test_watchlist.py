@@ -9,7 +9,7 @@ LINK = Defect(subject="device 3: link", sentence="the link of device 3 was down"
 PASSING = Defect(subject="device 5: 80E01801", sentence="device 5 reported 80E01801", is_error=True, may_pass=True)
 
 
-def told(findings: list[NodeFinding]) -> list[tuple[str, FindingKind]]:
+def subjects_and_kinds(findings: list[NodeFinding]) -> list[tuple[str, FindingKind]]:
     """Return the subject and the kind of findings."""
     return [(finding.subject, finding.kind) for finding in findings]
 
@@ -25,7 +25,7 @@ def test_one_finding_per_transition() -> None:
         [],
         [("device 3: link", FindingKind.RECOVERED)],
         [("device 3: link", FindingKind.UNHEALTHY)],
-    ] == list(map(told, rounds))
+    ] == list(map(subjects_and_kinds, rounds))
 
 
 def test_defect_that_becomes_an_error() -> None:
@@ -58,8 +58,8 @@ def test_probe_that_hangs() -> None:
         [("npu-smi", FindingKind.NOTICE)],
         [("npu-smi: hang", FindingKind.UNHEALTHY)],
         [],
-    ] == list(map(told, rounds))
-    assert [("npu-smi: hang", FindingKind.RECOVERED)] == told(after)
+    ] == list(map(subjects_and_kinds, rounds))
+    assert [("npu-smi: hang", FindingKind.RECOVERED)] == subjects_and_kinds(after)
     assert rounds[1][0].is_error
     assert "npu-smi did not respond within 10 s twice in a row" == rounds[1][0].sentence
 
@@ -70,4 +70,6 @@ def test_probe_that_hangs_now_and_then() -> None:
     rounds = [watchlist.note_hang("npu-smi", 10.0, 1.0), watchlist.note("npu-smi", [], 2.0)]
     rounds.append(watchlist.note_hang("npu-smi", 10.0, 3.0))
 
-    assert [[("npu-smi", FindingKind.NOTICE)], [], [("npu-smi", FindingKind.NOTICE)]] == list(map(told, rounds))
+    assert [[("npu-smi", FindingKind.NOTICE)], [], [("npu-smi", FindingKind.NOTICE)]] == list(
+        map(subjects_and_kinds, rounds)
+    )

@@ -263,7 +263,7 @@ def test_only_ranks_that_were_asked_are_named(lines: list[tuple[str, str]], seen
     assert lines == messages.lines
 
 
-def test_death_of_the_guardian_is_told() -> None:
+def test_death_of_the_guardian_is_shown() -> None:
     """The SIGTERM that the kernel sends at the death of the parent process is not one of a user."""
     messages = KeptMessages()
     killed = SignalReceived(15, guardian=4711, runner=4712)
