@@ -75,7 +75,10 @@ class HangWatch:
         if not is_hang:
             self._read_stacks_once(silence)
             return []
+        return self._report_hang(silence, beats, last_activity)
 
+    def _report_hang(self, silence: Silence, beats: Mapping[int, Beat], last_activity: float) -> list[HangDetected]:
+        """Report a hang, then the stacks of the ranks, which takes a while. Return it if it ends the job."""
         hang = HangDetected(silence.limit, has_heartbeats=bool(beats))
         self._tell(hang)
         earlier = self._earlier if self._read_in == silence.since else ()
