@@ -38,11 +38,7 @@ def make(options: Namespace) -> str:
         UnknownJobError: There is no such job.
         UnreadableError: There is no report, or it cannot be read.
     """
-    output: str | None = options.output
-    if options.public and not output:
-        raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
-    if output and not output.endswith(EXTENSION):
-        raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
+    output = _output(options)
     words: Sequence[str] = options.jobs
     several = merged_reports.find(words, options.environ)
     if several:
@@ -57,6 +53,20 @@ def make(options: Namespace) -> str:
         links_logs=output is None,
     )
     return _written(output or os.path.splitext(path)[0] + EXTENSION, page.render(found))
+
+
+def _output(options: Namespace) -> str | None:
+    """Return the file to write, None for the default.
+
+    Raises:
+        SettingsError: It cannot be that of a page, or a public page has none.
+    """
+    output: str | None = options.output
+    if options.public and not output:
+        raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
+    if output and not output.endswith(EXTENSION):
+        raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
+    return output
 
 
 def _of_several_nodes(sources: MergedSources, options: Namespace) -> str:
