@@ -62,11 +62,7 @@ def with_hosts(node: Node, hosts: Hosts, source: str, own_names: Callable[[], It
     else:
         sources["hosts"] = source
     sources.setdefault("nnodes", source)
-    rank: int | None = 0
-    if "node_rank" in sources:
-        rank = node.node_rank
-    elif len(names) > 1:
-        rank = _own_index(names, own_names)
+    rank = node.node_rank if "node_rank" in sources else _own_index(names, own_names)
     if rank is not None:
         sources.setdefault("node_rank", f"{source} and the name of this node")
     node = attrs.evolve(node, hosts=names, nnodes=len(hosts), node_rank=rank or 0, sources=sources, ambiguity="")
@@ -91,6 +87,8 @@ def _with_slots(node: Node, slots: Sequence[int], source: str) -> Node:
 
 def _own_index(names: Sequence[str], own_names: Callable[[], Iterable[str]]) -> int | None:
     """Return the index of this machine, by its full name or the first part of it: a pod's name has no domain."""
+    if len(names) == 1:
+        return 0
     for own in own_names():
         if own in names:
             return names.index(own)
