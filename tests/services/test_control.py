@@ -21,6 +21,7 @@ import pytest
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPutOff
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
+from tests.helpers.messages import KeptMessages
 from tests.helpers.program import Program
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import LIMIT, wait_until
@@ -62,13 +63,12 @@ def asked(reached: Collection[int], unreached: Collection[int] = ()) -> Checkpoi
 
 
 class Job:
-    """A job that listens: its requests, and what it has told."""
+    """A job that listens: its requests and its messages."""
 
     def __init__(self, folder: str, limit: float | None, checkpoint_grace: float = 0.0) -> None:
         self.folder = folder
         self.wakes: list[None] = []
-        self.told: list[str] = []
-        self.warnings: list[str] = []
+        self.messages = KeptMessages()
         self.requests = Requests(self, limit, checkpoint_grace=checkpoint_grace)
         self.requests.is_running = True
         self.asked: CheckpointAsked | CheckpointPutOff | None = asked({0, 1})
@@ -84,20 +84,6 @@ class Job:
         self.wakes.append(None)
         if self.has_loop and self.requests.take_checkpoint_request():
             self.requests.answer(self.asked)
-
-    def info(self, sentence: str) -> None:
-        """Take note of a sentence."""
-        self.told.append(sentence)
-
-    debug = info
-
-    def warning(self, sentence: str) -> None:
-        """Take note of a warning."""
-        self.warnings.append(sentence)
-
-    def error(self, text: str) -> None:
-        """Take note of a failure."""
-        self.warnings.append(text)
 
     def ask(self, **message: object) -> control.Message:
         """Send a request and return the answer."""
@@ -116,7 +102,7 @@ def job_with(limit: float | None = None, checkpoint_grace: float = 0.0) -> Itera
     """Listen for requests to a job."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(folder, limit, checkpoint_grace)
-        with control.listening(folder, job.requests, job):
+        with control.listening(folder, job.requests, job.messages):
             yield job
 
 
@@ -227,7 +213,7 @@ def test_limit_in_the_past(message: dict[str, object], checkpoint_grace: float) 
 
         assert refused.startswith("the job has already run for ")
         assert refused.endswith(", longer than 0 s; use ascend-job stop to stop it")
-        assert (3600.0, []) == (job.requests.limit, job.wakes + job.told)
+        assert (3600.0, []) == (job.requests.limit, [*job.wakes, *job.messages.lines])
 
 
 @pytest.mark.parametrize(
@@ -248,7 +234,7 @@ def test_requests_that_are_refused(job: Job, message: dict[str, object], sentenc
     """One sentence says why, and nothing is changed."""
     assert str(job.ask(**message)["refused"]).startswith(sentence)
     assert job.requests.limit is None
-    assert [] == job.wakes + job.told + job.warnings
+    assert [] == [*job.wakes, *job.messages.lines]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +251,7 @@ def test_messages_that_are_none(job: Job, data: bytes) -> None:
 
     assert 60.0 == job.requests.limit
     assert not job.requests.take_checkpoint_request()
-    assert 1 == len(job.warnings)
+    assert 1 == len(job.messages.of("warning"))
 
 
 def test_another_user_is_not_heard(job: Job) -> None:
@@ -277,8 +263,8 @@ def test_another_user_is_not_heard(job: Job) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
 
     assert "b''\n" == ended.stdout or "Error" in ended.stderr
-    wait_until(lambda: bool(job.warnings))
-    assert f"a message from user {NOBODY}" in job.warnings[0]
+    wait_until(lambda: bool(job.messages.of("warning")))
+    assert f"a message from user {NOBODY}" in job.messages.of("warning")[0]
     assert [] == job.wakes
 
 
@@ -290,7 +276,7 @@ def test_connections_that_say_nothing_make_room(job: Job) -> None:
         connection.close()
 
     assert 3 == sum("answer" in answer for answer in answers)
-    assert 1 == len(job.warnings)
+    assert 1 == len(job.messages.of("warning"))
 
 
 def test_silent_connection_is_given_up(job: Job) -> None:
@@ -299,7 +285,7 @@ def test_silent_connection_is_given_up(job: Job) -> None:
         assert b"" == connection.recv(1)
 
     assert ["a connection without a message"] == [
-        warning.partition(" on ")[0].partition(" ")[2] for warning in job.warnings
+        warning.partition(" on ")[0].partition(" ")[2] for warning in job.messages.of("warning")
     ]
 
 
@@ -352,10 +338,10 @@ def test_job_without_a_directory_has_no_socket() -> None:
     """Nothing listens then, and that is no failure; a socket that cannot be made is a warning."""
     job = Job("", None)
     for folder in ("", "/nowhere"):
-        with control.listening(folder, job.requests, job):
+        with control.listening(folder, job.requests, job.messages):
             pass
 
-    assert ["requests from ascend-job are disabled: no such file or directory"] == job.warnings
+    assert ["requests from ascend-job are disabled: no such file or directory"] == job.messages.of("warning")
 
 
 def test_job_without_descriptors_has_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +352,7 @@ def test_job_without_descriptors_has_no_socket(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(socket, "socketpair", refused)
     with job_with() as job:
-        assert [True] == ["too many open files" in warning for warning in job.warnings]
+        assert [True] == ["too many open files" in warning for warning in job.messages.of("warning")]
 
 
 def test_flood_does_not_hold_up_a_job(program: Program) -> None:
