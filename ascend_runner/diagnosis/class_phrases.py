@@ -24,7 +24,7 @@ root container = a container cannot be started: check its image, mounts and devi
 root cores = CPU cores or NUMA nodes are not available here: check their numbers, and the container's cpuset
     failed to set pid \d+'s affinity|^<[\d,-]+> is invalid|cpu argument \S+ is out of range
 root program not started = a program cannot be started: check that it is installed, executable and on PATH
-    in _execute_child$
+    in _execute_child:
 # errno(3): ENAMETOOLONG, ETXTBSY, ELOOP, EXDEV, EBUSY, ENOTEMPTY, ENXIO, ENODEV, E2BIG, ENOEXEC, EFBIG, ENOLCK,
 # EREMOTEIO, EUCLEAN, EHOSTDOWN, EHWPOISON, ENOSYS, EOPNOTSUPP
 root name too long = a file name is longer than 255 bytes, or a path longer than 4095
@@ -113,7 +113,7 @@ root tokenizer's file = a tokenizer's file needs newer versions of tokenizers an
     did not match any variant of untagged enum|Tokenizer class \w+ does not exist or is not currently imported
 root files of a model = files of a model cannot be found: check its path or name, and that its download is complete
     does not appear to have a file named|no file named |Can't load (?:the )?[\w ]+ for '
-    |Unable to load (?:weights|vocabulary)
+    |Unable to load (?:weights|vocabulary)|Cannot find any model weights
 root code of a model = a model or dataset brings its own code: pass trust_remote_code=True if you trust it
     trust_remote_code=True
 root modules to train = the modules to train do not exist in this model: see target_modules

@@ -96,11 +96,17 @@ def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
     """Find the class of an error that is the rank's own; MindSpore logs the reason for one just before it raises it."""
     if statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines):
         return None
-    found = class_of([*told.message, *(line for line in told.lines if line.endswith(" in _execute_child"))])
+    frames = [line.strip() for line in _up_to(told.message, told.lines) if FRAME.match(line)]
+    frame = next((line for line in reversed(frames) if not line.endswith(_OF_ATTRIBUTES)), "")
+    raised = f"{frame}: {told.exception}"
+    found = class_of([*told.message, raised])
+    if found and found.line == raised:
+        return Found(found.code, told.exception)
     above = lines[max(0, told.start - statements.LAST_WORDS) : told.start]
     return found or class_of([line for line in above if line.startswith("[ERROR] ")])
 
 
+_OF_ATTRIBUTES: Final = ("in __getattr__", "in __delattr__")  # of torch.nn.Module: its users' AttributeErrors
 # How a worker or a job ended, which does not explain an error of its own.
 _OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
 _WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived

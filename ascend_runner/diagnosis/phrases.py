@@ -9,6 +9,7 @@ from typing import Final
 
 from ascend_runner.diagnosis.class_phrases import CLASSES
 from ascend_runner.diagnosis.codes import KINDS, Code, Found
+from ascend_runner.diagnosis.framework_phrases import FRAMEWORKS
 from ascend_runner.diagnosis.own_phrases import OWN
 from ascend_runner.diagnosis.peer_phrases import PEERS
 from ascend_runner.diagnosis.setup_phrases import SETUP
@@ -53,4 +54,4 @@ PHRASES: Final = tuple(_parsed(OWN + SETUP + PEERS))
 
 @functools.cache  # only errors that no other rule knows need them
 def _classes() -> tuple[tuple[re.Pattern[str], Code], ...]:
-    return tuple(_parsed(CLASSES))
+    return tuple(_parsed(CLASSES + FRAMEWORKS))

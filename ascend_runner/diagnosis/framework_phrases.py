@@ -1,0 +1,139 @@
+"""The rules of `phrases` for classes of errors of frameworks: how packages, settings, models and data fit each other.
+
+What `class_phrases` says of its rules holds for these. A line that begins with a frame is made of the innermost frame
+of the traceback and its exception: an error inside a package has other reasons than the same one in a program.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FRAMEWORKS: Final = r"""
+# torch utils/cpp_extension.py and _ops.py; DeepSpeed ops/op_builder; pybind11
+root native extension = a native extension cannot be built: see the first error of its compiler above
+    Error building extension '|Command '\['ninja',|Unable to JIT load the |has no attribute 'ds_opt_\w+'
+    |unable to build \w+\.o\b
+root ninja = the package ninja is missing: native extensions are built with it
+    Ninja is required to load
+root native operator = a native operator is not registered: its extension is missing, not loaded or of another version
+    '_OpNamespace' '\w+' object has no attribute|operator \w+::\w+ does not exist
+    |Could not find an implementation of \w+::|NotImplementedError: _C\w*::
+root arguments of a native function = a native function takes arguments of other types: check the package's version
+    incompatible function arguments
+# torch nn/parallel; transformers models/auto; calls from one package into another
+root wrapped model = the model is wrapped for parallel training: the attribute belongs to its module
+    '(?:DistributedDataParallel|DataParallel|FullyShardedDataParallel|Float16Module)' object has no attribute
+root type of a model = this version of transformers does not know the model: install a newer one
+    /transformers/models/auto/\S+", line .*: KeyError: '
+root call between packages = packages do not fit each other: check the version of the one that raised the error
+    /(?:site|dist)-packages/\S+", line \d+, in (?!_\w*call|__call__|wrap|inner|apply|decorate|_run_code)
+    \S+: (?:NameError: name '\w+' is not defined
+    |AttributeError: '(?!(?:NoneType|str|bytes|list|dict|tuple|set|int|float|bool|function|method|Tensor|ndarray)')
+    \w+' object has no attribute
+    |TypeError: .*(?:missing \d+ required |takes .*positional arguments? but|got multiple values for))
+# torch distributed/checkpoint; Megatron-LM training/checkpointing.py; vLLM and transformers: loading of weights
+root loading of weights = the weights of a checkpoint do not fit the model: check its configuration and the versions
+    , in \w*load_(?:weights|state_dict|checkpoint)\w*: (?:Key|Assertion|Index)Error
+root settings of a checkpoint = a checkpoint was saved with other settings: use the same, or convert it
+    value from checkpoint \(
+root weights of a model = the weights of a checkpoint do not fit the model: check its configuration and the versions
+    Trying to set a tensor of shape|Attempted to load weight \(|weights were not initialized from checkpoint
+    |no module or parameter named|size mismatch for [\w.]+:|^KeyError: '(?:[\w.]+\.)?layers?\.\d+\.
+    |^KeyError: '[\w.]+\.(?:weight|bias|qweight|scales)\b
+root shared weights = parameters share their memory: save them without safetensors, or with its save_model()
+    Some tensors share memory
+root configuration of a model = a model's config.json is missing, or of another type of model: check it and its path
+    Unrecognized model in |Unrecognized configuration class
+root architecture of a model = this version of a package does not support the model: check its name and the version
+    Model architectures? .*not supported|Can't find class type \w+ class name|unsupported model type
+# Megatron-LM training/arguments.py; MindFormers parallel_config; torch distributed/device_mesh.py; vLLM; JAX
+root number of devices = a parallel layout does not fit: compare its sizes with the ranks and the visible devices
+    ^\w*Error: .*(?:number of (?:\w+ )?(?:devices|npus|gpus|ranks)\b|not enough (?:devices|npus|gpus|ranks)
+    |\b(?:devices?|npus?|gpus?|ranks?)(?:\(s\))?\b.{0,60}\b(?:but|only)\b.{0,20}\d+ (?:device|npu|gpu|rank)
+    |world[ _]?size\b.{0,40}(?:!=|not (?:equal|match)|(?:less|more|smaller|larger|greater|bigger) than)
+    |than default world size|\bdevice_num\b.*\b(?:must|should|not)\b|\b(?:must|should)\b.*\bdevice_num\b)
+root parallel settings = parallel settings do not fit each other or the model: check sizes, layers and micro-batches
+    ^(?:Value|Assertion|NotImplemented)Error: .*(?:virtual pipeline|pipeline stage|micro[ _-]?batch
+    |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
+# OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
+root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
+    ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
+root argument of a program = a program does not know an argument: check its spelling, and the program's version
+    : error: (?:unrecognized arguments|no such option):
+root DeepSpeed's settings = the configuration of DeepSpeed contradicts the trainer's arguments: set it to "auto"
+    DeepSpeed config values that mismatch
+root length of a sequence = a sequence is too long for the model or its settings: compare max_model_len and the data
+    ^\w*Error: .*(?:longer|larger|greater|smaller) than .*
+    (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
+# HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
+root column = samples lack a column that the program expects: check the names of the dataset's columns
+    Column name .* not in the dataset|, in (?:\w*collat\w*|get_loc): KeyError: '|collat\w*\.py", line .*: KeyError: '
+root types of columns = the files of a dataset differ in their columns or types
+    Couldn't cast|column names don't match
+root JSON of a dataset = a file of a dataset cannot be read as JSON: see the row that the message names
+    JSON parse error
+root split of a dataset = a dataset or split of this name does not exist, or has no data: check its name and files
+    Unknown split "|corresponds to no data|Undefined dataset \S+ in|at least one example when writing data
+root text = the text of a sample is not a string: look for empty or missing values in the data
+    TextEncodeInput must be|text input must be of type
+root padding = samples differ in length: pad and truncate them
+    you should probably activate truncation|expected sequence of length \d+ at dim
+root padding token = the tokenizer has no padding token: set pad_token, for example to eos_token
+    does not have a padding token
+root chat template = the tokenizer has no chat template: set one, or use a model that has one
+    chat_template is not set
+# torch_npu npu/graphs.py and dynamo/torchair; CUDA graphs; torch inductor; torch autograd
+root capture of a graph = an operation cannot be captured in a graph: run it outside of the graph, or in eager mode
+    during (?:\w+ )?graph capture|stream is capturing
+root converter of torchair = torchair cannot compile an operator: use a newer torch_npu, or run the model in eager mode
+    op converter is not implemented|Unsupported torch op
+root no Triton = a working Triton is missing: install the one for Ascend, or train without torch.compile
+    working triton installation|TritonMissing
+root second backward pass = a graph is used in two backward passes: detach tensors of earlier steps, or retain_graph
+    backward through the graph a second time
+root leaf = a parameter was changed in place: change it within torch.no_grad()
+    a leaf Variable that requires grad
+root profiler = the profiler failed: check its arguments, or train without it
+    /profiler/\S+", line .*: \w*Error
+root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or run the model in eager mode
+    /(?:torchair|torch/_inductor)/\S+", line .*: (?:Assertion|NotImplemented|Runtime|Value|Type|Key|Attribute)Error
+# MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
+root parallel strategy = an operator's parallel strategy does not fit its shapes: see MindSpore's ERROR lines above
+    ^\[ERROR\] PARALLEL
+root branches of a graph = branches of the code return different types or shapes: see the lines that the message names
+    (?:Type|Shape) Join Failed|Cannot join the return values of different branches
+root depth of a graph = recursion or loops are too deep for graph mode: see max_call_depth
+    function call depth limit
+root arguments of construct = a network is called with other arguments than its construct() takes
+    function construct (?:needs?|requires?) |Multipl[ey] values for (?:specific )?argument
+root code in graph mode = graph mode does not support this code: see the line that the message names, or use PyNative
+    Unsupported (?:statement|expression|syntax|parsing type)|(?:unsupported|not supported|invalid) in graph mode
+    |comparator 'AnyValue'|should be (?:defined|initialized) .*'__init__' function
+root backend of MindSpore = MindSpore has no backend for this device: check its package, CANN and device_target
+    device address type is wrong|Create device context failed|(?:unsupported|not supported) device[ _]target
+    |Device target \[\w+\] is not supported
+# Checks by words or places that many packages share
+root equal parts = sizes do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
+    equal (?:chunks?|splits?|parts)\b|\bevenly (?:divi|split)|(?:cannot|can't|could not|not) be (?:evenly )?divided
+root data types = the data types of tensors differ: convert them, or use autocast
+    ^(?:Value|Type|Runtime|Assertion)Error: .*(?:\b(?:d|data )?types? (?:should|must) be (?:the )?same
+    |\b(?:same|identical|uniform|consistent) (?:data ?)?(?:d?type|precision)s?\b|\bdtype mismatch)
+root sizes of tensors = the sizes of tensors do not fit: check the model's settings, the data and the checkpoint
+    ^(?:Value|Type|Runtime|Assertion|Index)Error: .*
+    (?:\b(?:shape|(?<!world )size|dimension)s? (?:of \S+ )?
+    (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
+    |\b(?:identical|same|different|inconsistent|mismatched) (?:batch |tensor )?(?:shape|size|dimension)s?\b)
+root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeRO's stage, optimizer, offload, precision
+    ^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
+    |/deepspeed/\S+", line \d+, in (?:__init__|_configure\w*|_do_\w*check\w*|_\w*assertion): \w+Error: \S
+root check of settings = a check of the settings failed: compare those that the message names
+    , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):
+    \s(?:Value|Assertion)Error: \S
+root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
+    ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
+root not supported here = something is not supported here: check the versions, the device and what the message names
+    ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: .*
+    (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|do(?:es|se)? ?n[o']t support
+    |unsupported (?!operand|format|pickle))
+    |-packages/\S+", line .*: NotImplementedError: \S
+"""

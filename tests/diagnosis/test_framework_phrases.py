@@ -1,0 +1,119 @@
+"""What the class of an error of a framework means: how packages, settings, models and data fit each other."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ascend_runner.diagnosis.framework_phrases import FRAMEWORKS
+from ascend_runner.diagnosis.log_evidence import read
+from ascend_runner.supervision.events import Ending
+
+
+def raised(message: str, file: str = "/job/train.py", function: str = "main") -> str:
+    """Return the name of the class of an error that is raised at a place."""
+    frame = f'Traceback (most recent call last):\n  File "{file}", line 61, in {function}\n    step(batch)\n'
+    return read(f"{frame}{message}\n".encode(), Ending(exit_code=1)).code
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("native extension", "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"),
+        ("native operator", "RuntimeError: operator torchvision::nms does not exist"),
+        ("wrapped model", "AttributeError: 'DistributedDataParallel' object has no attribute 'config'"),
+        ("weights of a model", "KeyError: 'model.layers.3.mlp.experts.w2_weight'"),
+        ("weights of a model", "KeyError: 'lm_head.weight'"),
+        ("settings of a checkpoint", "AssertionError: num_layers value from checkpoint (4) is not equal to 8"),
+        ("architecture of a model", "ValueError: Model architectures ['A'] are not supported for now."),
+        ("number of devices", "ValueError: Number of devices 1 must equal the product of mesh_shape (1, 8)"),
+        ("number of devices", "AssertionError: world_size (8) is not equal to tp (4) x pp (4)"),
+        ("number of devices", "ValueError: stage 0 requires 8 device(s), but 4 device(s) are available"),
+        ("parallel settings", "AssertionError: pipeline parallel size must be greater than 2 with interleaving"),
+        ("setting", "omegaconf.errors.ConfigAttributeError: Key 'a' is not in struct"),
+        ("length of a sequence", "ValueError: The prompt (length 9) is longer than the maximum model length of 8."),
+        ("types of columns", "TypeError: Couldn't cast array of type string to null"),
+        ("split of a dataset", "ValueError: Unknown split \"test\". Should be one of ['train']."),
+        ("capture of a graph", "RuntimeError: CUDA error: operation not permitted when stream is capturing"),
+        ("branches of a graph", "TypeError: Type Join Failed: AbstractTensor cannot join with AbstractScalar."),
+        ("code in graph mode", "RuntimeError: Unsupported statement 'Try'."),
+        ("equal parts", "AssertionError: only support equal chunks, got 512 in 6"),
+        ("data types", "ValueError: Must flatten tensors with uniform dtype but got torch.float32"),
+        ("sizes of tensors", "AssertionError: both must have identical batch size"),
+        ("configuration of DeepSpeed", "AssertionError: zero stage 2 requires an optimizer"),
+        ("not supported here", "ValueError: this pooling does not support asymmetric strides"),
+    ],
+)
+def test_class(name: str, message: str) -> None:
+    """An exception that no other rule knows is explained by its class."""
+    assert name == raised(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "file", "function"),
+    [
+        ("call between packages", "NameError: name 'A' is not defined", "/py/site-packages/mindspore/a.py", "f"),
+        ("call between packages", "AttributeError: 'A' object has no attribute 'b'", "/site-packages/a.py", "f"),
+        ("call between packages", "TypeError: f() missing 1 required argument: 'a'", "/py/site-packages/trl/a.py", "f"),
+        ("type of a model", "KeyError: 'qwen9'", "/py/site-packages/transformers/models/auto/a.py", "__getitem__"),
+        ("column", "KeyError: 'input_ids'", "/job/swift/base.py", "_data_collator"),
+        ("loading of weights", "AssertionError: 3 != 4", "/job/model.py", "load_weights"),
+        ("check of settings", "ValueError: a must be b", "/job/options.py", "validate_args"),
+        ("profiler", "RuntimeError: no", "/py/site-packages/torch_npu/profiler/a.py", "start"),
+        ("not supported here", "NotImplementedError: no rule for this", "/py/site-packages/torch/a.py", "f"),
+    ],
+)
+def test_class_by_place(name: str, message: str, file: str, function: str) -> None:
+    """The same exception means something else where a package has raised it."""
+    assert name == raised(message, file, function)
+    assert "" == raised(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "file", "function"),
+    [
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", "/py/site-packages/a/b.py", "f"),
+        ("TypeError: forward() missing 1 required argument: 'x'", "/py/site-packages/torch/m.py", "_call_impl"),
+        ("TypeError: unsupported operand type(s) for +: 'int' and 'str'", "/job/train.py", "main"),
+        ("TypeError: '<' not supported between instances of 'str' and 'int'", "/job/train.py", "main"),
+        ("ValueError: Type mismatch (str, int) for config key A", "/job/train.py", "main"),
+    ],
+)
+def test_no_class(message: str, file: str, function: str) -> None:
+    """An error of the program itself gets no advice on packages, even if a package has raised it."""
+    assert "" == raised(message, file, function)
+
+
+def test_line_of_an_error() -> None:
+    """The frame helps to find the class, but the line that is shown is that of the error."""
+    file = "/py/site-packages/vllm/a.py"
+    trace = f'Traceback (most recent call last):\n  File "{file}", line 6, in f\n    a.b\n'
+    error = "AttributeError: 'A' object has no attribute 'b'"
+
+    assert error == read(f"{trace}{error}\n".encode(), Ending(exit_code=1)).code_line
+
+
+def test_attribute_of_a_module() -> None:
+    """torch.nn.Module raises the AttributeErrors of its users, so the frame above counts."""
+    trace = 'Traceback (most recent call last):\n  File "/job/train.py", line 6, in main\n    model.head\n'
+    frame = '  File "/py/site-packages/torch/nn/modules/module.py", line 17, in __getattr__\n    raise AttributeError\n'
+    error = "AttributeError: 'Model' object has no attribute 'head'\n"
+
+    assert "" == read(f"{trace}{frame}{error}".encode(), Ending(exit_code=1)).code
+
+
+def test_parallel_strategy() -> None:
+    """MindSpore names an operator whose strategy is wrong, and logs the reason just above."""
+    reason = "[ERROR] PARALLEL(7): MatMul: the strategy is ((1, 3)), the length must be 2\n"
+    error = 'Traceback (most recent call last):\n  File "/job/train.py", line 6, in f\n    a()\nRuntimeError: failed\n'
+
+    assert "parallel strategy" == read(f"{reason}{error}".encode(), Ending(exit_code=1)).code
+
+
+def test_every_class_is_of_the_rank() -> None:
+    """Each meaning fits on one line, and each rule blames the rank that raised the error."""
+    rules = re.findall(r"^(\w+) .+? = (.+)$", FRAMEWORKS, re.MULTILINE)
+
+    assert rules
+    assert all("root" == kind and len(meaning) < 100 for kind, meaning in rules)
