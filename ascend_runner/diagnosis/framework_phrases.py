@@ -33,7 +33,9 @@ root call between packages = packages do not fit each other: check the version o
     |TypeError: .*(?:missing \d+ required |takes .*positional arguments? but|got multiple values for))
 # torch distributed/checkpoint; Megatron-LM training/checkpointing.py; vLLM and transformers: loading of weights
 root loading of weights = the weights of a checkpoint do not fit the model: check its configuration and the versions
-    , in \w*load_(?:weights|state_dict|checkpoint)\w*: (?:Key|Assertion|Index)Error
+    , in (?:\w*load_(?:\w*weights?|w\d+|state_dict|checkpoint)|weight_loader): (?:Key|Assertion|Index)Error
+root plan of a checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
+    /(?:distributed|_shard|core)/(?:dist_)?checkpoint(?:ing)?/\S+", line .*: (?:Key|Assertion|Value|Index)Error
 root settings of a checkpoint = a checkpoint was saved with other settings: use the same, or convert it
     value from checkpoint \(
 root weights of a model = the weights of a checkpoint do not fit the model: check its configuration and the versions
@@ -60,12 +62,16 @@ root setting = a setting is unknown, missing or of a wrong type: check its name,
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
 root argument of a program = a program does not know an argument: check its spelling, and the program's version
     : error: (?:unrecognized arguments|no such option):
+root registry = a name in the configuration is not registered: check its spelling, its import and the version
+    is not in the [\w: ]*registry|is not registered (?:in|as)\b
 root DeepSpeed's settings = the configuration of DeepSpeed contradicts the trainer's arguments: set it to "auto"
     DeepSpeed config values that mismatch
 root length of a sequence = a sequence is too long for the model or its settings: compare max_model_len and the data
     ^\w*Error: .*(?:longer|larger|greater|smaller) than .*
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
 # HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
+root images of a sample = the images of a sample do not fit its text: check the data, its images and the cut-off length
+    ^ValueError: .*\bimages?\b.{0,80}(?:do(?:es)? not match|different from|mismatch)
 root column = samples lack a column that the program expects: check the names of the dataset's columns
     Column name .* not in the dataset|, in (?:\w*collat\w*|get_loc): KeyError: '|collat\w*\.py", line .*: KeyError: '
 root types of columns = the files of a dataset differ in their columns or types
@@ -91,12 +97,16 @@ root no Triton = a working Triton is missing: install the one for Ascend, or tra
     working triton installation|TritonMissing
 root second backward pass = a graph is used in two backward passes: detach tensors of earlier steps, or retain_graph
     backward through the graph a second time
-root leaf = a parameter was changed in place: change it within torch.no_grad()
-    a leaf Variable that requires grad
+root leaf = a parameter was changed in place: change it where no gradients are computed, or use a copy
+    a leaf (?:variable|parameter) that requires grad
+root order of modules = ZeRO-3 lost track of the modules: all ranks must run the same, in one order; see leaf modules
+    inflight params|parameter fetch queue
 root profiler = the profiler failed: check its arguments, or train without it
     /profiler/\S+", line .*: \w*Error
 root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or run the model in eager mode
     /(?:torchair|torch/_inductor)/\S+", line .*: (?:Assertion|NotImplemented|Runtime|Value|Type|Key|Attribute)Error
+root memory for a model = not enough memory on the device or the server: check what else uses it, and the settings
+    ^\w*Error: (?:.*\b)?(?:not enough|insufficient) (?:\w+ )?memory
 # MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
 root parallel strategy = an operator's parallel strategy does not fit its shapes: see MindSpore's ERROR lines above
     ^\[ERROR\] PARALLEL
@@ -113,6 +123,11 @@ root backend of MindSpore = MindSpore has no backend for this device: check its 
     device address type is wrong|Create device context failed|(?:unsupported|not supported) device[ _]target
     |Device target \[\w+\] is not supported
 # Checks by words or places that many packages share
+root versions = versions do not fit each other: install those that the message asks for
+    ^\w*Error: .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version|is too (?:old|low|new)\b
+    |version.*(?:not compatible|incompatible)|please (?:upgrade|update|downgrade|reinstall)\b)
+root index of a tensor = an index exceeds a tensor: check the sizes of the model, the data and parallel settings
+    ^\w*Error: .*(?:out of bounds for (?:axis|dimension)|\bstart out of range|exceeds dimension size)
 root equal parts = sizes do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
     equal (?:chunks?|splits?|parts)\b|\bevenly (?:divi|split)|(?:cannot|can't|could not|not) be (?:evenly )?divided
 root data types = the data types of tensors differ: convert them, or use autocast
@@ -129,6 +144,10 @@ root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeR
 root check of settings = a check of the settings failed: compare those that the message names
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):
     \s(?:Value|Assertion)Error: \S
+root check of a configuration = a check of the settings failed: compare those that the message names
+    /(?:\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*: (?:Value|Assertion)Error: \S
+root samples of a dataset = a sample cannot be processed: check the format of the data
+    /(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line .*: (?:Value|Type|Index|Assertion)Error
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
 root not supported here = something is not supported here: check the versions, the device and what the message names
@@ -136,4 +155,10 @@ root not supported here = something is not supported here: check the versions, t
     (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|do(?:es|se)? ?n[o']t support
     |unsupported (?!operand|format|pickle))
     |-packages/\S+", line .*: NotImplementedError: \S
+root equal numbers = numbers differ that must be equal: check the model's settings, the data and the checkpoint
+    ^(?:Value|Runtime|Assertion)Error: .*\b(?:num|number|size|length|count|dim)\w*\b.*
+    (?:(?:must|should) be equal|(?:must|should|do(?:es)? not|don't) match|\bdifferent from\b|\bmismatch|not equal to)
+root refused value = an argument or setting is refused: check its value, and the version of the package
+    ^(?:Key|Type|Value)Error: .*
+    \b(?:must|should) (?:contain\b|be (?:an? |one of|of type|either|in |greater|less|positive))
 """

@@ -64,11 +64,14 @@ root no kernel = an operator has no kernel for this chip: check the installation
     does not has any binary|Parse dynamic kernel config fail|Cannot parse json for config file
 root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu
     not in libopapi\.so|Failed to find function \w+
+root chip of torch_npu = this version of torch_npu or CANN does not support this chip: install one that does
+    Unsupported soc version
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
     dcmi mod\w* init\w* failed|Can't get ascend_hal device count
 # MindSpore communication/_comm_helper.py and hccl_adapter.cc
 root variables of a launcher = a variable of the rank is not set: start the program with a launcher that sets it
-    environment variable \w+ expected, but not set|KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))'
+    environment variable \w+ expected, but not set|using \w+:// rendezvous: |Role name '' is invalid
+    |KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))'
 root RANK_ID has not been exported = MindSpore was started without the rank variables
     RANK_ID has not been exported
 root HcomLoadRanktableFile = HCCL cannot find the rank table file
@@ -85,6 +88,7 @@ root ncclInvalidUsage = a collective was called incorrectly, for example by two 
     ncclInvalidUsage|NCCL error.*invalid usage
 root process group not initialized = a collective was called before init_process_group
     process group has not been initialized|Distributed Communication has not been inited
+    |The pointer\[hccl_comm\] is null
 root process group initialized twice = init_process_group was called twice: call it only if is_initialized() is false
     trying to initialize the default process group twice
 root no backend for a device = the process group has no backend for this device: use hccl for NPUs, gloo for CPUs
