@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
-from pathlib import Path
 
-import pytest
-
-import ascend_runner
-from ascend_runner.guardian import process_tree
 from tests.helpers.program import WORKERS, Program
-from tests.helpers.waiting import LIMIT, wait_until
+from tests.helpers.waiting import LIMIT
 
 LIBRARY_RUN = f"{sys.executable} {WORKERS / 'library_run.py'}"
 
@@ -102,24 +96,14 @@ def test_many_jobs_in_one_process(program: Program) -> None:
     assert last[3] - half[3] < 250, [blocks for *_, blocks in seen]  # blocks of memory; one for each start would be 500
 
 
-def test_starts_of_the_library_leak_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_starts_of_the_library_leak_nothing(program: Program) -> None:
     """`launch` leaves neither descriptors nor processes, and nothing in the directory for temporary files."""
-    temporary = tmp_path / "tmp"
+    temporary = program.folder / "tmp"
     temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
+    ended = program.shell(f"TMPDIR={temporary} {LIBRARY_RUN} many-launches log 20")
 
-    def launch() -> None:
-        ascend_runner.launch(["/bin/true"], nproc_per_node=1, log_dir=tmp_path / "log", quiet=True).check()
-
-    def settled() -> tuple[int, list[int]]:
-        wait_until(lambda: set(os.listdir("/proc/self/task")) <= threads)  # threads that end hold descriptors
-        return len(os.listdir("/proc/self/fd")), process_tree.children(os.getpid())
-
-    threads = set(os.listdir("/proc/self/task"))
-    launch()
-    before = settled()
-    for _ in range(20):
-        launch()
-
-    assert before == settled()
+    assert 0 == ended.returncode
+    first, last = ([int(number) for number in line.split()[:3]] for line in ended.stdout.splitlines())
+    assert first == last
+    assert 0 == last[2]  # processes
     assert [] == list(temporary.iterdir())

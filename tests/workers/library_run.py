@@ -4,6 +4,7 @@ broken-console  showing a rank's lines fails with a MemoryError     ARG... is th
 wild-clock      the wall clock jumps back and forth at every look   ARG... are the program's own
 lean-thread     a thread of the runner ends for lack of memory      ARG... is ignored
 many-starts     run `true` ARG times; print what is open and allocated after each fifty
+many-launches   the same with `ascend_runner.launch`; print that after the first and the last
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Callable
 
+import ascend_runner
 from ascend_runner import cli
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
@@ -105,10 +107,18 @@ def run_many_times(log_dir: str, count: str) -> int:
     return 0
 
 
-def say_what_there_is() -> None:
+def launch_many_times(log_dir: str, count: str) -> int:
+    for number in range(int(count)):
+        ascend_runner.launch(["/bin/true"], nproc_per_node=1, log_dir=log_dir, quiet=True).check()
+        if number in {0, int(count) - 1}:
+            say_what_there_is(threads=1)
+    return 0
+
+
+def say_what_there_is(threads: int = THREADS) -> None:
     """Print what is open and allocated, once threads whose work was awaited have ended."""
     deadline = time.monotonic() + ENDING
-    while threading.active_count() > THREADS and time.monotonic() < deadline:
+    while threading.active_count() > threads and time.monotonic() < deadline:
         time.sleep(0.001)
     gc.collect()
     children = len(process_tree.children(os.getpid()))
@@ -120,6 +130,7 @@ WORLDS: dict[str, Callable[..., int]] = {
     "wild-clock": run_under_a_wild_clock,
     "lean-thread": run_with_a_lean_thread,
     "many-starts": run_many_times,
+    "many-launches": launch_many_times,
 }
 
 if __name__ == "__main__":
