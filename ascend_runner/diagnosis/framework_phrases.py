@@ -50,12 +50,14 @@ root architecture of a model = this version of a package does not support the mo
     Model architectures? .*not supported|Can't find class type \w+ class name|unsupported model type
 # Megatron-LM training/arguments.py; MindFormers parallel_config; torch distributed/device_mesh.py; vLLM; JAX
 root number of devices = a parallel layout does not fit: compare its sizes with the ranks and the visible devices
-    ^\w*Error: .*(?:number of (?:\w+ )?(?:devices|npus|gpus|ranks)\b|not enough (?:devices|npus|gpus|ranks)
+    ^(?:Value|Assertion|Runtime)Error: (?!.*(?:time[ds]? ?out|waiting|watchdog|connect)).*
+    (?:number of (?:\w+ )?(?:devices|npus|gpus|ranks)\b|not enough (?:devices|npus|gpus|ranks)
     |\b(?:devices?|npus?|gpus?|ranks?)(?:\(s\))?\b.{0,60}\b(?:but|only)\b.{0,20}\d+ (?:device|npu|gpu|rank)
     |world[ _]?size\b.{0,40}(?:!=|not (?:equal|match)|(?:less|more|smaller|larger|greater|bigger) than)
     |than default world size|\bdevice_num\b.*\b(?:must|should|not)\b|\b(?:must|should)\b.*\bdevice_num\b)
 root parallel settings = parallel settings do not fit each other or the model: check sizes, layers and micro-batches
-    ^(?:Value|Assertion|NotImplemented)Error: .*(?:virtual pipeline|pipeline stage|micro[ _-]?batch
+    ^(?:Value|Assertion|NotImplemented)Error: (?!.*\b(?:nan|inf|infinite|overflow)\b).*
+    (?:virtual pipeline|pipeline stage|micro[ _-]?batch
     |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
 # OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
@@ -124,8 +126,9 @@ root backend of MindSpore = MindSpore has no backend for this device: check its 
     |Device target \[\w+\] is not supported
 # Checks by words or places that many packages share
 root versions = versions do not fit each other: install those that the message asks for
-    ^\w*Error: .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version|is too (?:old|low|new)\b
-    |version.*(?:not compatible|incompatible)|please (?:upgrade|update|downgrade|reinstall)\b)
+    ^\w*Error: .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version
+    |(?:is|are) too (?:old|new)\b|version.*(?:not compatible|incompatible)
+    |please (?:upgrade|update|downgrade|reinstall)\b)
 root index of a tensor = an index exceeds a tensor: check the sizes of the model, the data and parallel settings
     ^\w*Error: .*(?:out of bounds for (?:axis|dimension)|\bstart out of range|exceeds dimension size)
 root equal parts = sizes do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
@@ -134,7 +137,7 @@ root data types = the data types of tensors differ: convert them, or use autocas
     ^(?:Value|Type|Runtime|Assertion)Error: .*(?:\b(?:d|data )?types? (?:should|must) be (?:the )?same
     |\b(?:same|identical|uniform|consistent) (?:data ?)?(?:d?type|precision)s?\b|\bdtype mismatch)
 root sizes of tensors = the sizes of tensors do not fit: check the model's settings, the data and the checkpoint
-    ^(?:Value|Type|Runtime|Assertion|Index)Error: .*
+    ^(?:Value|Type|Runtime|Assertion|Index)Error: (?!.*\b(?:files?|bytes|download\w*)\b).*
     (?:\b(?:shape|(?<!world )size|dimension)s? (?:of \S+ )?
     (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
     |\b(?:identical|same|different|inconsistent|mismatched) (?:batch |tensor )?(?:shape|size|dimension)s?\b)
@@ -147,18 +150,20 @@ root check of settings = a check of the settings failed: compare those that the 
 root check of a configuration = a check of the settings failed: compare those that the message names
     /(?:\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*: (?:Value|Assertion)Error: \S
 root samples of a dataset = a sample cannot be processed: check the format of the data
-    /(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line .*: (?:Value|Type|Index|Assertion)Error
+    (?<!torch/utils/data)/(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line .*:
+    \s(?:Value|Type|Index|Assertion)Error
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
 root not supported here = something is not supported here: check the versions, the device and what the message names
-    ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: .*
+    ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: (?!.*object does not support).*
     (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|do(?:es|se)? ?n[o']t support
     |unsupported (?!operand|format|pickle))
     |-packages/\S+", line .*: NotImplementedError: \S
 root equal numbers = numbers differ that must be equal: check the model's settings, the data and the checkpoint
-    ^(?:Value|Runtime|Assertion)Error: .*\b(?:num|number|size|length|count|dim)\w*\b.*
+    ^(?:Value|Runtime|Assertion)Error: (?!.*\b(?:files?|bytes|download\w*)\b).*
+    \b(?:num|number|size|length|count|dim)\w*\b.*
     (?:(?:must|should) be equal|(?:must|should|do(?:es)? not|don't) match|\bdifferent from\b|\bmismatch|not equal to)
 root refused value = an argument or setting is refused: check its value, and the version of the package
-    ^(?:Key|Type|Value)Error: .*
+    -packages/\S+", line .*: (?:Key|Type|Value)Error: .*
     \b(?:must|should) (?:contain\b|be (?:an? |one of|of type|either|in |greater|less|positive))
 """

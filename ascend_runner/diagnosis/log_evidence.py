@@ -100,7 +100,7 @@ def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
     frame = next((line for line in reversed(frames) if not line.endswith(_OF_ATTRIBUTES)), "")
     raised = f"{frame}: {told.exception}"
     found = class_of([*told.message, raised])
-    if found and found.line == raised:
+    if found and raised.startswith(found.line):
         return Found(found.code, told.exception)
     above = lines[max(0, told.start - statements.LAST_WORDS) : told.start]
     return found or class_of([line for line in above if line.startswith("[ERROR] ")])

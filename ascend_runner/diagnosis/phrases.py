@@ -14,6 +14,8 @@ from ascend_runner.diagnosis.own_phrases import OWN
 from ascend_runner.diagnosis.peer_phrases import PEERS
 from ascend_runner.diagnosis.setup_phrases import SETUP
 
+BEGINNING: Final = 1000  # characters; the time that some rules for classes take grows with their square
+
 
 def first_phrase(lines: Sequence[str]) -> Found | None:
     """Find a telling phrase, the most specific first. Meant for the lines around a failure only."""
@@ -21,8 +23,8 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 
 
 def class_of(message: Sequence[str]) -> Found | None:
-    """Find the class of an error whose message no rule knows."""
-    return _first(_classes(), message)
+    """Find the class of an error whose message no rule knows, by the beginnings of its lines."""
+    return _first(_classes(), [line[:BEGINNING] for line in message])
 
 
 def _first(rules: Sequence[tuple[re.Pattern[str], Code]], lines: Sequence[str]) -> Found | None:
