@@ -59,6 +59,8 @@ root parallel settings = parallel settings do not fit each other or the model: c
     ^(?:Value|Assertion|NotImplemented)Error: (?!.*\b(?:nan|inf|infinite|overflow)\b).*
     (?:virtual pipeline|pipeline stage|micro[ _-]?batch
     |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
+root device mesh = tensors of different device meshes, or an operator without DTensor: check the parallel settings
+    ^\w*Error: .*(?:\bthe same mesh\b|\bdevice ?mesh\b|\bdtensor\b|a sharding strategy)
 # OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+

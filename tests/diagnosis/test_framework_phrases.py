@@ -30,6 +30,7 @@ def raised(message: str, file: str = "/job/train.py", function: str = "main") ->
         ("number of devices", "ValueError: Number of devices 1 must equal the product of mesh_shape (1, 8)"),
         ("number of devices", "AssertionError: world_size (8) is not equal to tp (4) x pp (4)"),
         ("number of devices", "ValueError: stage 0 requires 8 device(s), but 4 device(s) are available"),
+        ("device mesh", "ValueError: All operands in aten.stack.default must have the same mesh, but got A"),
         ("parallel settings", "AssertionError: pipeline parallel size must be greater than 2 with interleaving"),
         ("setting", "omegaconf.errors.ConfigAttributeError: Key 'a' is not in struct"),
         ("length of a sequence", "ValueError: The prompt (length 9) is longer than the maximum model length of 8."),
