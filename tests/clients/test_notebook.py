@@ -39,7 +39,7 @@ def test_notebook(tmp_path: Path) -> None:
     assert [{"text/plain", "text/html"}] * 2 == [{*result} for result in results]
     table, outcome = ("".join(result["text/html"]) for result in results)
     assert "<th>device_ip</th>" in table
-    assert "<td>failed</td><td>exit status 1</td>" in outcome
+    assert "<td>failed (exit status 1)</td>" in outcome
     assert "&lt;b&gt;log" in outcome
     assert "<b>log" not in page + sanitized
     for text in (table, outcome):
