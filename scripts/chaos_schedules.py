@@ -405,10 +405,11 @@ def wrong_logs(schedule: Schedule, folder: Path, place: Place) -> list[str]:
     missing = 0
     for rank_id, size in enumerate(written(folder)):
         found = place.log(rank_id)
-        if b"Traceback (" in found:
-            continue  # Ctrl-C reached the rank while Python started, which wrote a traceback or its beginning
+        if not size and not found.startswith(chatter.line(0)):
+            continue  # Ctrl-C reached the rank while Python started, which wrote nothing, a traceback or a part of one
         if not is_part_of_stream(found, size + chatter.CHUNK, has_gaps=bool(place.disk)):
-            wrong.append(f"the log of rank {rank_id} is not what the rank wrote")
+            ends = f"{found[:80]!r} to {found[-80:]!r}"
+            wrong.append(f"the log of rank {rank_id} is not what the rank wrote: {ends}")
         has_room = "full" not in place.words or len(found) < FULL
         missing += size - len(found) if has_room else 0
         if len(found) < size and not schedule.is_beheaded and has_room and not place.disk:
