@@ -283,7 +283,7 @@ def restart() -> Iterator[Row]:
     launchers = [OURS, *(peer for peer in peers() if peer.name == "torchrun")]
     medians = measure.alternate(
         {
-            **{one.name: (3 if one.is_slow else 11, functools.partial(run, one)) for one in launchers},
+            **{one.name: (11, functools.partial(run, one)) for one in launchers},
             "bare": (11, run_bare),
         }
     )
