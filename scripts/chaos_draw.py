@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import attrs
 
@@ -44,9 +45,14 @@ class Schedule:
 
     @property
     def has_patience(self) -> bool:
-        """Whether the program is asked to stop once, or twice at the same moment: every rank has its grace."""
+        """Whether every rank has its grace.
+
+        It has where the program is asked to stop once, or twice at the same moment, but not by Ctrl-C after a failure.
+        """
         stops = {(moment, name) for moment, name, _whom in self.blows if name in STOPPING}
-        return len(stops) < 2 and not (self.is_beheaded or self.is_held)
+        may_fail = any(re.search(r"die=\w+$|exit=[1-9]\d*$", plan) for plan in self.plans)
+        is_cut_short = may_fail and any(name == "INT" for _moment, name in stops)
+        return len(stops) < 2 and not (is_cut_short or self.is_beheaded or self.is_held)
 
     @property
     def is_beheaded(self) -> bool:

@@ -229,7 +229,7 @@ def test_ctrl_c_after_a_failure(program: Program) -> None:
     waits = "trap '' TERM INT; touch ready; while :; do sleep 0.01; done"
     script = f'if [ "$RANK" = 1 ]; then {waits}; fi; until [ -e ready ]; do sleep 0.01; done; exit 7'
     run = program.start("--nproc-per-node", "2", "--grace", "60", "--verbose", "sh", "-c", script)
-    run.wait_for("stopping the other rank, with up to 60 s to exit (Ctrl-C again to kill)")
+    run.wait_for("stopping the other rank, with up to 60 s to exit (Ctrl-C to kill)")
     run.wait_for("still running: rank 1")  # the first step of the back-off
     run.send(SIGINT)
 

@@ -85,7 +85,9 @@ def time_to_exit(seconds: float, hint: str) -> str:
 
 def way_out(cause: Cause | None) -> str:
     """Return a hint on how to cut the grace period short."""
-    if not isinstance(cause, SignalReceived) or cause.signum == SIGINT:
+    if not isinstance(cause, SignalReceived):
+        return "Ctrl-C to kill"
+    if cause.signum == SIGINT:
         return "Ctrl-C again to kill"
     if cause.guardian:
         return f"send SIGTERM to pid {cause.runner} to kill"

@@ -78,7 +78,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         (
             [
                 "rank 3 failed (exit status 7); waiting up to 0.5 s for other ranks to report the cause",
-                "stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)",
+                "stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C to kill)",
             ],
             [(attrs.evolve(BOTH, phase=phase, cause=FAILURE), 1.0) for phase in (Phase.HOLDING, Phase.TERMINATING)],
         ),
@@ -89,7 +89,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         (
             [
                 "no rank wrote any output for 60 s (--hang-timeout); collecting the stacks of all ranks",
-                "stopping 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)",
+                "stopping 2 ranks, with up to 15 s to exit (Ctrl-C to kill)",
             ],
             [(HANG, 1.0), (attrs.evolve(BOTH, cause=HANG), 1.0)],
         ),
@@ -120,6 +120,10 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
             [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 16.0)],
         ),
         (
+            ["received SIGINT; stopping 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)"],
+            [(attrs.evolve(BOTH, cause=SignalReceived(2)), 1.0)],
+        ),
+        (
             ["received SIGTERM; stopping 2 ranks, with up to 15 s to exit (SIGTERM again to kill)"],
             [(BOTH, 1.0), (attrs.evolve(BOTH, phase=Phase.KILLING), 1.0)],
         ),
@@ -127,7 +131,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
             [
                 (
                     "all ranks have ended; stopping processes that ranks 1, 2 left behind,"
-                    " with up to 15 s to exit (Ctrl-C again to kill)"
+                    " with up to 15 s to exit (Ctrl-C to kill)"
                 )
             ],
             [(LEFT, 1.0), (DeadlineReached(), 2.0), (DeadlineReached(), 4.0)],
@@ -136,7 +140,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
             [
                 (
                     "rank 1 failed (exit status 7); stopping processes that it left behind,"
-                    " with up to 15 s to exit (Ctrl-C again to kill)"
+                    " with up to 15 s to exit (Ctrl-C to kill)"
                 ),
                 "grace period of 15 s is over; killing the remaining processes of rank 1",
             ],
@@ -297,7 +301,7 @@ def test_ranks_that_are_still_stopping() -> None:
         progress.observe(fact, 1.0)
 
     assert [
-        "rank 0 failed (exit status 7); stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C again to kill)"
+        "rank 0 failed (exit status 7); stopping the other 2 ranks, with up to 15 s to exit (Ctrl-C to kill)"
     ] == messages.of("info")
     assert ["still running: ranks 1, 2", "still running: rank 1"] == [
         sentence for _level, sentence in messages.lines if sentence.startswith("still")
