@@ -159,6 +159,7 @@ def test_levels(levels: list[str], seen: list[Fact]) -> None:
         "signals",
         "signal after the end",
         "end of the grace",
+        "Ctrl-C",
         "ranks of another user",
         "stragglers",
         "of a failure",
