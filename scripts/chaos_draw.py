@@ -28,41 +28,50 @@ DISKS = ("slow", "hanging", "lost")
 FLOOD = 20_000_000  # bytes of one rank, more than the queue in front of its log file holds
 
 
+@attrs.frozen(order=True)
+class Fault:
+    """What happens to whom: a signal or what befalls files or a disk, `moment` seconds after the start."""
+
+    moment: float
+    name: str
+    target: str
+
+
 @attrs.frozen
 class Schedule:
-    """The plan of each rank, and the signals to the runner: after how many seconds, which one, to which process."""
+    """The plan of each rank, and what goes wrong around them."""
 
     seed: int
     plans: tuple[str, ...]
-    blows: tuple[tuple[float, str, str], ...]
+    faults: tuple[Fault, ...]
     options: tuple[str, ...]
     surroundings: tuple[str, ...] = ()  # see `Place`
 
     @property
-    def is_held(self) -> bool:
+    def has_pause(self) -> bool:
         """Whether processes are stopped for a while, so that what happens meanwhile is seen in no certain order."""
-        return any(name == "STOP" for _moment, name, _whom in self.blows)
+        return any(fault.name == "STOP" for fault in self.faults)
 
     @property
-    def has_patience(self) -> bool:
+    def has_grace(self) -> bool:
         """Whether every rank has its grace.
 
         It has where the program is asked to stop once, or twice at the same moment, but not by Ctrl-C after a failure.
         """
-        stops = {(moment, name) for moment, name, _whom in self.blows if name in STOPPING}
+        stops = {(fault.moment, fault.name) for fault in self.faults if fault.name in STOPPING}
         may_fail = any(re.search(r"die=\w+$|exit=[1-9]\d*$", plan) for plan in self.plans)
-        is_cut_short = may_fail and any(name == "INT" for _moment, name in stops)
-        return len(stops) < 2 and not (is_cut_short or self.is_beheaded or self.is_held)
+        is_killed_early = may_fail and any(name == "INT" for _moment, name in stops)
+        return len(stops) < 2 and not (is_killed_early or self.has_kill or self.has_pause)
 
     @property
-    def is_beheaded(self) -> bool:
+    def has_kill(self) -> bool:
         """Whether the runner or the guardian is killed, so that the status and last bytes of ranks may be lost."""
-        return any(name == "KILL" for _moment, name, _whom in self.blows)
+        return any(fault.name == "KILL" for fault in self.faults)
 
     @property
     def is_cut_short(self) -> bool:
         """Whether the program may be asked to stop twice, so that it waits for no disk any more."""
-        return sum(name in STOPPING for _moment, name, _whom in self.blows) > 1
+        return sum(fault.name in STOPPING for fault in self.faults) > 1
 
     @property
     def disk(self) -> str:
@@ -107,65 +116,65 @@ def draw(seed: int) -> Schedule:
         plans.append(",".join(words))
     if "hanging" in surroundings and dice.random() < 0.3:
         plans[0] = f"write={FLOOD},{plans[0]}"
-    blows = _draw_blows(dice, plans, surroundings)
+    faults = _draw_faults(dice, plans, surroundings)
     options: tuple[str, ...] = dice.choice(((), ("--console", "none"), ("--quiet",), ("--no-prefix",)))
-    if dice.random() < 0.1 and not any(name == "REMOVE" for _moment, name, _whom in blows):
+    if dice.random() < 0.1 and not any(fault.name == "REMOVE" for fault in faults):
         options += ("--log-max-size", "64K", "--log-backups", "1000")
-    return Schedule(seed, tuple(plans), tuple(sorted(blows)), options, surroundings)
+    return Schedule(seed, tuple(plans), tuple(sorted(faults)), options, surroundings)
 
 
-def _draw_blows(dice: random.Random, plans: list[str], surroundings: tuple[str, ...]) -> list[tuple[float, str, str]]:
-    blows: list[tuple[float, str, str]] = []
+def _draw_faults(dice: random.Random, plans: list[str], surroundings: tuple[str, ...]) -> list[Fault]:
+    faults: list[Fault] = []
     if any(plan.endswith("linger") for plan in plans) or dice.random() < 0.5:
         heard = STOPPING if "nohup" not in surroundings else ("TERM", "INT", "QUIT")
-        blows.append((dice.uniform(0, 0.8), dice.choice(heard), "guardian"))
+        faults.append(Fault(dice.uniform(0, 0.8), dice.choice(heard), "guardian"))
     if dice.random() < 0.3:
-        blows.append((dice.uniform(0, 1.2), dice.choice(STOPPING), "guardian"))
+        faults.append(Fault(dice.uniform(0, 1.2), dice.choice(STOPPING), "guardian"))
     if dice.random() < 0.2:
-        blows.append((dice.uniform(0.1, 0.6), "KILL", dice.choice(("runner", "guardian"))))
+        faults.append(Fault(dice.uniform(0.1, 0.6), "KILL", dice.choice(("runner", "guardian"))))
     if dice.random() < 0.1:
-        blows.append((dice.uniform(0, 0.4), "USR1", "guardian"))
+        faults.append(Fault(dice.uniform(0, 0.4), "USR1", "guardian"))
     if dice.random() < 0.15:
         moment = dice.uniform(0, 1.0)
-        blows += [(moment, dice.choice(STOPPING), "guardian") for _ in range(dice.choice((2, 5)))]
+        faults += [Fault(moment, dice.choice(STOPPING), "guardian") for _ in range(dice.choice((2, 5)))]
     if dice.random() < 0.1 and not set(DISKS).intersection(surroundings):
-        blows.append((dice.uniform(0.1, 0.6), "REMOVE", "logs"))
-    blows += _draw_odd_blows(dice)
-    blows += _draw_disk_blows(dice, surroundings)
+        faults.append(Fault(dice.uniform(0.1, 0.6), "REMOVE", "logs"))
+    faults += _draw_odd_faults(dice)
+    faults += _draw_disk_faults(dice, surroundings)
     if set(DISKS).intersection(surroundings) and dice.random() < 0.7:
-        blows.append((-1.0, "AWAIT", "ranks"))  # all other moments count from when a rank has begun to write
+        faults.append(Fault(-1.0, "AWAIT", "ranks"))  # all other moments count from when a rank has begun to write
     if "table" in surroundings:
-        blows.append((dice.uniform(0, 0.6), "CHANGE", "table"))
+        faults.append(Fault(dice.uniform(0, 0.6), "CHANGE", "table"))
     if "container" in surroundings:  # the kernel kills all others with its first process
-        blows = [blow for blow in blows if blow[1] != "KILL"]
-    return blows
+        faults = [fault for fault in faults if fault.name != "KILL"]
+    return faults
 
 
-def _draw_odd_blows(dice: random.Random) -> list[tuple[float, str, str]]:
+def _draw_odd_faults(dice: random.Random) -> list[Fault]:
     """Draw signals that reach guardian and runner alike, floods, and processes that are stopped for a while."""
-    blows: list[tuple[float, str, str]] = []
+    faults: list[Fault] = []
     if dice.random() < 0.15:
-        blows.append((dice.uniform(0, 0.8), dice.choice(("TERM", "INT")), "both"))
+        faults.append(Fault(dice.uniform(0, 0.8), dice.choice(("TERM", "INT")), "both"))
     if dice.random() < 0.1:
-        blows.append((dice.uniform(0, 0.6), "USR1", "flood"))
+        faults.append(Fault(dice.uniform(0, 0.6), "USR1", "flood"))
     if dice.random() < 0.2:
-        moment, whom = dice.uniform(0, 0.6), dice.choice(("runner", "guardian", "ranks"))
-        blows += [(moment, "STOP", whom), (moment + dice.uniform(0.05, 1.5), "CONT", whom)]
-    return blows
+        moment, target = dice.uniform(0, 0.6), dice.choice(("runner", "guardian", "ranks"))
+        faults += [Fault(moment, "STOP", target), Fault(moment + dice.uniform(0.05, 1.5), "CONT", target)]
+    return faults
 
 
-def _draw_disk_blows(dice: random.Random, surroundings: tuple[str, ...]) -> list[tuple[float, str, str]]:
+def _draw_disk_faults(dice: random.Random, surroundings: tuple[str, ...]) -> list[Fault]:
     """Draw when a disk hangs or is lost, and what ends that."""
     moment = dice.uniform(0, 0.6) if dice.random() < 0.8 else 0.0
     later = moment + dice.uniform(0.1, 4.0)
     if "hanging" in surroundings:
         # What needs a disk before the ranks start waits for it, until it responds or the user asks twice.
-        stops = [(later, "TERM", "guardian"), (later + 0.5, dice.choice(("TERM", "INT")), "guardian")]
+        stops = [Fault(later, "TERM", "guardian"), Fault(later + 0.5, dice.choice(("TERM", "INT")), "guardian")]
         # The kernel keeps the first process of a container until the last one has got away from the disk.
         is_for_good = "container" not in surroundings and dice.random() < 0.5
-        return [(moment, "HANG", "disk"), *(stops if is_for_good else [(later, "RESPOND", "disk")])]
+        return [Fault(moment, "HANG", "disk"), *(stops if is_for_good else [Fault(later, "RESPOND", "disk")])]
     if "lost" in surroundings:
         # A disk that is mounted again is not seen in a mount namespace of its own.
         is_mounted_again = "container" not in surroundings and dice.random() < 0.5
-        return [(moment, "LOSE", "disk"), *([(later, "MOUNT", "disk")] if is_mounted_again else [])]
+        return [Fault(moment, "LOSE", "disk"), *([Fault(later, "MOUNT", "disk")] if is_mounted_again else [])]
     return []

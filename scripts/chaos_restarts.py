@@ -54,7 +54,7 @@ class Schedule:
     last: int
     restarts: int
     env: tuple[tuple[str, str], ...]
-    blow: tuple[float, int, str] | None  # when, which signal, to the guardian or the runner
+    fault: tuple[float, int, str] | None  # when, which signal, to the guardian or the runner
 
 
 def draw(seed: int, *, kills_runner: bool) -> Schedule:
@@ -68,15 +68,15 @@ def draw(seed: int, *, kills_runner: bool) -> Schedule:
         "END": dice.choice(("7", "KILL", "1")),
         "LAST": str(last),
     }
-    blow = None
+    fault = None
     fate = dice.random()
     if kills_runner:
-        blow = (dice.uniform(0.1, 1.0), signal.SIGKILL, "runner")
+        fault = (dice.uniform(0.1, 1.0), signal.SIGKILL, "runner")
     elif fate < 0.2:
-        blow = (dice.uniform(0, 2.0), signal.SIGKILL, dice.choice(("runner", "guardian")))
+        fault = (dice.uniform(0, 2.0), signal.SIGKILL, dice.choice(("runner", "guardian")))
     elif fate < 0.4:
-        blow = (dice.uniform(0, 2.0), dice.choice((signal.SIGTERM, signal.SIGINT)), "guardian")
-    return Schedule(seed, dice.randrange(1, 4), last, dice.randrange(1, 5), tuple(env.items()), blow)
+        fault = (dice.uniform(0, 2.0), dice.choice((signal.SIGTERM, signal.SIGINT)), "guardian")
+    return Schedule(seed, dice.randrange(1, 4), last, dice.randrange(1, 5), tuple(env.items()), fault)
 
 
 def play(schedule: Schedule) -> tuple[bool, list[str]]:
@@ -90,29 +90,29 @@ def play(schedule: Schedule) -> tuple[bool, list[str]]:
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **dict(schedule.env)}
         with open(folder / "screen", "wb") as screen:
             popen = subprocess.Popen(argv, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=screen, stderr=screen)
-        is_struck = strike(schedule, popen)
+        is_signaled = send_signal(schedule, popen)
         try:
             status = popen.wait(LIMIT)
         except subprocess.TimeoutExpired:
             popen.kill()
             popen.wait()
-            return is_struck, ["still running", *survivors()]
+            return is_signaled, ["still running", *survivors()]
         wrong = [
             *survivors(),
             *contradictions(folder / "log"),
             *wrong_logs(folder),
-            *wrong_end(schedule, status, folder, is_struck=is_struck),
+            *wrong_end(schedule, status, folder, is_signaled=is_signaled),
         ]
-        return is_struck, [*wrong, *((folder / "screen").read_text().splitlines() if wrong else ())]
+        return is_signaled, [*wrong, *((folder / "screen").read_text().splitlines() if wrong else ())]
 
 
-def strike(schedule: Schedule, popen: subprocess.Popen[bytes]) -> bool:
+def send_signal(schedule: Schedule, popen: subprocess.Popen[bytes]) -> bool:
     """Send the signal of a schedule; return whether there was somebody to get it."""
-    if schedule.blow is None:
+    if schedule.fault is None:
         return False
-    moment, signum, whom = schedule.blow
+    moment, signum, target = schedule.fault
     time.sleep(moment)
-    pids = [popen.pid] if whom == "guardian" else process_tree.children(popen.pid)
+    pids = [popen.pid] if target == "guardian" else process_tree.children(popen.pid)
     if popen.poll() is not None or not pids:
         return False
     os.kill(pids[0], signum)
@@ -149,15 +149,15 @@ def _has_gaps(attempts: list[str]) -> bool:
     return numbers == sorted(set(numbers))
 
 
-def wrong_end(schedule: Schedule, status: int, folder: Path, *, is_struck: bool) -> list[str]:
+def wrong_end(schedule: Schedule, status: int, folder: Path, *, is_signaled: bool) -> list[str]:
     """Return what is wrong with the exit status and the report, if nobody was killed."""
-    if is_struck and schedule.blow and schedule.blow[1] == signal.SIGKILL:
+    if is_signaled and schedule.fault and schedule.fault[1] == signal.SIGKILL:
         return []
     report = json.loads((folder / "log" / "job-report.json").read_bytes()) if (folder / "log").exists() else None
     if report is None:
-        return [] if is_struck else ["there is no report"]
+        return [] if is_signaled else ["there is no report"]
     wrong = [] if report["status"] == status else [f"status {status}, reported as {report['status']}"]
-    if is_struck:
+    if is_signaled:
         return wrong
     end = dict(schedule.env)["END"]
     limit = min(schedule.restarts, 3)  # --max-same-failures
@@ -180,14 +180,14 @@ def main() -> int:
     options = parser.parse_args()
     count = options.schedules or (250 if options.kill_runner else 1000)
     schedules = [draw(options.seed + number, kills_runner=options.kill_runner) for number in range(count)]
-    failures = struck = 0
+    failures = signaled = 0
     with concurrent.futures.ProcessPoolExecutor(options.at_once) as pool:
-        for schedule, (is_struck, wrong) in zip(schedules, pool.map(play, schedules)):
-            struck += is_struck
+        for schedule, (is_signaled, wrong) in zip(schedules, pool.map(play, schedules)):
+            signaled += is_signaled
             if wrong:
                 failures += 1
                 print(schedule, *wrong, sep="\n  ", flush=True)
-    print(f"{count} schedules, {struck} of them with a signal to a running job, {failures} wrong")
+    print(f"{count} schedules, {signaled} of them with a signal to a running job, {failures} wrong")
     return 1 if failures else 0
 
 

@@ -149,9 +149,9 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
             argv, env=place.env(), cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=screen
         )
     try:
-        struck, start = strike(schedule, popen, start, place)
-        last_blow = max((moment for moment, _name, _whom in schedule.blows), default=0.0)
-        status = popen.wait(max(last_blow, 3.0) + LIMIT + place.drain_limit - (time.monotonic() - start) + 1.0)
+        sent, start = inject(schedule, popen, start, place)
+        last_fault = max((fault.moment for fault in schedule.faults), default=0.0)
+        status = popen.wait(max(last_fault, 3.0) + LIMIT + place.drain_limit - (time.monotonic() - start) + 1.0)
     except subprocess.TimeoutExpired:
         popen.kill()
         popen.wait()
@@ -168,15 +168,15 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
         place, "still running after the guardian was killed" if status == -signal.SIGKILL else "left behind"
     )
     wrong += wrong_logs(schedule, folder, place)
-    may_be_killed = schedule.is_beheaded or schedule.is_held or "hanging" in place.words
+    may_be_killed = schedule.has_kill or schedule.has_pause or "hanging" in place.words
     if not may_be_killed and any(NO_RESPONSE in line for line in own_lines(folder)):
         wrong.append("the runner was killed by the guardian while no disk was hanging")
-    if schedule.has_patience:
+    if schedule.has_grace:
         asked, saved = ({path.suffix for path in folder.glob(f"{what}.*")} for what in ("asked", "saved"))
         wrong += [f"rank {suffix[1:]} was not allowed to save" for suffix in asked - saved]
     may_fail = place.words & {"little", "crowded"} or ("lost" in place.words and not any(written(folder)))
-    if not schedule.is_beheaded and not (status == 125 and may_fail):
-        wrong += wrong_status(schedule, status, struck, folder)
+    if not schedule.has_kill and not (status == 125 and may_fail):
+        wrong += wrong_status(schedule, status, sent, folder)
     return [*wrong, *quoted(folder)] if wrong else []
 
 
@@ -271,10 +271,10 @@ class Place:
         return next(iter(process_tree.children(popen.pid)), None)
 
     def change(self, what: str, how: str) -> None:
-        """Strike the disk; remove the log files or rewrite the table, if all ranks have their logs already."""
+        """Break the disk; remove the log files or rewrite the table, if all ranks have their logs already."""
         if what == "disk":
             if self.disk:
-                self.disk.strike(how)
+                self.disk.inject(how)
             return
         logs = sorted(self.logs.glob("chaos-proc-*"))
         if len(logs) < RANKS:
@@ -315,21 +315,21 @@ class Place:
         self.pipe = None
 
 
-def strike(
+def inject(
     schedule: Schedule, popen: subprocess.Popen[bytes], start: float, place: Place
 ) -> tuple[list[tuple[str, int]], float]:
-    """Send the signals at their times; return those that were sent, in nanoseconds, and what all times count from."""
-    struck: list[tuple[str, int]] = []
+    """Inject each fault at its time; return the signals, with their nanoseconds, and what all times count from."""
+    sent: list[tuple[str, int]] = []
     stopped: list[int] = []
-    for moment, name, whom in schedule.blows:
+    for fault in schedule.faults:
         try:
-            popen.wait(max(0.0, start + moment - time.monotonic()))
+            popen.wait(max(0.0, start + fault.moment - time.monotonic()))
         except subprocess.TimeoutExpired:
             pass
         else:
             proceed(stopped)  # a runner whose guardian was killed meanwhile
-            return struck, start
-        if name == "AWAIT":
+            return sent, start
+        if fault.name == "AWAIT":
             start = await_output(popen, place)
             continue
         # Before it forks the runner, the guardian dies of a signal like any program.
@@ -337,20 +337,20 @@ def strike(
         while not (guardian and process_tree.children(guardian)) and popen.poll() is None:
             time.sleep(0.001)
             guardian = place.guardian(popen)
-        if whom in {"logs", "table", "disk"}:
-            place.change(whom, name)
+        if fault.target in {"logs", "table", "disk"}:
+            place.change(fault.target, fault.name)
             continue
         if guardian is None:  # it has already ended; kill(0) would signal our own group
             continue
         try:
-            pids = targets(whom, guardian)
-            stopped += pids if name == "STOP" else []
+            pids = targets(fault.target, guardian)
+            stopped += pids if fault.name == "STOP" else []
             for pid in pids:
-                os.kill(pid, signal.Signals["SIG" + name])
-            struck.append((name, time.monotonic_ns()))
+                os.kill(pid, signal.Signals["SIG" + fault.name])
+            sent.append((fault.name, time.monotonic_ns()))
         except (IndexError, ProcessLookupError):
             continue
-    return struck, start
+    return sent, start
 
 
 def await_output(popen: subprocess.Popen[bytes], place: Place) -> float:
@@ -368,8 +368,8 @@ def proceed(pids: list[int]) -> None:
             os.kill(pid, signal.SIGCONT)
 
 
-def targets(whom: str, guardian: int) -> list[int]:
-    """Return the pids of those to strike, one for each signal."""
+def targets(target: str, guardian: int) -> list[int]:
+    """Return the pids of those to signal, one for each signal."""
     runner = process_tree.children(guardian)[0]
     return {
         "guardian": [guardian],
@@ -377,7 +377,7 @@ def targets(whom: str, guardian: int) -> list[int]:
         "both": [guardian, runner],
         "ranks": process_tree.children(runner),
         "flood": [guardian, runner] * 500,
-    }[whom]
+    }[target]
 
 
 def living(place: Place) -> list[process_tree.Descendant]:
@@ -418,11 +418,11 @@ def wrong_logs(schedule: Schedule, folder: Path, place: Place) -> list[str]:
             wrong.append(f"the log of rank {rank_id} is not what the rank wrote: {ends}")
         has_room = "full" not in place.words or len(found) < FULL
         missing += size - len(found) if has_room else 0
-        if len(found) < size and not schedule.is_beheaded and has_room and not place.disk:
+        if len(found) < size and not schedule.has_kill and has_room and not place.disk:
             wrong.append(f"the log of rank {rank_id} has {len(found)} bytes, the rank wrote {size}")
         if len(found) > size + chatter.CHUNK:
             wrong.append(f"the log of rank {rank_id} has {len(found)} bytes, the rank wrote only {size}")
-    if place.disk and not schedule.is_beheaded and "full" not in place.words:
+    if place.disk and not schedule.has_kill and "full" not in place.words:
         wrong += wrong_loss(schedule, missing, place)
     return wrong
 
@@ -463,12 +463,12 @@ def is_part_of_stream(found: bytes, size: int, *, has_gaps: bool) -> bool:
     return has_gaps
 
 
-def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]], folder: Path) -> list[str]:
+def wrong_status(schedule: Schedule, status: int, sent: list[tuple[str, int]], folder: Path) -> list[str]:
     """Compare the exit status with the order of deaths and signals."""
     book = (folder / "book").read_bytes()
     if "nohup" in schedule.surroundings:
-        struck = [(name, moment) for name, moment in struck if name != "HUP"]
-    causes = [(moment, 128 + signal.Signals["SIG" + name]) for name, moment in struck if name in STOPPING]
+        sent = [(name, moment) for name, moment in sent if name != "HUP"]
+    causes = [(moment, 128 + signal.Signals["SIG" + name]) for name, moment in sent if name in STOPPING]
     for rank_id, plan in enumerate(schedule.plans):
         _written, death = struct.unpack_from("=QQ", book, chatter.ENTRY.size * rank_id)
         last = plan.rpartition(",")[2]
@@ -481,8 +481,8 @@ def wrong_status(schedule: Schedule, status: int, struck: list[tuple[str, int]],
     allowed = {expected for moment, expected in causes if moment - first < TIE} or {0}
     if allowed & {128 + signal.Signals["SIG" + name] for name in STOPPING}:
         # Signals that are pending while the runner starts arrive in no particular order.
-        allowed |= {128 + signal.Signals["SIG" + name] for name, _moment in struck if name in STOPPING}
-    if schedule.is_held:
+        allowed |= {128 + signal.Signals["SIG" + name] for name, _moment in sent if name in STOPPING}
+    if schedule.has_pause:
         allowed |= {expected for _moment, expected in causes}
     # A signal may arrive after the last rank has ended.
     if not any(plan.endswith("linger") for plan in schedule.plans) and all(expected > 128 for expected in allowed):

@@ -64,10 +64,10 @@ def test_second_signal_ends_a_start_that_hangs(
     if start is with_directory:
         run = start(program, hung.path)
         run.wait_for("ready")
-        hung.strike("HANG")
+        hung.inject("HANG")
         (program.folder / "hung").touch()
     else:
-        hung.strike("HANG")
+        hung.inject("HANG")
         run = start(program, hung.path)
     wait_until(lambda: is_hanging(run))
     run.send(signal.SIGTERM)
@@ -83,7 +83,7 @@ def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None
     options = ("--log-dir", str(hung.path / "log"), "--nproc-per-node", "2")
     run = program.start(*options, "sh", "-c", script)
     run.wait_for("ready", times=2)
-    hung.strike("HANG")
+    hung.inject("HANG")
     (program.folder / "go").touch()
 
     assert 7 == status(run, hung)

@@ -51,7 +51,7 @@ class Disk:
             words = server.communicate()[1].decode(errors="replace")
             raise OSError(f"bindfs cannot mount {self.path}: status {server.returncode}, {words}")
 
-    def strike(self, name: str) -> None:
+    def inject(self, name: str) -> None:
         """Let it HANG, RESPOND again, be LOST, or MOUNT it again."""
         if name == "MOUNT":
             self.mount()

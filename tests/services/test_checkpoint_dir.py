@@ -22,7 +22,7 @@ def hung(tmp_path: Path) -> Iterator[str]:
         pytest.skip("a disk that hangs needs bindfs(1), /dev/fuse and root")
     mounted = disk.Disk(tmp_path)
     mounted.mount()
-    mounted.strike("HANG")
+    mounted.inject("HANG")
     threads = list(Path(f"/proc/{mounted.pid}/task").iterdir())
     wait_until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads))
     yield str(mounted.path)
