@@ -16,8 +16,8 @@ from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
 from ascend_runner.host import terminal
 from ascend_runner.inspection.precheck import Precheck, Subjects
-from ascend_runner.launcher import launching
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher import launch
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
 from ascend_runner.output.message_format import Level, format_message
@@ -117,23 +117,23 @@ class Program:
         if not line.command:
             raise SettingsError(f"no command given (usage: {USAGE})")
 
-        launcher = Launcher(settings, self.environ, self.signals, self.messages)
-        launcher.precheck = self._precheck(settings, line.command, launcher)
-        prepared = launching.prepare(launcher, line.command, ascend_runner.__version__, self.console)
-        launcher.show(prepared)
+        setup = JobSetup(settings, self.environ, self.signals, self.messages)
+        setup.precheck = self._precheck(settings, line.command, setup)
+        prepared = launch.prepare(setup, line.command, ascend_runner.__version__, self.console)
+        setup.show(prepared)
         if prepared.error:
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
             return NO_JOB, dry_run.plan_text(prepared, self.environ)
-        return launching.run(launcher, job, self.console), ""
+        return launch.run(setup, job, self.console), ""
 
-    def _precheck(self, settings: Settings, command: tuple[str, ...], launcher: Launcher) -> Precheck | None:
+    def _precheck(self, settings: Settings, command: tuple[str, ...], setup: JobSetup) -> Precheck | None:
         if settings.precheck == OFF or settings.dry_run:
             return None
         look = partial(_problems_of_this_node, settings, self.environ, command)
         can_stop = settings.precheck == PRECHECK_STOP
-        return Precheck(look, launcher.requests.pass_on, self.messages, can_stop=can_stop)
+        return Precheck(look, setup.requests.pass_on, self.messages, can_stop=can_stop)
 
 
 def _problems_of_this_node(settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]) -> Subjects:

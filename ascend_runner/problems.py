@@ -1,6 +1,6 @@
 """Problems of a job before it starts, defined and formatted in one place.
 
-`launcher.prepare` returns problems, `--check` lists them, and an error that reaches the user carries them.
+Preparing a job returns problems, `--check` lists them, and an error that reaches the user carries them.
 """
 
 from __future__ import annotations

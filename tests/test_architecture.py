@@ -144,7 +144,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
     # Features that are off must not cost each start 10 ms or more.
     ("preparation.prepare", "preparation.staging"): "10 ms with the next one, for hashes; only --stage needs them",
-    ("launcher.launcher", "staging.background"): "as above",
+    ("launcher.job_setup", "staging.background"): "as above",
     ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("launcher.job_runner", "services.step_reader"): "10 to 20 ms; only --perf-* and --summary need it",
     ("launcher.job_runner", "board.summary"): "as above, with the decoder of boards",

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.output.messages import Messages
 from ascend_runner.platforms import detect
 from ascend_runner.processes.signals import Signals
@@ -162,8 +162,8 @@ def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path
     line = command_line.parse(["--dry-run", "--log-dir", str(tmp_path), *args, "true"])
     environ = {"CM_WORKER_IP": HOST_IP, **case.variables, "HOST_IP": HOST_IP, "PATH": os.environ["PATH"]}
     with Signals() as signals:
-        launcher = Launcher(decode(line.values, environ), environ, signals, Messages(lambda _: None))
-        job = launcher.prepare(line.command).job()
+        setup = JobSetup(decode(line.values, environ), environ, signals, Messages(lambda _: None))
+        job = setup.prepare(line.command).job()
 
     wanted, unwanted = cell.wanted, cell.unwanted
     if cell.framework == "tensorflow" and job.rank_size == 1:

@@ -9,7 +9,7 @@ from typing import Final, Union
 import attrs
 
 from ascend_runner.host.host import Host
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.output.messages import Messages
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Problem
@@ -71,6 +71,6 @@ def gather(settings: Settings, environ: Mapping[str, str], signals: Signals, com
         SettingsError: The current directory cannot be used.
         StopRequestedError: A stop signal arrived.
     """
-    launcher = Launcher(settings, environ, signals, Messages(lambda _message: None))
-    prepared = launcher.prepare(command or STAND_IN)
+    setup = JobSetup(settings, environ, signals, Messages(lambda _message: None))
+    prepared = setup.prepare(command or STAND_IN)
     return CheckContext(prepared=prepared, command=command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.observations.facts import CheckpointEnded, Fact
 from ascend_runner.report import checkpoint
@@ -18,8 +18,8 @@ from ascend_runner.supervision.state import Phase, State
 class JobHooks:
     """The hooks of one job. An observer of the manager's facts."""
 
-    def __init__(self, launcher: Launcher, journal: Journal) -> None:
-        self._launcher, self._journal = launcher, journal
+    def __init__(self, setup: JobSetup, journal: Journal) -> None:
+        self._setup, self._journal = setup, journal
         self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
         self._for_checkpoints: CheckpointHooks | None = None
         self._why = ""  # the reason of the newest request for a checkpoint
@@ -47,7 +47,7 @@ class JobHooks:
     def are_due(self, event: str) -> bool:
         """Whether hooks of an event are to run: those of an end run only once, and none after a second stop signal."""
         is_due = event in self._due & dict(self._journal.spec.hooks).keys()
-        return is_due and not self._launcher.signals.is_hurried()
+        return is_due and not self._setup.signals.is_hurried()
 
     def run(self, event: str, newest: str) -> None:
         """Run the hooks of an event; `newest` is the newest complete checkpoint.
@@ -63,7 +63,7 @@ class JobHooks:
         for problem in self._of(event).run(variables, self._wait):
             if event == hooks.BEFORE_START:
                 raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
-            self._launcher.messages.warning(problem)
+            self._setup.messages.warning(problem)
 
     def end_attempt(self) -> None:
         """Wait for the hooks for checkpoints, unless a second stop signal has arrived.
@@ -72,16 +72,16 @@ class JobHooks:
             StopRequestedError: A stop signal has arrived, and ended them.
         """
         running, self._for_checkpoints = self._for_checkpoints, None
-        if running and self._launcher.signals.is_hurried():
+        if running and self._setup.signals.is_hurried():
             running.close()
         elif running:
             running.finish(self._wait)
 
     def _of(self, event: str) -> hooks.Hooks:
-        spec, environ, messages = self._journal.spec, self._launcher.environ, self._launcher.messages
+        spec, environ, messages = self._journal.spec, self._setup.environ, self._setup.messages
         return hooks.Hooks(job=spec, event=event, environ=environ, info=messages.info, warn=messages.warning)
 
     def _wait(self, seconds: float) -> None:
         is_running_on = self._journal.job.state in {JobState.PREPARING, JobState.RESTARTING}
-        wait = self._launcher.wait_in_time if is_running_on else self._launcher.signals.wait_unless_stopped
+        wait = self._setup.wait_in_time if is_running_on else self._setup.signals.wait_unless_stopped
         wait(seconds)

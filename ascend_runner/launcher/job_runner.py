@@ -13,7 +13,7 @@ import attrs
 from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.launcher.job_hooks import JobHooks
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.manager.manager import Manager
@@ -44,16 +44,16 @@ RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that
 class JobRunner:
     """Runs one job."""
 
-    def __init__(self, launcher: Launcher, journal: Journal, console: Console) -> None:
+    def __init__(self, setup: JobSetup, journal: Journal, console: Console) -> None:
         self.journal = journal
-        self._launcher = launcher
-        self._signals, self._messages = launcher.signals, launcher.messages
+        self._setup = setup
+        self._signals, self._messages = setup.signals, setup.messages
         self._console = console
         self._outcome = Outcome(cause=None, started_at=time.time())  # of the newest attempt
         self._last_failure: Outcome | None = None  # of the newest attempt that another one was to follow
         self._limit = REPORT_LIMIT  # seconds for the disk with the report
         self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
-        self._hooks = JobHooks(launcher, journal)
+        self._hooks = JobHooks(setup, journal)
         self._inspector: Inspector | inspection.NoInspector = inspection.NoInspector()
 
     def run(self) -> Outcome:
@@ -68,8 +68,8 @@ class JobRunner:
             Action.HOLD: self._hold,
             Action.PREPARE: self._prepare_again,
         }
-        inspector = inspection.inspector(self.journal.spec, self._launcher.environ, self._launcher.requests.pass_on)
-        self._inspector = self._launcher.log_dir.enter_context(closing(inspector))
+        inspector = inspection.inspector(self.journal.spec, self._setup.environ, self._setup.requests.pass_on)
+        self._inspector = self._setup.log_dir.enter_context(closing(inspector))
         event = self._make(self.journal.spec)
         machine.note_what_is_missing(self.journal.spec, self._messages)
         while actions := self._feed(event):
@@ -85,9 +85,9 @@ class JobRunner:
     def fail(self, error: AscendRunnerError) -> None:
         """Report an error of the runner, after the failure of the last attempt if there was one."""
         if self._outcome.cause:
-            last = self.journal.with_reruns(self._outcome, self._launcher.environ, self._limit)
+            last = self.journal.with_reruns(self._outcome, self._setup.environ, self._limit)
             self._messages.error(f"the previous attempt failed: {screen.last_failure(last)}")
-        self._launcher.record_requests()
+        self._setup.record_requests()
         self.journal.fail(error)
         self._run_last_hooks()
 
@@ -105,7 +105,7 @@ class JobRunner:
         newest = self._checkpoints and self._checkpoints.newest
         spec = of_attempt(spec, self.journal.job.attempt, newest.path if newest else "")
         self.journal.spec = spec
-        self.journal.spec = self._launcher.make(spec)
+        self.journal.spec = self._setup.make(spec)
         self._run_hooks(hooks.BEFORE_START)
         self.journal.note_size()
         return Event(kind=Kind.PREPARED)
@@ -114,10 +114,10 @@ class JobRunner:
         spec = self.journal.spec
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages)
-        folder = self._launcher.run_folder
+        folder = self._setup.run_folder
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
-            shown = board.opened(folder, spec, lambda: self._launcher.requests.deadline)
+            shown = board.opened(folder, spec, lambda: self._setup.requests.deadline)
             spec = with_checkpoint_requests(spec, folder)
             warn, wake = self._messages.warning, self._signals.wake
             reports = receiving(spec, folder, warn, wake=wake, show_step=shown.store_step)
@@ -133,7 +133,7 @@ class JobRunner:
                 clock=self._signals,
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
-                requests=self._launcher.requests,
+                requests=self._setup.requests,
             )
             observers = (shown, progress, self.journal, recorder, heartbeats, self._hooks, self._inspector)
             Manager(spec, node, observers=(*observers, steps) if steps else observers).run()
@@ -146,8 +146,8 @@ class JobRunner:
         from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
         from ascend_runner.services import step_reader  # noqa: PLC0415
 
-        spec, environ, warn = self.journal.spec, self._launcher.environ, self._messages.warn_once
-        pass_on = self._launcher.requests.pass_on
+        spec, environ, warn = self.journal.spec, self._setup.environ, self._messages.warn_once
+        pass_on = self._setup.requests.pass_on
         reading = step_reader.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.store_step)
         steps = beside.enter_context(reading)
         self.journal.last_step = steps.last_step
@@ -165,12 +165,12 @@ class JobRunner:
 
     def _wait(self) -> Event:
         self._run_hooks(hooks.AFTER_ATTEMPT)
-        self._launcher.pause(self.journal.job.delay)
+        self._setup.pause(self.journal.job.delay)
         return Event(kind=Kind.DELAY_OVER)
 
     def _prepare_again(self) -> Event:
-        machine.await_release(self.journal.spec, self._launcher.environ, self._launcher.pause, self._messages)
-        return self._make(self._launcher.prepare_again())
+        machine.await_release(self.journal.spec, self._setup.environ, self._setup.pause, self._messages)
+        return self._make(self._setup.prepare_again())
 
     def _run_hooks(self, event: str) -> None:
         if event == hooks.AFTER_ATTEMPT:
@@ -234,7 +234,7 @@ class JobRunner:
 
     def _report(self, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""
-        job, outcome, environ = self.journal.job, self._outcome, self._launcher.environ
+        job, outcome, environ = self.journal.job, self._outcome, self._setup.environ
         if job.state in {JobState.FAILED, JobState.HOLDING}:
             outcome = self.journal.with_reruns(outcome, environ, self._limit)
         elif event.restart and job.verdict:
@@ -260,7 +260,7 @@ class JobRunner:
 
     def _with_report(self, outcome: Outcome, limit: float) -> Outcome:
         """Write the report of an outcome, and return the outcome with what was written, and where."""
-        self.journal.finish(outcome, self._launcher.environ, limit)
+        self.journal.finish(outcome, self._setup.environ, limit)
         writer = self.journal.writer
         return attrs.evolve(outcome, report=writer.newest, report_place=writer.place, report_problem=writer.problem)
 
@@ -268,17 +268,17 @@ class JobRunner:
         """Show how the job has ended, and that it is held, or why it is not. This node is no longer inspected."""
         self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome
-        self._launcher.requests.is_held = job.state is JobState.HOLDING
+        self._setup.requests.is_held = job.state is JobState.HOLDING
         show = self._messages.error if outcome.cause else self._messages.info
         if outcome.is_from_outside:
-            outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._launcher.requests.began)
+            outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._setup.requests.began)
         text = screen.ended(outcome, journal.spec) + holding.attempts(job)
         if journal.last_checkpoint and isinstance(outcome.cause, SAVE_BEFORE):
             text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
-            way_in = machine.way_in(journal.spec, self._launcher.environ)
+            way_in = machine.way_in(journal.spec, self._setup.environ)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         journal.write_page(self._messages.info)
@@ -291,7 +291,7 @@ class JobRunner:
         return self._limit_reached() if self.journal.job.state is JobState.EXPIRED else None
 
     def _limit_reached(self) -> LimitReached:
-        return LimitReached(self._launcher.requests.limit or 0.0)
+        return LimitReached(self._setup.requests.limit or 0.0)
 
     def _stop(self) -> SignalReceived:
         """Return the first stop signal, as it is seen now: the guardian may have been killed since then."""

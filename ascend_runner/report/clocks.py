@@ -11,12 +11,12 @@ from ascend_runner.host import clock
 from ascend_runner.host.clock import Clock
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report.disk import Disk
+from ascend_runner.report.write_queue import WriteQueue
 
 LIMIT: Final = 0.5  # seconds for a disk to return its time
 
 
-def with_disk(outcome: Outcome, spec: JobSpec, disk: Disk, limit: float) -> Outcome:
+def with_disk(outcome: Outcome, spec: JobSpec, writes: WriteQueue, limit: float) -> Outcome:
     """Compare the clock with that of the disk with the logs, after a failure of one of several nodes.
 
     The result has no time of a disk that does not respond within LIMIT, or within `limit` if that is less.
@@ -30,8 +30,8 @@ def with_disk(outcome: Outcome, spec: JobSpec, disk: Disk, limit: float) -> Outc
             if clock.is_of_disk(spec.report_path):
                 found.append(clock.compare_with_disk(spec.report_path))
 
-    disk.put(spec.report_path, compare)
-    disk.wait(min(limit, LIMIT))
+    writes.put(spec.report_path, compare)
+    writes.wait(min(limit, LIMIT))
     for offset, round_trip in found[:1]:
         compared = attrs.evolve(outcome.clock, disk_offset=offset, disk_round_trip=round_trip)
         return attrs.evolve(outcome, clock=compared)

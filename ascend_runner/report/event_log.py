@@ -14,17 +14,17 @@ from ascend_runner.lifecycle import events
 from ascend_runner.lifecycle.machine import Event, Job
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import document
-from ascend_runner.report.disk import Disk
+from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.secrets import Masker
 
 
 class EventLog:
     """Writes the events of one job."""
 
-    def __init__(self, spec: JobSpec, disk: Disk) -> None:
+    def __init__(self, spec: JobSpec, writes: WriteQueue) -> None:
         self._path = spec.events_path
         self._origin = events.origin(spec.job_id, spec.part, f"{time.time() * 1000:.0f}-{os.getpid()}")
-        self._disk = disk
+        self._writes = writes
         self._count = 0
         self._written = 0  # by the thread of the disk
 
@@ -32,7 +32,7 @@ class EventLog:
         """Give the file its final name. Earlier events keep their source, because another process may be reading."""
         before, self._path = self._path, spec.events_path
         self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
-        self._disk.put(spec.events_path, lambda: files.move(before, spec.events_path))
+        self._writes.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
     def note(self, job: Job, event: Event | None) -> None:
         """Write the change of the state that has led to `job`; without an event, its begin."""
@@ -51,7 +51,7 @@ class EventLog:
     def _append(self, encode: Callable[..., bytes]) -> None:
         self._count += 1
         line = encode(self._origin, number=self._count, at=document.iso(time.time()))
-        self._disk.put(self._path, partial(self._write, self._path, line))
+        self._writes.put(self._path, partial(self._write, self._path, line))
 
     def _write(self, path: str, line: bytes) -> None:
         files.append(path, line)

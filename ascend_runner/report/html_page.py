@@ -10,9 +10,10 @@ from __future__ import annotations
 import os.path
 import shlex
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Callable, Final
+from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
@@ -20,8 +21,8 @@ from ascend_runner.host import bounded
 from ascend_runner.lifecycle.machine import Job, JobState
 from ascend_runner.observations.facts import Fact, SignalsSent
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report.disk import Disk
 from ascend_runner.report.report_writer import ReportWriter
+from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.supervision.state import Phase, State
 
@@ -31,14 +32,14 @@ LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything
 class PageWriter:
     """Writes the page of one job."""
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, writes: WriteQueue) -> None:
+        self._writes = writes
         self._loading: threading.Thread | None = None
         self._state = State(grace=0.0)  # of the newest attempt
 
     def close(self) -> None:
         """Let the thread end as soon as the page has been written."""
-        self._disk.close()
+        self._writes.close()
 
     def observe(self, fact: Fact, spec: JobSpec, job: Job) -> None:
         """Load what a page needs when the ranks have ended or have been sent a signal to end, if a page is likely.
@@ -85,8 +86,8 @@ class PageWriter:
                 raise OutputError(f"{error}{hint}") from error
             written.append(spec.html_path)
 
-        self._disk.put(spec.html_path, write_now)
-        if not self._disk.wait(limit):
+        self._writes.put(spec.html_path, write_now)
+        if not self._writes.wait(limit):
             hint = f"; run {_command(reports)} to write it" if reports.place else ""
             tell(f"HTML report: not finished within {limit:g} s{hint}")
         elif written:

@@ -1,6 +1,6 @@
 """The state of a job, and the records of each change: a line of the events, and the report.
 
-The report is written when the job is prepared, and replaced soon after its state has changed (see `disk`). It is
+The report is written when the job is prepared, and replaced soon after its state has changed (see `write_queue`). It is
 therefore always about the newest run: a runner that is killed leaves a report that says, for example, "running". A job
 that failed leaves scripts beside it that run its ranks again.
 """
@@ -24,9 +24,9 @@ from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
-from ascend_runner.report.disk import TERMINATION_LOG, Disk, write_last_cause
 from ascend_runner.report.event_log import EventLog
 from ascend_runner.report.report_writer import ReportWriter
+from ascend_runner.report.write_queue import TERMINATION_LOG, WriteQueue, write_last_cause
 from ascend_runner.supervision.events import HangDetected, Rule, Slowdown, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.supervision.state import Phase, State
@@ -61,13 +61,13 @@ class Journal:
         self.last_checkpoint: Mapping[str, object] | None = None  # its member of the report
         self._why = ""  # the ranks were asked for the newest checkpoint
         self._outcome_of_request = ""  # that is over, until an event has recorded it
-        self._disk = Disk(warn, is_cut)
-        self.writer = ReportWriter(self._disk)
+        self._writes = WriteQueue(warn, is_cut)
+        self.writer = ReportWriter(self._writes)
         self._limit = REPORT_LIMIT  # seconds for the disk, as in the newest end of an attempt
-        self._page = html_page.PageWriter(Disk(warn, is_cut))  # another thread: no event waits for a page
+        self._page = html_page.PageWriter(WriteQueue(warn, is_cut))  # another thread: no event waits for a page
         self._warn = warn
         self._began = time.time()  # the attempt; in seconds since the epoch
-        self._events = EventLog(spec, self._disk)
+        self._events = EventLog(spec, self._writes)
         self.held_until = 0.0  # in seconds since the epoch; 0: it is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
         self._attempts: list[Mapping[str, object]] = []  # records of those that have ended
@@ -95,7 +95,7 @@ class Journal:
         self._events.rename(spec)
         self._write_run_file(run_file)
         self._replace_unfinished()
-        self._disk.put(before.log_dir, lambda: files.remove(before.report_path, before.run_path))
+        self._writes.put(before.log_dir, lambda: files.remove(before.report_path, before.run_path))
         self.flush()
 
     def _write_run_file(self, content: bytes) -> None:
@@ -105,7 +105,7 @@ class Journal:
             with suppress(OutputError):  # the events already warn about a full disk
                 files.write_atomically(path, content)
 
-        self._disk.put(path, write)
+        self._writes.put(path, write)
 
     def note_size(self) -> None:
         """Write a line of the events if an attempt has fewer nodes than it could have."""
@@ -205,7 +205,7 @@ class Journal:
         the runner was started with.
         """
         self._limit = limit
-        outcome = clocks.with_disk(outcome, self.spec, self._disk, limit)
+        outcome = clocks.with_disk(outcome, self.spec, self._writes, limit)
         if self._ended:
             self._attempts.append(build.attempt(outcome, self.job, self._ended))
             self._ended = None
@@ -216,7 +216,7 @@ class Journal:
 
     def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
         """Write a script for each rank that runs it again; return the outcome with the commands for those written."""
-        done = reruns.write(self.spec, environ, self._disk, limit)
+        done = reruns.write(self.spec, environ, self._writes, limit)
         ranks = tuple(attrs.evolve(rank, rerun=done.get(rank.rank_id, "")) for rank in outcome.ranks)
         return attrs.evolve(outcome, ranks=ranks)
 
@@ -227,7 +227,7 @@ class Journal:
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait at most `limit` seconds until everything has been written."""
-        self._disk.flush(limit)
+        self._writes.flush(limit)
 
     def close(self) -> None:
         """Let the threads end as soon as everything has been written. Does not wait for them.
@@ -235,9 +235,9 @@ class Journal:
         If events are missing in their file, a warning says how many.
         """
         loss = self._events.loss()
-        if loss and not self._disk.is_closed:
+        if loss and not self._writes.is_closed:
             self._warn(loss)
-        self._disk.close()
+        self._writes.close()
         self._page.close()
 
     def _remark(self, name: str, members: Mapping[str, object]) -> None:

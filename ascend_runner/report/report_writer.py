@@ -1,4 +1,4 @@
-"""Writes the report of a job through its disk.
+"""Writes the report of a job through a queue of writes.
 
 The report of a job that has ended or is held is written to the run directory instead if it cannot be written there.
 Otherwise the job would look as if its runner had been killed, or could not be released.
@@ -6,16 +6,16 @@ Otherwise the job would look as if its runner had been killed, or could not be r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import Callable, Final
+from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.host import bounded
 from ascend_runner.report import document
-from ascend_runner.report.disk import Disk
+from ascend_runner.report.write_queue import WriteQueue
 
 NO_RESPONSE: Final = "no response from its disk"
 
@@ -39,8 +39,8 @@ class ReportWriter:
     "" if there is no such place.
     """
 
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+    def __init__(self, writes: WriteQueue) -> None:
+        self._writes = writes
         self._newest = Draft(dict)
         # The newest report that has been written, and its path.
         self._kept = self._newest, ""
@@ -71,7 +71,7 @@ class ReportWriter:
         Of several that wait for the disk, only the newest is composed and written.
         """
         self._newest = draft = Draft(compose)
-        self._disk.put(path, partial(self._write, path, draft))
+        self._writes.put(path, partial(self._write, path, draft))
 
     def write_spare(self, limit: float) -> None:
         """Write the newest report to the spare path, within `limit` seconds, if it is not in its file."""

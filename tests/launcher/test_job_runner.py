@@ -52,11 +52,11 @@ class WithSlowHooks(JobRunner):
 def test_hold_ends_when_it_was_said_to_end() -> None:
     """The time of the hooks counts: the end of the hold was shown, and is in the report, before they run."""
     signals = Signals()
-    launcher: Any = SimpleNamespace(signals=signals, messages=SimpleNamespace(warning=print), environ={})
+    setup: Any = SimpleNamespace(signals=signals, messages=SimpleNamespace(warning=print), environ={})
     journal: Any = SimpleNamespace(job=SimpleNamespace(delay=60.0))
     console: Any = None
 
-    event = WithSlowHooks(launcher, journal, console).hold()
+    event = WithSlowHooks(setup, journal, console).hold()
 
     assert (Kind.RELEASED, 60.0) == (event.kind, signals.seconds)
 
@@ -64,13 +64,13 @@ def test_hold_ends_when_it_was_said_to_end() -> None:
 def test_report_of_a_job_that_is_released(tmp_path: Path) -> None:
     """The outcome names the file with the last report, also if there was no room for it while the job was held."""
     messages = SimpleNamespace(info=print, debug=print, warning=print)
-    launcher: Any = SimpleNamespace(signals=Signals(), messages=messages, environ={})
+    setup: Any = SimpleNamespace(signals=Signals(), messages=messages, environ={})
     console: Any = None
     journal = begun(tmp_path, [])
     journal.feed(Event(kind=Kind.PREPARED))
     journal.feed(ENDED)
 
-    outcome = Released(launcher, journal, console).release()
+    outcome = Released(setup, journal, console).release()
 
     assert (f"{tmp_path}/job-report.json", "") == (outcome.report_place, outcome.report_problem)
     assert json.loads(json.dumps(outcome.report)) == report(tmp_path)

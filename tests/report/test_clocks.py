@@ -10,7 +10,7 @@ import attrs
 from ascend_runner.host.clock import Clock
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import clocks
-from ascend_runner.report.disk import Disk
+from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.supervision.events import Ending, Exited
 from tests.helpers import plans
 from tests.helpers.waiting import LIMIT
@@ -30,31 +30,31 @@ def test_local_disk(tmp_path: Path) -> None:
     path.touch()
     before = path.stat().st_mtime_ns
 
-    assert clocks.with_disk(FAILED, spec, Disk(ignore), LIMIT) is FAILED
+    assert clocks.with_disk(FAILED, spec, WriteQueue(ignore), LIMIT) is FAILED
     assert before == path.stat().st_mtime_ns
 
 
 def test_hung_disk(tmp_path: Path) -> None:
     """A disk that does not respond is waited for as long as the limit says, and gives no time."""
     spec = attrs.evolve(plans.job_spec((), log_dir=str(tmp_path)), nodes=(2, 2), node_number=1)
-    disk, is_back = Disk(ignore), threading.Event()
+    writes, is_back = WriteQueue(ignore), threading.Event()
 
     def hang() -> None:
         is_back.wait()
 
-    disk.put("path", hang)
+    writes.put("path", hang)
 
-    assert clocks.with_disk(FAILED, spec, disk, 0.0) is FAILED
+    assert clocks.with_disk(FAILED, spec, writes, 0.0) is FAILED
     is_back.set()
-    assert disk.wait(LIMIT)
+    assert writes.wait(LIMIT)
 
 
 def test_no_comparison(tmp_path: Path) -> None:
     """A job of one node, and one that has succeeded, do not touch the disk."""
     single = plans.job_spec((), log_dir=str(tmp_path / "missing"))
     several = attrs.evolve(single, nodes=(2, 2), node_number=1)
-    disk = Disk(ignore)
+    writes = WriteQueue(ignore)
 
-    assert clocks.with_disk(FAILED, single, disk, LIMIT) is FAILED
+    assert clocks.with_disk(FAILED, single, writes, LIMIT) is FAILED
     succeeded = attrs.evolve(FAILED, cause=None)
-    assert clocks.with_disk(succeeded, several, disk, LIMIT) is succeeded
+    assert clocks.with_disk(succeeded, several, writes, LIMIT) is succeeded

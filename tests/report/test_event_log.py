@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from ascend_runner.report.disk import Disk
 from ascend_runner.report.event_log import EventLog
+from ascend_runner.report.write_queue import WriteQueue
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT
 
@@ -16,14 +16,14 @@ EVENTS = 100
 def test_events_that_a_slow_disk_has_not_taken_are_counted(tmp_path: Path) -> None:
     """Those that wait and those that were discarded are missing, and the latter still are when the disk responds."""
     released, spec = threading.Event(), job_spec([rank_spec()], log_dir=str(tmp_path))
-    disk = Disk(print)
-    events = EventLog(spec, disk)
-    disk.put("report", lambda: assert_true(released.wait(LIMIT)))
+    writes = WriteQueue(print)
+    events = EventLog(spec, writes)
+    writes.put("report", lambda: assert_true(released.wait(LIMIT)))
     for _ in range(EVENTS):
         events.remark("notice", {})
     hung = events.loss()
     released.set()
-    assert disk.flush(LIMIT)
+    assert writes.flush(LIMIT)
     written = (tmp_path / "job-events.jsonl").read_bytes().count(b"\n")
 
     assert f"events missing from {spec.events_path!r}: {EVENTS} of {EVENTS}" == hung
@@ -33,10 +33,10 @@ def test_events_that_a_slow_disk_has_not_taken_are_counted(tmp_path: Path) -> No
 
 def test_nothing_is_missing_on_a_disk_that_works(tmp_path: Path) -> None:
     """Events that were all written are no loss."""
-    disk = Disk(print)
-    events = EventLog(job_spec([rank_spec()], log_dir=str(tmp_path)), disk)
+    writes = WriteQueue(print)
+    events = EventLog(job_spec([rank_spec()], log_dir=str(tmp_path)), writes)
     events.remark("notice", {})
-    assert disk.flush(LIMIT)
+    assert writes.flush(LIMIT)
 
     assert "" == events.loss()
 

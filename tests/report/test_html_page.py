@@ -14,14 +14,14 @@ from ascend_runner.lifecycle.machine import Event, JobState, Kind
 from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report import html_page
-from ascend_runner.report.disk import Disk
 from ascend_runner.report.journal import Journal
 from ascend_runner.report.report_writer import ReportWriter
+from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.supervision.events import Cause, Ending, Exited, LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.report.test_disk import void
 from tests.report.test_journal import ENDED, FAILED, begun, plan
+from tests.report.test_write_queue import void
 
 FAILURE = Exited(0, Ending(exit_code=7))
 
@@ -77,18 +77,18 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     """A page that takes too long is given up; the command that writes it later names the report, if there is one."""
     warnings: list[str] = []
     told: list[str] = []
-    disk = Disk(warnings.append)
+    writes = WriteQueue(warnings.append)
     released = threading.Event()
-    disk.put("slow", lambda: void(released.wait()))
-    spec, reports = plan(tmp_path), ReportWriter(disk)
+    writes.put("slow", lambda: void(released.wait()))
+    spec, reports = plan(tmp_path), ReportWriter(writes)
     reports.put(spec.report_path, dict)
-    html_page.PageWriter(disk).write(spec, reports, told.append, 0.01)
+    html_page.PageWriter(writes).write(spec, reports, told.append, 0.01)
     reports.spare_path = f"{tmp_path}/a run/job-report.json"
     Path(reports.spare_path).parent.mkdir()
     reports.write_spare(LIMIT)
-    html_page.PageWriter(disk).write(spec, reports, told.append, 0.01)
+    html_page.PageWriter(writes).write(spec, reports, told.append, 0.01)
     released.set()
-    disk.wait(LIMIT)
+    writes.wait(LIMIT)
 
     late = "HTML report: not finished within 0.01 s"
     assert [late, f"{late}; run ascend-job report '{reports.spare_path}' to write it"] == told
@@ -100,11 +100,11 @@ def test_page_that_cannot_be_written(tmp_path: Path) -> None:
     spec = plan(tmp_path)
     warnings: list[str] = []
     for is_written in (False, True):
-        reports = ReportWriter(Disk(pytest.fail))
+        reports = ReportWriter(WriteQueue(pytest.fail))
         if is_written:
             reports.put(spec.report_path, lambda: {"job_id": "job", "ranks": []})
             wait_until(lambda reports=reports: reports.place)
-        html_page.PageWriter(Disk(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
+        html_page.PageWriter(WriteQueue(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
 
     without, with_hint = warnings
     command = f"ascend-job report {spec.report_path} -o job-report.html"
@@ -116,9 +116,9 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
     """The thread that writes the page does not load the same at the same time, which would take twice as long."""
     page.environment.cache_clear()
     told: list[str] = []
-    writer = html_page.PageWriter(Disk(pytest.fail))
+    writer = html_page.PageWriter(WriteQueue(pytest.fail))
     writer.load_ahead()
-    spec, reports = plan(tmp_path), ReportWriter(Disk(pytest.fail))
+    spec, reports = plan(tmp_path), ReportWriter(WriteQueue(pytest.fail))
     reports.put(spec.report_path, lambda: {"job_id": "job", "ranks": []})
     writer.write(spec, reports, told.append, LIMIT)
 

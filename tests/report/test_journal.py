@@ -16,8 +16,8 @@ from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Polic
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.report.disk import write_last_cause
 from ascend_runner.report.journal import Journal
+from ascend_runner.report.write_queue import write_last_cause
 from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, Spawned
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import Phase, State

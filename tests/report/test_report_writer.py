@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import ItemsView
+from collections.abc import Callable, ItemsView
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable
 
 import pytest
 
 from ascend_runner.errors import OutputError
-from ascend_runner.report.disk import Disk
 from ascend_runner.report.report_writer import NO_RESPONSE, ReportWriter
+from ascend_runner.report.write_queue import WriteQueue
 from tests.helpers.waiting import LIMIT
 
 NEWER = {"state": "failed"}
 
 
-class SlowDisk(Disk):
-    """A disk that carries out the next write only when the test asks for it."""
+class SlowQueue(WriteQueue):
+    """A queue that carries out the next write only when the test asks for it."""
 
     def __init__(self) -> None:
         super().__init__(pytest.fail)
@@ -52,12 +51,12 @@ class Overtaken(dict[str, object]):
 @pytest.mark.parametrize("folder", [".", "missing"])
 def test_older_report_says_nothing_of_a_newer_one(folder: str, tmp_path: Path) -> None:
     """A write of an older report that ends after a newer one was put is neither its success nor its failure."""
-    disk, path = SlowDisk(), str(tmp_path / folder / "report")
-    writer = ReportWriter(disk)
+    writes, path = SlowQueue(), str(tmp_path / folder / "report")
+    writer = ReportWriter(writes)
     writer.put(path, lambda: Overtaken(writer, path))
-    disk.work()
+    writes.work()
     overtaken = writer.place, writer.problem
-    disk.work()
+    writes.work()
 
     assert ("", NO_RESPONSE) == overtaken
     assert ((path, ""), ("", "no such file or directory"))[folder == "missing"] == (writer.place, writer.problem)
@@ -65,8 +64,8 @@ def test_older_report_says_nothing_of_a_newer_one(folder: str, tmp_path: Path) -
 
 def test_only_the_newest_report_is_composed(tmp_path: Path) -> None:
     """Those that a newer one has replaced before the disk took them cost nothing; the newest is composed once."""
-    disk, path = SlowDisk(), str(tmp_path / "report")
-    writer = ReportWriter(disk)
+    writes, path = SlowQueue(), str(tmp_path / "report")
+    writer = ReportWriter(writes)
     composed: list[int] = []
 
     def compose(attempt: int) -> dict[str, object]:
@@ -76,7 +75,7 @@ def test_only_the_newest_report_is_composed(tmp_path: Path) -> None:
     for attempt in range(3):
         writer.put(path, partial(compose, attempt))
     for _ in range(3):
-        disk.work()
+        writes.work()
 
     assert {"attempt": 2} == writer.newest == json.loads(Path(path).read_bytes())
     assert [2] == composed
@@ -84,12 +83,12 @@ def test_only_the_newest_report_is_composed(tmp_path: Path) -> None:
 
 def test_place_of_a_report_that_its_disk_does_not_take(tmp_path: Path) -> None:
     """It is in the run directory, if there is one, until a newer report follows; what went wrong stays known."""
-    disk, path, spare = SlowDisk(), str(tmp_path / "missing" / "report"), str(tmp_path / "spare")
-    writer = ReportWriter(disk)
+    writes, path, spare = SlowQueue(), str(tmp_path / "missing" / "report"), str(tmp_path / "spare")
+    writer = ReportWriter(writes)
     seen = []
     for writer.spare_path in ("", spare):
         writer.put(path, lambda: dict(NEWER))
-        disk.work()
+        writes.work()
         writer.write_spare(LIMIT)
         seen.append((writer.place, writer.problem))
     kept = json.loads(Path(spare).read_bytes())

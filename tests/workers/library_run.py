@@ -14,16 +14,17 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import cycle
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
 import ascend_runner
 from ascend_runner import cli
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
-from ascend_runner.launcher import launching
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher import launch
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.output.console import Console
 from ascend_runner.output.message_format import Level, format_message
 from ascend_runner.output.messages import Messages
@@ -54,9 +55,9 @@ def say(line: bytes) -> None:
 def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> int:
     settings = Settings(nproc_per_node=ranks, log_dir=log_dir, grace=1.0, quiet=True)
     with Signals() as signals:
-        launcher = Launcher(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
+        setup = JobSetup(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return launching.run(launcher, launcher.prepare(command).job(), console).status
+            return launch.run(setup, setup.prepare(command).job(), console).status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.launcher.job_runner import JobRunner
-from ascend_runner.launcher.launcher import Launcher
+from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.output.console import Console
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation.record import Preparation
 
 
-def prepare(launcher: Launcher, command: Sequence[str], version: str, console: Console) -> Preparation:
-    """Prepare a job, see `Launcher.prepare`. If it has begun but cannot run, the hooks for its end run as well.
+def prepare(setup: JobSetup, command: Sequence[str], version: str, console: Console) -> Preparation:
+    """Prepare a job, see `JobSetup.prepare`. If it has begun but cannot run, the hooks for its end run as well.
 
     Raises:
         SettingsError: The current directory cannot be used.
@@ -22,35 +22,35 @@ def prepare(launcher: Launcher, command: Sequence[str], version: str, console: C
         LimitReachedError: The time limit of the job was reached during a wait.
     """
     try:
-        prepared = launcher.prepare(command, version)
+        prepared = setup.prepare(command, version)
     except (StopRequestedError, LimitReachedError) as end:
-        _give_up(launcher, end, console)
+        _give_up(setup, end, console)
         raise
     if prepared.error:
-        _give_up(launcher, prepared.error, console)
+        _give_up(setup, prepared.error, console)
     return prepared
 
 
-def run(launcher: Launcher, spec: JobSpec, console: Console) -> Outcome:
+def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
     """Run a job to its end, which is shown on the screen.
 
     Raises:
         AscendRunnerError: The runner itself has failed; no rank is alive.
     """
-    with launcher.log_dir:
-        journal = launcher.begin(spec)
+    with setup.log_dir:
+        journal = setup.begin(spec)
         journal.spec = spec
-        runner = JobRunner(launcher, journal, console)
+        runner = JobRunner(setup, journal, console)
         try:
-            journal.staged = launcher.await_staging()
+            journal.staged = setup.await_staging()
             return runner.run()
         except AscendRunnerError as error:
             runner.fail(error)
             raise
 
 
-def _give_up(launcher: Launcher, error: AscendRunnerError, console: Console) -> None:
+def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:
     """Report that a job that was waiting will not run."""
-    with launcher.log_dir:
-        if launcher.journal:
-            JobRunner(launcher, launcher.journal, console).fail(error)
+    with setup.log_dir:
+        if setup.journal:
+            JobRunner(setup, setup.journal, console).fail(error)

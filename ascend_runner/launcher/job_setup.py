@@ -1,4 +1,4 @@
-"""Takes a command from the settings to a job that can run: prepares it, and holds its directories, until it ends."""
+"""Sets up a job: prepares it, and holds its directories, its port and its time limit until it ends."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from ascend_runner.staging.background import Staging
 
 
-class Launcher:
-    """Launches a command. It needs the signals from the start, because a wait can be interrupted."""
+class JobSetup:
+    """Sets up the job of a command. It needs the signals from the start, because a wait can be interrupted."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], signals: Signals, messages: Messages) -> None:
         self.environ = environ

@@ -26,7 +26,7 @@ PAUSE: Final = 0.1
 MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded
 
 
-class Disk:
+class WriteQueue:
     """Carries out writes in order. A file that cannot be written causes one warning."""
 
     def __init__(self, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:

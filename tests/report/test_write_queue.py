@@ -6,7 +6,7 @@ import threading
 import time
 
 from ascend_runner.errors import OutputError
-from ascend_runner.report.disk import MOST_WAITING, PAUSE, Disk
+from ascend_runner.report.write_queue import MOST_WAITING, PAUSE, WriteQueue
 from tests.helpers.waiting import LIMIT, wait_until
 
 
@@ -18,24 +18,24 @@ def test_writes_are_carried_out_in_order() -> None:
     """Whatever is put is written, one after the other; then no thread is left."""
     warnings: list[str] = []
     written: list[int] = []
-    disk = Disk(warnings.append)
+    writes = WriteQueue(warnings.append)
     threads = {*threading.enumerate()}
     for number in range(50):
-        disk.put("a", lambda number=number: written.append(number))  # type: ignore[misc]  # a default binds it now
+        writes.put("a", lambda number=number: written.append(number))  # type: ignore[misc]  # a default binds it now
 
-    assert disk.flush(LIMIT)
+    assert writes.flush(LIMIT)
     assert ([*range(50)], []) == (written, warnings)
     wait_until(lambda: threads >= {*threading.enumerate()})
 
 
 def test_write_that_nobody_waits_for_is_put_off() -> None:
     """It comes after a pause, in which more may follow, so that a restart of ranks is over by then."""
-    disk = Disk(print)
+    writes = WriteQueue(print)
     written: list[float] = []
     is_written = threading.Event()
     began = time.monotonic()
-    disk.put("a", lambda: written.append(time.monotonic()))
-    disk.put("b", is_written.set)
+    writes.put("a", lambda: written.append(time.monotonic()))
+    writes.put("b", is_written.set)
     is_written.wait(LIMIT)
 
     assert written[0] - began >= PAUSE
@@ -46,10 +46,10 @@ def test_writes_in_short_succession_share_a_thread() -> None:
 
     def is_shared() -> bool:
         threads: list[int] = []
-        disk = Disk(print)
+        writes = WriteQueue(print)
         for _ in range(3):
-            disk.put("a", lambda: threads.append(threading.get_native_id()))
-            assert disk.flush(LIMIT)
+            writes.put("a", lambda: threads.append(threading.get_native_id()))
+            assert writes.flush(LIMIT)
         return 1 == len(set(threads))
 
     wait_until(is_shared)  # a machine may be busy for longer than a moment
@@ -58,7 +58,7 @@ def test_writes_in_short_succession_share_a_thread() -> None:
 def test_close_ends_the_thread() -> None:
     """What was put before is written; nothing lingers after that."""
     written: list[int] = []
-    disk = Disk(print)
+    writes = WriteQueue(print)
     threads: list[threading.Thread] = []
     gate = threading.Event()
 
@@ -66,11 +66,11 @@ def test_close_ends_the_thread() -> None:
         threads.append(threading.current_thread())
         gate.wait(LIMIT)
 
-    disk.put("a", write)
-    disk.put("b", lambda: written.append(1))
-    disk.close()
+    writes.put("a", write)
+    writes.put("b", lambda: written.append(1))
+    writes.close()
     gate.set()
-    is_done = disk.flush(LIMIT)
+    is_done = writes.flush(LIMIT)
     threads[0].join(LIMIT)
 
     assert is_done
@@ -81,14 +81,14 @@ def test_close_ends_the_thread() -> None:
 def test_disk_that_fails_is_told_once_for_each_file() -> None:
     """A full disk is a warning, not one for each line, and the next write is tried."""
     warnings: list[str] = []
-    disk = Disk(warnings.append)
+    writes = WriteQueue(warnings.append)
 
     def fail() -> None:
         raise OutputError("no space left")
 
     for path in ("a", "b", "a"):
-        disk.put(path, fail)
-        assert disk.flush(LIMIT)
+        writes.put(path, fail)
+        assert writes.flush(LIMIT)
     assert ["no space left"] * 2 == warnings
 
 
@@ -97,15 +97,15 @@ def test_disk_that_hangs_delays_nobody() -> None:
     warnings: list[str] = []
     written: list[int] = []
     released = threading.Event()
-    disk = Disk(warnings.append)
-    disk.put("report", lambda: void(released.wait()))
+    writes = WriteQueue(warnings.append)
+    writes.put("report", lambda: void(released.wait()))
     for number in range(1000):
-        disk.put("events", lambda number=number: written.append(number))  # type: ignore[misc]  # as above
+        writes.put("events", lambda number=number: written.append(number))  # type: ignore[misc]  # as above
 
-    assert not disk.flush(0.01)
-    assert not disk.flush(0.01)
+    assert not writes.flush(0.01)
+    assert not writes.flush(0.01)
     assert ["cannot write 'report': no response from its disk within 0.01 s"] == warnings
     assert [] == written
     released.set()
-    assert disk.flush(LIMIT)
+    assert writes.flush(LIMIT)
     assert MOST_WAITING >= len(written) > 0
