@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
-from typing import Callable, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from signal import SIGCHLD, SIGKILL, SIGSTOP, SIGTERM
-from typing import Callable, Final
+from typing import Final
 
 import attrs
 

@@ -166,7 +166,6 @@ def test_modes(program: Program) -> None:
 # --- Secrets ----------------------------------------------------------------------------------------------------------
 
 SECRETS = ("HF_TOKEN", "AK", "OBS_SK", "WANDB_API_KEY", "DB_PASSWORD", "MY_SECRET", "GIT_CREDENTIAL_FILE")
-NO_SECRETS = ("TOKENIZERS_PARALLELISM", "MONKEY", "BREAK_AT", "RISK")
 
 
 def test_secrets_are_shown_nowhere(program: Program) -> None:

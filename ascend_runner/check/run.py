@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Callable, Final, Union
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Union
 
 import attrs
 

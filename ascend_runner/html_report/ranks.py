@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from signal import SIGINT, SIGKILL, SIGTERM
-from typing import Callable, Final, TypeVar
+from typing import Final, TypeVar
 
 import attrs
 

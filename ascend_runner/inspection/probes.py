@@ -6,9 +6,9 @@ A probe raises TimeoutError if its tool hangs, and `UnusableError` if it does no
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Callable, Final, Protocol
+from typing import Final, Protocol
 
 from ascend_runner.host import cgroup, memory, npu, npu_smi
 from ascend_runner.inspection import judgement
@@ -52,7 +52,7 @@ class NpuHealth:
             sentence = f"npu-smi info failed: {why}" if why else "npu-smi info did not list any NPU"
             yield Defect(subject="npu-smi", sentence=sentence, is_error=True)
         elif not found or unknown:
-            what = f"printed the health {unknown!r}" if unknown else "printed no table in a known format"
+            what = f"printed an unknown health status {unknown!r}" if unknown else "printed no table in a known format"
             if why and not unknown:
                 what = f"failed: {why}"
             raise UnusableError(f"npu-smi info {what}; the health of the NPUs is not inspected")

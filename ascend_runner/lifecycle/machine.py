@@ -18,8 +18,8 @@ The laws, which a test checks in every interleaving:
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Callable, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 

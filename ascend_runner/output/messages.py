@@ -5,7 +5,8 @@ Formats a message and passes it on. Where it goes, and when, is decided by the c
 
 from __future__ import annotations
 
-from typing import Callable, Final
+from collections.abc import Callable
+from typing import Final
 
 from ascend_runner.output.message_format import Level, format_message
 from ascend_runner.secrets import Masker

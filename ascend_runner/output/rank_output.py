@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Callable, Final
+from typing import Final
 
 from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
-from typing import Callable, Final
+from collections.abc import Callable, Collection
+from typing import Final
 
 import attrs
 

@@ -9,9 +9,9 @@ import math
 import os.path
 import re
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
-from typing import Callable, Final
+from typing import Final
 
 from ascend_runner.platforms.variables import MOST
 from ascend_runner.text import LONGEST_DURATION, MOST_NUMBERS, RANK_DIGITS, is_whole_number, parse_numbers

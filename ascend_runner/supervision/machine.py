@@ -31,9 +31,9 @@ while the Python process below it is still saving. Stragglers of a leader that e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
-from typing import Callable, Final, get_args
+from typing import Final, get_args
 
 import attrs
 

@@ -8,8 +8,8 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Callable, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import attrs
 

@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Callable, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from ascend_runner.guardian import process_tree
 from benchmark.launchers import Launcher

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Callable, Final
+from collections.abc import Callable
+from typing import Final
 
 import attrs
 

@@ -27,7 +27,6 @@ from tests.helpers.plans import job_spec, rank_spec
 RANKS: Final = tuple(rank_spec(rank_id, local_rank=rank_id - 8) for rank_id in (8, 9, 10))
 JOB: Final = job_spec(RANKS, beside=(rank_spec(-1, name="scheduler"),), attempt=3)
 FUZZED: Final = 10_000
-PLAIN: Final = range(0x20, 0x7F)
 
 
 class Shown:

@@ -61,7 +61,7 @@ def test_health_of_the_devices_of_the_job(tmp_path: Path) -> None:
         ),
         (
             script(table("Splendid"), details("Splendid")),
-            "npu-smi info printed the health 'Splendid'; the health of the NPUs is not inspected",
+            "npu-smi info printed an unknown health status 'Splendid'; the health of the NPUs is not inspected",
         ),
     ],
 )

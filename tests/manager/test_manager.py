@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import functools
+from collections.abc import Callable
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
-from typing import Callable
 
 import attrs
 import pytest

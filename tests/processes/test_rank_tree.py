@@ -16,8 +16,6 @@ from ascend_runner.processes import rank_tree
 from ascend_runner.supervision.signal_targets import RankProcess
 from tests.helpers.waiting import is_gone, wait_until
 
-Started = "subprocess.Popen[bytes]"
-
 SLEEP = "import time; print(flush=True); time.sleep(1000)"
 WAITS = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {15}); print(flush=True); signal.sigwaitinfo({15})"
 

@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from ascend_runner.guardian import guard, signal_sets
 from ascend_runner.processes.signals import Signals

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Callable, Final
+from typing import Final
 
 import attrs
 
@@ -111,7 +111,7 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
             file.seek(0)
             data = file.read()
     except OSError as error:
-        raise AscendRunnerError(f"cannot start the command of line {entry.line}: {reason(error)}") from error
+        raise AscendRunnerError(f"cannot start the command on line {entry.line}: {reason(error)}") from error
     status = 128 - status if status < 0 else status
     try:
         outcome = result.decode(data, status)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Collection
-from typing import Callable, ClassVar, Final
+from collections.abc import Callable, Collection
+from typing import ClassVar, Final
 
 import attrs
 from rich.segment import Segment

@@ -20,7 +20,6 @@ MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for
 BAR: Final = 32  # cells at most, and
 LEAST_BAR: Final = 8  # at least
 LEAST_LOG: Final = 4  # lines of the screen for the end of a log, with a title and two blank ones
-ALL: Final = "all"
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "
 BLANK: Final[Line] = ()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Callable, Final
+from typing import Final
 
 import attrs
 

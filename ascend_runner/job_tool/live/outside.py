@@ -7,9 +7,9 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Callable, Final
+from typing import Final
 
 import attrs
 

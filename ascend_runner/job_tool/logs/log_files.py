@@ -11,8 +11,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
-from typing import Callable, Final, Optional
+from collections.abc import Callable, Iterator
+from typing import Final, Optional
 
 import attrs
 

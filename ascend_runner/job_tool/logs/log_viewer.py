@@ -6,9 +6,9 @@ import itertools
 import os
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import Callable, Final
+from typing import Final
 
 import attrs
 

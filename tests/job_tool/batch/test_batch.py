@@ -111,7 +111,7 @@ def test_command_that_cannot_be_started(batch: Batch) -> None:
     status, screen = batch.run()
 
     assert 2 == status
-    assert "ascend-job: cannot start the command of line 1: argument list too long" in screen
+    assert "ascend-job: cannot start the command on line 1: argument list too long" in screen
 
 
 def test_file_may_be_edited_between_two_runs(batch: Batch) -> None:
