@@ -69,18 +69,18 @@ root other format = a file is incomplete, damaged or of another format: copy or 
 root no image = an image cannot be read: its file is missing or damaged
     _src\.empty\(\)|load image failed|invalid image data|imread\w*\(.*can't open
 # CPython json, codecs and PyYAML
-root JSON = a text is not valid JSON: empty, incomplete or of another format
+root JSON = invalid JSON: the text is empty, incomplete or of another format
     ^(?:[\w.]+\.)?JSONDecodeError:
-root YAML = a text is not valid YAML: see its line and column
+root YAML = invalid YAML: see the line and column that the message names
     ^yaml\.\w+\.\w+Error
 root encoding of a text = a file is not text in the expected encoding: see open(encoding=...), and LANG=C.UTF-8
     ^UnicodeDecodeError:
 root encoding of the output = the locale cannot encode a character: set LANG=C.UTF-8 or PYTHONUTF8=1
     ^UnicodeEncodeError: '(?:ascii|latin-1|gbk|charmap)'
 # CPython built-in exceptions; MindSpore dataset/core/validator_helpers.py
-root path exists = a file or directory exists already, perhaps created by another rank at the same moment
+root path exists = a file or directory already exists, perhaps created by another rank at the same moment
     ^FileExistsError:
-root is a directory = a path is that of a directory, but a file is expected
+root is a directory = a path refers to a directory, but a file is expected
     ^IsADirectoryError:
 root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
@@ -98,7 +98,7 @@ root no such path = a file or directory is missing on this node: check its path,
 # CPython import system; transformers utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root circular import = modules import each other, or a file has the name of a package
     partially initialized module
-root name of a module = a module lacks a name that its caller expects: check its version, and that no file has its name
+root name of a module = a module lacks a name that its caller expects: check its version, and that no file shadows it
     ^AttributeError: module '[\w.]+' has no attribute
 root keyword of a function = a function lacks an argument that its caller passes: check the versions of both
     got an unexpected keyword argument|keyword argument \S+ is not recognized
@@ -121,7 +121,7 @@ root modules to train = the modules to train do not exist in this model: see tar
 # Megatron-LM and its users; DeepSpeed runtime/config.py; PyTorch nn/functional.py
 root batch sizes = train_batch_size must be micro batch size x gradient accumulation steps x data-parallel ranks
     Check batch related parameters
-root not divisible = sizes do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
+root not divisible = sizes do not match: ranks, parallel sizes, batch sizes, layers or heads must divide one another
     \bdivisible by\b|must be (?:a )?multiples? of|is not a multiple of
 # Megatron-LM core/dist_checkpointing and rerun_state_machine.py; torch optim/optimizer.py, autograd and distributions
 root distributed checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
@@ -139,7 +139,7 @@ root index of an embedding = an index exceeds an embedding: compare the tokenize
     IndexError: index out of range in self
 root label = a label is not one of the classes: check the data and the number of classes
     Target -?\d+ is out of bounds
-root shapes of tensors = the shapes of tensors do not fit: check the model's settings, the data and the checkpoint
+root shapes of tensors = the shapes of tensors do not match: check the model's settings, the data and the checkpoint
     shapes cannot be multiplied|size of tensor a \(\d+\) must match|Sizes of tensors must match
     |shape '\[.*\]' is invalid for input of size|to have \d+ channels, but got|Expected input batch_size
     |must match the existing size|shape mismatch|be broadcast together|inhomogeneous shape
@@ -171,7 +171,7 @@ root torch.compile = torch.compile cannot compile this model: train without it, 
 root CUDA only = a feature needs a CUDA device: use its variant for NPUs, or leave it out
     (?:requires?|needs?|only supports?|only works? (?:on|with)) (?:\w+ ){0,3}(?:CUDA|NVIDIA|Ampere)\b
     |CUDA driver version is insufficient
-root rank table = the rank table does not fit the job: compare its ranks with the processes that are started
+root rank table = the rank table does not match the job: compare its ranks with the processes that are started
     (?:invalid|wrong|illegal) rank ?table|rank ?table .*(?:is invalid|inconsistent|not match|not equal)
 # Triton; MindSpore's operators and parallel strategies
 root triton's resources = a kernel needs more on-chip memory than the chip has: use smaller blocks
@@ -192,7 +192,7 @@ root main module = worker processes import the main module: start the program be
 root daemonic process = a worker of a data loader or pool cannot start processes of its own
     daemonic processes are not allowed to have children
 # HTTP status codes (RFC 9110) as requests, aiohttp, OBS, S3, wandb and MLflow show them; huggingface_hub; ray
-root access to a server = a server or storage refuses access: check the token or key, and its permissions
+root access to a server = a server or storage service refuses access: check the token or key, and its permissions
     \b(?:stat(?:us)?(?:[ _]code)?|error(?:[ _]?code)?|code|http)\b['\"]?[:= (]{1,3}40[13]\b
     |\(40[13]\)|\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
     |SignatureDoesNotMatch|InvalidAccessKeyId|invalid api key

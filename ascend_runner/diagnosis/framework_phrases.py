@@ -23,22 +23,22 @@ root arguments of a native function = a native function takes arguments of other
 # torch nn/parallel; transformers models/auto; calls from one package into another
 root wrapped model = the model is wrapped for parallel training: the attribute belongs to its module
     '(?:DistributedDataParallel|DataParallel|FullyShardedDataParallel|Float16Module)' object has no attribute
-root type of a model = this version of transformers does not know the model: install a newer one
+root type of a model = this version of transformers does not recognize the model: install a newer one
     /transformers/models/auto/\S+", line .*: KeyError: '
-root call between packages = packages do not fit each other: check the version of the one that raised the error
+root call between packages = packages are incompatible: check the version of the one that raised the error
     /(?:site|dist)-packages/\S+", line \d+, in (?!_\w*call|__call__|wrap|inner|apply|decorate|_run_code)
     \S+: (?:NameError: name '\w+' is not defined
     |AttributeError: '(?!(?:NoneType|str|bytes|list|dict|tuple|set|int|float|bool|function|method|Tensor|ndarray)')
     \w+' object has no attribute
     |TypeError: .*(?:missing \d+ required |takes .*positional arguments? but|got multiple values for))
 # torch distributed/checkpoint; Megatron-LM training/checkpointing.py; vLLM and transformers: loading of weights
-root loading of weights = the weights of a checkpoint do not fit the model: check its configuration and the versions
+root loading of weights = the weights of a checkpoint do not match the model: check its configuration and the versions
     , in (?:\w*load_(?:\w*weights?|w\d+|state_dict|checkpoint)|weight_loader): (?:Key|Assertion|Index)Error
 root plan of a checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
     /(?:distributed|_shard|core)/(?:dist_)?checkpoint(?:ing)?/\S+", line .*: (?:Key|Assertion|Value|Index)Error
 root settings of a checkpoint = a checkpoint was saved with other settings: use the same, or convert it
     value from checkpoint \(
-root weights of a model = the weights of a checkpoint do not fit the model: check its configuration and the versions
+root weights of a model = the weights of a checkpoint do not match the model: check its configuration and the versions
     Trying to set a tensor of shape|Attempted to load weight \(|weights were not initialized from checkpoint
     |no module or parameter named|size mismatch for [\w.]+:|^KeyError: '(?:[\w.]+\.)?layers?\.\d+\.
     |^KeyError: '[\w.]+\.(?:weight|bias|qweight|scales)\b
@@ -49,13 +49,13 @@ root configuration of a model = a model's config.json is missing, or of another 
 root architecture of a model = this version of a package does not support the model: check its name and the version
     Model architectures? .*not supported|Can't find class type \w+ class name|unsupported model type
 # Megatron-LM training/arguments.py; MindFormers parallel_config; torch distributed/device_mesh.py; vLLM; JAX
-root number of devices = a parallel layout does not fit: compare its sizes with the ranks and the visible devices
+root number of devices = the sizes of a parallel layout do not match the ranks or the visible devices
     ^(?:Value|Assertion|Runtime)Error: (?!.*(?:time[ds]? ?out|waiting|watchdog|connect)).*
     (?:number of (?:\w+ )?(?:devices|npus|gpus|ranks)\b|not enough (?:devices|npus|gpus|ranks)
     |\b(?:devices?|npus?|gpus?|ranks?)(?:\(s\))?\b.{0,60}\b(?:but|only)\b.{0,20}\d+ (?:device|npu|gpu|rank)
     |world[ _]?size\b.{0,40}(?:!=|not (?:equal|match)|(?:less|more|smaller|larger|greater|bigger) than)
     |than default world size|\bdevice_num\b.*\b(?:must|should|not)\b|\b(?:must|should)\b.*\bdevice_num\b)
-root parallel settings = parallel settings do not fit each other or the model: check sizes, layers and micro-batches
+root parallel settings = parallel settings contradict each other or the model: check sizes, layers and micro-batches
     ^(?:Value|Assertion|NotImplemented)Error: (?!.*\b(?:nan|inf|infinite|overflow)\b).*
     (?:virtual pipeline|pipeline stage|micro[ _-]?batch
     |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
@@ -64,7 +64,7 @@ root device mesh = tensors of different device meshes, or an operator without DT
 # OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
-root argument of a program = a program does not know an argument: check its spelling, and the program's version
+root argument of a program = a program does not accept an argument: check its spelling, and the program's version
     : error: (?:unrecognized arguments|no such option):
 root registry = a name in the configuration is not registered: check its spelling, its import and the version
     is not in the [\w: ]*registry|is not registered (?:in|as)\b
@@ -74,7 +74,7 @@ root length of a sequence = a sequence is too long for the model or its settings
     ^\w*Error: .*(?:longer|larger|greater|smaller) than .*
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
 # HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
-root images of a sample = the images of a sample do not fit its text: check the data, its images and the cut-off length
+root images of a sample = the images of a sample do not match its text: check the data and the cut-off length
     ^ValueError: .*\bimages?\b.{0,80}(?:do(?:es)? not match|different from|mismatch)
 root column = samples lack a column that the program expects: check the names of the dataset's columns
     Column name .* not in the dataset|, in (?:\w*collat\w*|get_loc): KeyError: '|collat\w*\.py", line .*: KeyError: '
@@ -103,7 +103,7 @@ root second backward pass = a graph is used in two backward passes: detach tenso
     backward through the graph a second time
 root leaf = a parameter was changed in place: change it where no gradients are computed, or use a copy
     a leaf (?:variable|parameter) that requires grad
-root order of modules = ZeRO-3 lost track of the modules: all ranks must run the same, in one order; see leaf modules
+root order of modules = ZeRO-3 lost track of the modules: all ranks must run them in the same order; see leaf modules
     inflight params|parameter fetch queue
 root profiler = the profiler failed: check its arguments, or train without it
     /profiler/\S+", line .*: \w*Error
@@ -112,13 +112,13 @@ root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or 
 root memory for a model = not enough memory on the device or the server: check what else uses it, and the settings
     ^\w*Error: (?:.*\b)?(?:not enough|insufficient) (?:\w+ )?memory
 # MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
-root parallel strategy = an operator's parallel strategy does not fit its shapes: see MindSpore's ERROR lines above
+root parallel strategy = an operator's parallel strategy does not match its shapes: see MindSpore's ERROR lines above
     ^\[ERROR\] PARALLEL
 root branches of a graph = branches of the code return different types or shapes: see the lines that the message names
     (?:Type|Shape) Join Failed|Cannot join the return values of different branches
 root depth of a graph = recursion or loops are too deep for graph mode: see max_call_depth
     function call depth limit
-root arguments of construct = a network is called with other arguments than its construct() takes
+root arguments of construct = a network is called with arguments that its construct() does not take
     function construct (?:needs?|requires?) |Multipl[ey] values for (?:specific )?argument
 root code in graph mode = graph mode does not support this code: see the line that the message names, or use PyNative
     Unsupported (?:statement|expression|syntax|parsing type)|(?:unsupported|not supported|invalid) in graph mode
@@ -127,18 +127,18 @@ root backend of MindSpore = MindSpore has no backend for this device: check its 
     device address type is wrong|Create device context failed|(?:unsupported|not supported) device[ _]target
     |Device target \[\w+\] is not supported
 # Checks by words or places that many packages share
-root versions = versions do not fit each other: install those that the message asks for
+root versions = incompatible versions: install those that the message asks for
     ^\w*Error: .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version
     |(?:is|are) too (?:old|new)\b|version.*(?:not compatible|incompatible)
     |please (?:upgrade|update|downgrade|reinstall)\b)
 root index of a tensor = an index exceeds a tensor: check the sizes of the model, the data and parallel settings
     ^\w*Error: .*(?:out of bounds for (?:axis|dimension)|\bstart out of range|exceeds dimension size)
-root equal parts = sizes do not fit: ranks, parallel sizes, batch sizes, layers or heads must divide one another
+root equal parts = sizes do not match: ranks, parallel sizes, batch sizes, layers or heads must divide one another
     equal (?:chunks?|splits?|parts)\b|\bevenly (?:divi|split)|(?:cannot|can't|could not|not) be (?:evenly )?divided
 root data types = the data types of tensors differ: convert them, or use autocast
     ^(?:Value|Type|Runtime|Assertion)Error: .*(?:\b(?:d|data )?types? (?:should|must) be (?:the )?same
     |\b(?:same|identical|uniform|consistent) (?:data ?)?(?:d?type|precision)s?\b|\bdtype mismatch)
-root sizes of tensors = the sizes of tensors do not fit: check the model's settings, the data and the checkpoint
+root sizes of tensors = the sizes of tensors do not match: check the model's settings, the data and the checkpoint
     ^(?:Value|Type|Runtime|Assertion|Index)Error: (?!.*\b(?:files?|bytes|download\w*)\b).*
     (?:\b(?:shape|(?<!world )size|dimension)s? (?:of \S+ )?
     (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
@@ -161,7 +161,7 @@ root not supported here = something is not supported here: check the versions, t
     (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|do(?:es|se)? ?n[o']t support
     |unsupported (?!operand|format|pickle))
     |-packages/\S+", line .*: NotImplementedError: \S
-root equal numbers = numbers differ that must be equal: check the model's settings, the data and the checkpoint
+root equal numbers = numbers that must be equal differ: check the model's settings, the data and the checkpoint
     ^(?:Value|Runtime|Assertion)Error: (?!.*\b(?:files?|bytes|download\w*)\b).*
     \b(?:num|number|size|length|count|dim)\w*\b.*
     (?:(?:must|should) be equal|(?:must|should|do(?:es)? not|don't) match|\bdifferent from\b|\bmismatch|not equal to)

@@ -66,7 +66,7 @@ root node running low on memory = ray killed a worker: not enough memory
 # ray gcs_actor_manager and node_manager: the exit types of workers
 either ray node died = a node of ray's cluster failed or was lost: see its log
     because its node has died|Owner's node has crashed
-either ray owner died = the process that had started an actor of ray ended: see its log
+either ray owner died = the process that started an actor of ray has ended: see its log
     because its owner has (?:died|exited)
 either ray worker died = a worker of ray died: killed by the OOM killer, stopped by ray, or crashed
     Worker exit type: SYSTEM_ERROR|actor is dead because its worker process has died|Worker unexpectedly exits
@@ -165,11 +165,11 @@ root gated repo = a model or dataset is restricted: request access on its page, 
     access (?:a |to a )?gated repo
 root Repository Not Found = no such model or dataset, or no access: check its name, then log in or set HF_TOKEN
     Repository Not Found for url|is not a valid model identifier
-root not in the cache = a model or dataset is not in the local cache, nor can its server be reached: download it before
+root not in the cache = a model or dataset is not cached, and its server cannot be reached: download it first
     cannot find the requested files in the (?:local|disk) cache
 root path taken for a name = the directory of a model does not exist, so its path is taken for a name: check the path
     (?:Incorrect path_or_model_id: '|Repo id must be in the form .*: ')(?:\.{0,2}/|~)
-root transformers is too old = this version of transformers does not know the model: install a newer one
+root transformers is too old = this version of transformers does not recognize the model: install a newer one
     but Transformers does not recognize this architecture
 root wandb's key = wandb has no API key: set WANDB_API_KEY, or WANDB_MODE=offline
     api_key not configured

@@ -13,7 +13,7 @@ RETURNED: Final = """
 100001 root ACL is not initialized
 100002 root ACL is initialized twice
 100003-100010 root a file or a setting passed to ACL is missing or invalid
-100011-100019 root a model does not fit this version of CANN or its inputs
+100011-100019 root a model does not match this version of CANN or its inputs
 100020-100023 root an operator was called with an invalid argument
 100024 root an operator is not in the library of operators: check the versions of CANN and its kernels
 100025 root an operator cannot be loaded: check the versions of CANN and its kernels
@@ -160,7 +160,7 @@ RETURNED: Final = """
 
 # HcclResult, as torch_npu ("HCCL function error: ..., error code is 7") and HCCL ("errNo[0x0000000005000007]") show it.
 HCCL: Final = """
-1 root* a collective was called with an invalid argument, or the rank table does not fit
+1 root* a collective was called with an invalid argument, or the rank table does not match the job
 2 root* HCCL was called with a null pointer, or is not initialized
 3 root* not enough memory for HCCL
 4 either* internal error of HCCL; see the plog

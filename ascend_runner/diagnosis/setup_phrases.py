@@ -49,7 +49,7 @@ root name of a package = a package lacks a name that its caller expects: check t
     cannot import name '\w+' from '[\w.]+' \(\S*/(?:site|dist)-packages/
 root protobuf = incompatible packages: protobuf is newer than a package expects
     Descriptors cannot (?:not )?be created directly
-root --local-rank = a launcher passes --local-rank, which the program does not know: use torchrun and LOCAL_RANK
+root --local-rank = a launcher passes --local-rank, which the program does not accept: use torchrun and LOCAL_RANK
     unrecognized arguments:.* --local[_-]rank
 root NumPy's binary interface = incompatible packages: one was built for another version of NumPy
     may indicate binary incompatibility|multiarray failed to import|_ARRAY_API not found|Numpy is not available
@@ -109,7 +109,7 @@ either ncclUnhandledCudaError = NCCL reported a device error: see its last error
     ncclUnhandledCudaError|NCCL error.*unhandled cuda error
 either ncclSystemError = NCCL reported a system or network error
     ncclSystemError|NCCL error.*unhandled system error
-either ncclInternalError = NCCL failed inside: see its last error
+either ncclInternalError = internal error of NCCL: see its last error
     ncclInternalError|NCCL error.*internal error
 # getaddrinfo(3); bind(2); c10d socket.cpp; gloo transport/tcp/device.cc; NCCL bootstrap.cc
 root Name or service not known = a host name cannot be resolved: check it (MASTER_ADDR or a URL) and the DNS

@@ -29,7 +29,7 @@ STOP_PENDING: Final = "stop-pending"  # once the ranks have saved, which they we
 _NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
     Verdict.RESTART: "",
     Verdict.NOT_WANTED: "",
-    Verdict.USED_UP: "--max-restarts is reached",
+    Verdict.USED_UP: "the limit of --max-restarts is reached",
     Verdict.SAME_FAILURE: "the same failure occurred too often",
     Verdict.POINTLESS: "a restart cannot fix this failure",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",

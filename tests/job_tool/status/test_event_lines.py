@@ -14,7 +14,9 @@ def test_events_of_a_restarted_job(start: Start, tool: Tool) -> None:
     assert 0 == status
     assert ["preparing", "starting"] == states[:2]
     assert ["restarting", "failed"] == [state for state in states if state in {"restarting", "failed"}]
-    assert screen.endswith("attempt 2: rank 0 failed: exit status 7; no restart: --max-restarts is reached\n")
+    assert screen.endswith(
+        "attempt 2: rank 0 failed: exit status 7; no restart: the limit of --max-restarts is reached\n"
+    )
 
 
 def test_events_are_followed_to_the_end(start: Start, tool: Tool) -> None:
