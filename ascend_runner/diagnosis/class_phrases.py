@@ -93,13 +93,20 @@ root invalid file = a file is incomplete, damaged or of another format: copy or 
     Invalid file,
 root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
     ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
+    |^RuntimeError: Parent directory \S+ does not exist
     |^FileNotFoundError: .*['" ][.~]{0,2}/\w
     |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? ['"]?[.~]*/\S* (?:does not|doesn't|not) (?:exist|found)
-# CPython import system; transformers utils/versions.py and import_utils.py; tokenizers; peft; setuptools
+# CPython pickle.py and import system (import_from in ceval.c: a namespace package has no location); transformers
+# utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root circular import = modules import each other, or a file has the name of a package
-    partially initialized module
+    partially initialized module|\(consider renaming '
+root namespace package = a directory without __init__.py is taken for a package: see the working directory and sys.path
+    cannot import name '\w+' from '(?!(?:_\w+|sys|builtins|math|time|itertools|gc|posix|array)')[\w.]+'
+    \s\(unknown location\)
 root name of a module = a module lacks a name that its caller expects: check its version, and that no file shadows it
-    ^AttributeError: module '[\w.]+' has no attribute
+    ^AttributeError: module '[\w.]+' has no attribute|cannot import name '\w+' from '[\w.]+' \(/
+root class of a pickle = a pickled object needs a name that its module lacks: check its version, or define it there
+    ^AttributeError: Can't get attribute '
 root keyword of a function = a function lacks an argument that its caller passes: check the versions of both
     got an unexpected keyword argument|keyword argument \S+ is not recognized
 root version of a package = a package has the wrong version: install the one that the message asks for

@@ -222,7 +222,7 @@ _HINT: Final = re.compile(
     r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
     r"|(?:command|\d+: \S+:) not found|FatalError|detected by the|Worker exit type|function error: |call acl"
     r"|Unhandled exception|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec"
-    r"|No such file or dir|yntax error|oom.kill|tcmalloc|ld: cannot find -l"
+    r"|No such file or dir|yntax error|oom.kill|tcmalloc|ld: cannot find -l|unexpectedly disconnected"
 )
 _SHELL: Final = r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?|(?:\S*/)?env)"
 _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
@@ -272,6 +272,7 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"(?P<text>Worker exit type: .+)", _line),  # of ray
         (r"logging\.cc:\d+: Unhandled exception: \S+ what\(\): (?P<text>.+)", _line),  # of ray, in a native thread
         (r"(?P<text>(?:ORTE|PRTE) has lost communication with a remote daemon)", _block),
+        (r"(?P<text>An MPI communication peer process has unexpectedly disconnected)", _block),
         (
             r"(?P<text>(?:mpirun|mpiexec|prterun|orterun) was unable to (?:launch|start) the specified application)",
             _block,

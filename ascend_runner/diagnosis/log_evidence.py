@@ -116,13 +116,15 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     """Let the line of a code that says nothing itself be the first of CANN's details around it, the innermost.
 
     The line of a timeout is that of HCCL's heartbeat, if there is one: it names the device, and says what is wrong.
-    That of an error of NCCL has the reason, which stands below "Last error:".
+    That of an error of NCCL has the reason, which stands below "Last error:", and decides if it is a telling phrase.
     """
     if found and found.code.kind is Kind.SECONDARY:
         return Found(found.code, next((line for line in lines if "Cluster Exception Location[" in line), found.line))
     message = told.message if told else ()
     if found and found.code.name.startswith("nccl") and "Last error:" in message[:-1]:
-        return Found(found.code, f"{found.line} {' '.join(message[message.index('Last error:') :][:2])}")
+        reason = message[message.index("Last error:") :][:2]
+        told_by = first_phrase(reason) or found
+        return Found(told_by.code, f"{found.line} {' '.join(reason)}")
     if found is None or not (found.code.is_wrapper or found.code.name.isdigit()):
         return found
     at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 PEERS: Final = r"""
-# Open MPI and PRRTE (help-errmgr-base.txt, help-plm-base.txt)
+# Open MPI and PRRTE (help-errmgr-base.txt, help-plm-base.txt, help-mpi-btl-tcp.txt)
 peer lost communication with a remote daemon = mpirun lost another node: its daemon, the node or the network failed
     (?:ORTE|PRTE) has lost communication with a remote daemon
+peer peer hung up = a peer exited, or the network failed
+    MPI communication peer process has unexpectedly disconnected
 # HCCL topology detection and transport; torch_npu and torch ProcessGroup*.cpp watchdogs
 peer Failed to connect agent = some ranks never joined the communicator
     Failed to connect agent

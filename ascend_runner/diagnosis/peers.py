@@ -1,7 +1,8 @@
-"""Finds the peers that HCCL's messages name: by rank, server, device or address.
+"""Finds the peers that HCCL's and Open MPI's messages name: by rank, server, device or address.
 
 The patterns follow hcomm's error tables and its troubleshooting guide (EI0002, EI0006, EI0013, EI0015, the heartbeat
-report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and the new wording.
+report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and the new wording, and Open MPI's
+help-mpi-btl-tcp.txt.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ _FORMS: Final = tuple(
         rf"Peer information: server {_SERVER}, device ID (?P<devices>\d{{1,4}})",
         # Not a part of 4294967295, which is -1: no rank.
         r"(?:remote rank|Waiting peer rank|Remote rank):?\s?\[?(?P<ranks>\d{1,6})(?!\d)\]?",
+        r"^ {2}Peer host: +(?P<server>[\w.-]{1,64})\s*$",
         r"Check whether node (?P<server>[0-9A-Fa-f.:]{7,45}) reports an error",
     )
 )

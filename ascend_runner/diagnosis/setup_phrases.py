@@ -76,8 +76,8 @@ root RANK_ID has not been exported = MindSpore was started without the rank vari
     RANK_ID has not been exported
 root HcomLoadRanktableFile = HCCL cannot find the rank table file
     HcomLoadRanktableFile.*real path
-# NCCL shmutils.cc and ncclResult_t; torch c10d distributed_c10d.py, reducer.cpp and ProcessGroupWrapper.cpp;
-# torch_npu/npu/__init__.py
+# NCCL shmutils.cc and ncclResult_t; torch c10d distributed_c10d.py, reducer.cpp, ProcessGroup.hpp and
+# ProcessGroupWrapper.cpp; torch_npu/npu/__init__.py
 root shared memory segment = NCCL cannot create a segment in /dev/shm, usually because it is full
     Error while creating shared memory segment
 root Duplicate GPU detected = two ranks on one device: check LOCAL_RANK and the list of visible devices
@@ -92,7 +92,7 @@ root process group not initialized = a collective was called before init_process
 root process group initialized twice = init_process_group was called twice: call it only if is_initialized() is false
     trying to initialize the default process group twice
 root no backend for a device = the process group has no backend for this device: use hccl for NPUs, gloo for CPUs
-    No backend type associated with device type
+    No backend type associated with device type|Could not retrieve or create the backend \d+ for device
 root mismatch between collectives = ranks run different collectives
     mismatch between collectives on ranks
 either different models = ranks have built different models: compare their settings

@@ -30,6 +30,7 @@ def code_of(text: str) -> str:
         ("no such path", "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.jsonl'"),
         ("no such path", "ValueError: The file /data/mnist does not exist or permission denied!"),
         ("no such path", "FileNotFoundError: Couldn't find any data file at /data/a."),
+        ("no such path", "RuntimeError: Parent directory out/step_9 does not exist."),
         ("path exists", "FileExistsError: [Errno 17] File exists: '/cache/out'"),
         ("text file busy", "OSError: [Errno 26] Text file busy: '/root/.cache/a.so'"),
         ("resource busy", "OSError: [Errno 16] Device or resource busy: '/mnt/a'"),
@@ -39,6 +40,10 @@ def code_of(text: str) -> str:
         ("encoding of a text", "UnicodeDecodeError: 'utf-8' codec can't decode byte 0x8b in position 1"),
         ("keyword of a function", "TypeError: Accelerator.__init__() got an unexpected keyword argument 'a'"),
         ("name of a module", "AttributeError: module 'megatron.core' has no attribute 'mpu'"),
+        ("name of a module", "ImportError: cannot import name 'fuse' from 'kernels.ops' (/job/kernels/ops.py)"),
+        ("circular import", "AttributeError: module 'random' has no attribute 'a' (consider renaming '/a/random.py')"),
+        ("namespace package", "ImportError: cannot import name 'fuse' from 'kernels' (unknown location)"),
+        ("class of a pickle", "AttributeError: Can't get attribute 'Meta' on <module '__main__' from '/job/a.py'>"),
         ("package named", "ImportError: Using `low_cpu_mem_usage=True` requires Accelerate: `pip install accelerate`"),
         (
             "version of a package",

@@ -196,6 +196,7 @@ def test_every_meaning_is_one_line() -> None:
             Kind.SECONDARY,
             "PRTE has lost communication with a remote daemon.",
         ),
+        ("peer hung up", Kind.SECONDARY, "An MPI communication peer process has unexpectedly disconnected.  This"),
         ("setup of an ATB operator", Kind.ROOT, "RuntimeError: LinearOperation setup failed!"),
         (
             "not supported by torch_npu",
@@ -309,6 +310,7 @@ def test_every_meaning_is_one_line() -> None:
         ("RendezvousClosedError", Kind.SECONDARY, "torch.distributed.elastic.rendezvous.api.RendezvousClosedError"),
         ("Device memory isn't enough", Kind.ROOT, "and plus alloc size : 3019 is more than total mem size : 2946."),
         ("no backend for a device", Kind.ROOT, "RuntimeError: No backend type associated with device type npu"),
+        ("no backend for a device", Kind.ROOT, "Could not retrieve or create the backend 5 for device type npu."),
         (
             "process group initialized twice",
             Kind.ROOT,

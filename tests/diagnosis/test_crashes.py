@@ -173,6 +173,10 @@ def last(text: str) -> Traceback:
         ("train.py: error: argument --lr: no number", "train.py: error: argument --lr: no number"),
         ("PRTE has lost communication with a remote daemon", LOST_DAEMON),
         (
+            "An MPI communication peer process has unexpectedly disconnected",
+            "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure\n",
+        ),
+        (
             "prterun was unable to launch the specified application",
             "prterun was unable to launch the specified application as it could not find an\nexecutable:",
         ),

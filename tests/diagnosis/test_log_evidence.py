@@ -314,6 +314,25 @@ def test_reason_of_nccl() -> None:
     assert "ncclInternalError: Internal check failed. Last error: no such node" == read(log).code_line
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Kind.EITHER, b"no such node"),
+        (Kind.ROOT, b"Bootstrap : no socket interface found"),
+        (Kind.SECONDARY, b"Net : Connection closed by remote peer node-2<4711>"),
+    ],
+)
+def test_reason_of_nccl_decides(kind: Kind, reason: bytes) -> None:
+    """An error of NCCL is the rank's own, or a peer's, by its reason."""
+    log = (
+        b'Traceback (most recent call last):\n  File "/opt/torch/distributed/distributed_c10d.py", line 9, in f\n'
+        b"    work = group.allreduce([tensor], opts)\ntorch.distributed.DistBackendError: NCCL error in: x.cpp:7,\n"
+        b"ncclInternalError: Internal check failed.\nLast error:\n" + reason + b"\n"
+    )
+
+    assert kind is read(log).kind
+
+
 def test_inner_error_beside_a_code_that_says_more() -> None:
     """An internal error yields to the return code that stands above the exception."""
     log = (

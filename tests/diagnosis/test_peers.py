@@ -45,6 +45,7 @@ HEARTBEAT = (
         ((Peer(rank_id=1),), 'within the timeout period. List of unconnected ranks: "[1,]".'),
         ((Peer(rank_id=1), Peer(rank_id=7)), 'fault_info["Failed to connect agent[1,7,]"]'),
         ((Peer(server_id="10.0.0.9"),), "from the root node timed out. Check whether node 10.0.0.9 reports an error"),
+        ((Peer(server_id="node-9"),), "  Peer host:  node-9"),
         (
             (Peer(server_id="10.0.0.9", device_id=4),),
             "server 10.0.0.8, device ID 1, device IP 29.1. Peer information: server 10.0.0.9, device ID 4",
