@@ -138,7 +138,8 @@ root optimizer's state = the optimizer's state in a checkpoint does not match th
 root NaN = a value is NaN or infinite: check the data, the learning rate and the precision
     probability tensor contains|but found invalid values:|Unexpected result nan|returned nan values|Input contains NaN
     |Non-finite|\[xla\] nan
-# torch's operators, autograd and DistributedDataParallel; collate.py; torch_npu/npu/amp/grad_scaler.py
+# torch's operators, autograd and DistributedDataParallel; collate.py; torch_npu/npu/amp/grad_scaler.py; transformers'
+# attention (modeling_*.py)
 root shapes in a batch = the samples of a batch have different shapes: crop or pad them, or see collate_fn
     stack expects each tensor to be equal size|each element in list of batch should be of equal size
     |Trying to resize storage that is not resizable|expects same shape
@@ -150,7 +151,7 @@ root shapes of tensors = the shapes of tensors do not match: check the model's s
     shapes cannot be multiplied|size of tensor a \(\d+\) must match|Sizes of tensors must match
     |shape '\[.*\]' is invalid for input of size|to have \d+ channels, but got|Expected input batch_size
     |must match the existing size|shape mismatch|be broadcast together|inhomogeneous shape
-    |size mismatch, m1|einsum\(\): .* (?:does not|size)
+    |size mismatch, m1|should be of size \(|einsum\(\): .* (?:does not|size)
 root types of tensors = the data types of tensors differ: convert them, or use autocast
     expected scalar type \w+ but found|must have the same dtype|to have the same dtype
     |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
@@ -216,4 +217,6 @@ root resources of ray = ray's cluster has fewer free devices than the job asks f
 # MindSpore minddata
 root sample = a sample of the dataset cannot be loaded: see the file that the message names
     Exception thrown from dataset pipeline
+root function of a pipeline = a function of the dataset's pipeline failed: see its exception in the message
+    Exception thrown from user defined Python function
 """

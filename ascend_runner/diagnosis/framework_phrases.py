@@ -92,7 +92,7 @@ root padding token = the tokenizer has no padding token: set pad_token, for exam
     does not have a padding token
 root chat template = the tokenizer has no chat template: set one, or use a model that has one
     chat_template is not set
-# torch_npu npu/graphs.py and dynamo/torchair; CUDA graphs; torch inductor; torch autograd
+# torch_npu npu/graphs.py and dynamo/torchair; CUDA graphs; torch inductor; torch autograd; transformers quantizers
 root capture of a graph = an operation cannot be captured in a graph: run it outside of the graph, or in eager mode
     during (?:\w+ )?graph capture|stream is capturing
 root converter of torchair = torchair cannot compile an operator: use a newer torch_npu, or run the model in eager mode
@@ -111,6 +111,7 @@ root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or 
     /(?:torchair|torch/_inductor)/\S+", line .*: (?:Assertion|NotImplemented|Runtime|Value|Type|Key|Attribute)Error
 root memory for a model = not enough memory on the device or the server: check what else uses it, and the settings
     ^\w*Error: (?:.*\b)?(?:not enough|insufficient) (?:\w+ )?memory
+    |^ValueError: Some modules are dispatched on the CPU or the disk
 # MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
 root parallel strategy = an operator's parallel strategy does not match its shapes: see MindSpore's ERROR lines above
     ^\[ERROR\] PARALLEL
@@ -150,7 +151,7 @@ root check of settings = a check of the settings failed: compare those that the 
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):
     \s(?:Value|Assertion)Error: \S
 root check of a configuration = a check of the settings failed: compare those that the message names
-    /(?:\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*: (?:Value|Assertion)Error: \S
+    /(?:config/\w+|\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*: (?:Value|Assertion)Error: \S
 root samples of a dataset = a sample cannot be processed: check the format of the data
     (?<!torch/utils/data)/(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line .*:
     \s(?:Value|Type|Index|Assertion)Error

@@ -77,7 +77,7 @@ root RANK_ID has not been exported = MindSpore was started without the rank vari
 root HcomLoadRanktableFile = HCCL cannot find the rank table file
     HcomLoadRanktableFile.*real path
 # NCCL shmutils.cc and ncclResult_t; torch c10d distributed_c10d.py, reducer.cpp, ProcessGroup.hpp and
-# ProcessGroupWrapper.cpp; torch_npu/npu/__init__.py
+# ProcessGroupWrapper.cpp; torch_npu/npu/__init__.py and ProcessGroupHCCL.cpp
 root shared memory segment = NCCL cannot create a segment in /dev/shm, usually because it is full
     Error while creating shared memory segment
 root Duplicate GPU detected = two ranks on one device: check LOCAL_RANK and the list of visible devices
@@ -93,6 +93,8 @@ root process group initialized twice = init_process_group was called twice: call
     trying to initialize the default process group twice
 root no backend for a device = the process group has no backend for this device: use hccl for NPUs, gloo for CPUs
     No backend type associated with device type|Could not retrieve or create the backend \d+ for device
+root tensor of a collective = a collective was called with a tensor on the CPU, or a sparse one: move it to the device
+    Tensors must be (?:CUDA|NPU) and dense
 root mismatch between collectives = ranks run different collectives
     mismatch between collectives on ranks
 either different models = ranks have built different models: compare their settings
@@ -128,7 +130,7 @@ root listen on ip = port of HCCL already in use: a leftover process, or two jobs
 root torch without CUDA = torch was built without CUDA: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
     Torch not compiled with CUDA enabled|have NCCL built in
 root no CUDA device = there is no CUDA device: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
-    Found no NVIDIA driver|No CUDA GPUs are available
+    Found no NVIDIA driver|No CUDA GPUs are available|only supported with GPUs, no GPUs found
 root no accelerator = no accelerator is found: check whether torch_npu can be imported and the devices are visible
     No supported gpu backend found
     |mixed precision requires a (?:GPU|NPU)|can only be used on CUDA devices|setup doesn't support bf16/gpu

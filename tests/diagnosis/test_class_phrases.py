@@ -31,6 +31,8 @@ def code_of(text: str) -> str:
         ("no such path", "ValueError: The file /data/mnist does not exist or permission denied!"),
         ("no such path", "FileNotFoundError: Couldn't find any data file at /data/a."),
         ("no such path", "RuntimeError: Parent directory out/step_9 does not exist."),
+        ("shapes of tensors", "ValueError: Attention mask should be of size (1, 1, 8, 8), but is (1, 1, 8, 9)"),
+        ("function of a pipeline", "RuntimeError: Exception thrown from user defined Python function in dataset. "),
         ("path exists", "FileExistsError: [Errno 17] File exists: '/cache/out'"),
         ("text file busy", "OSError: [Errno 26] Text file busy: '/root/.cache/a.so'"),
         ("resource busy", "OSError: [Errno 16] Device or resource busy: '/mnt/a'"),
