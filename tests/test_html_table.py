@@ -106,7 +106,7 @@ def test_outcome() -> None:
     assert ["rank", "pid", "state", "reason", "time", "output", "log"] == rows[0]
     assert ["1", "42", "failed (exit status 7)", "ValueError: x", "4 s"] == rows[1][:5]
     assert [["0", "stopped by the runner (SIGTERM)"], ["2", "not started"]] == [[row[0], row[2]] for row in rows[2:]]
-    assert "<p>rank 1 failed: exit status 7, after 1 min 5 s</p>" in outcome._repr_html_()
+    assert "<p>rank 1 failed: exit status 7; the job took 1 min 5 s</p>" in outcome._repr_html_()
     assert "succeeded" in Outcome(cause=None)._repr_html_()
     assert 1025 == len(shown(Outcome(cause=None, ranks=tuple(RankRecord(rank_id=rank) for rank in range(1024)))).rows)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.html_report.ranks import silences
+from ascend_runner.html_report.ranks import MARKS, silences
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.members import Members
 from ascend_runner.observations.cause_text import CERTAINTY
@@ -18,6 +18,7 @@ from ascend_runner.text import all_ranks, clock, counted, duration, format_numbe
 GOOD: Final = "succeeded"
 RUNNING: Final = "running"
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
+SURENESS: Final = {**CERTAINTY, "likely": MARKS["likely"]}  # of the cause, which the next line names
 FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 
 
@@ -77,7 +78,7 @@ def _remarks(sources: Sources, count: int) -> Iterator[str]:
     after = f"{'after' if sources.was_killed or state in FINAL else 'for'} {duration(seconds)}" if seconds else ""
     yield f"last activity {after}" if after and sources.was_killed else after
     yield f"exit status {status}" if status else ""
-    yield CERTAINTY.get(report.child("cause").text("certainty"), "") if count > 1 else ""
+    yield SURENESS.get(report.child("cause").text("certainty"), "") if count > 1 else ""
     yield f"attempt {attempt + 1}" if attempt else ""
 
 

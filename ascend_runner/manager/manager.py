@@ -94,10 +94,10 @@ class Manager:
         self._finish_output(has_survivors=self._sweep())
         self._tell(self._state)
 
-    def _tell(self, fact: Fact) -> None:
-        now = self._clock.now()
+    def _tell(self, fact: Fact, at: float | None = None) -> None:
+        at = self._clock.now() if at is None else at
         for observer in self._observers:
-            observer.observe(fact, now)
+            observer.observe(fact, at)
 
     # --- Performing ---------------------------------------------------------------------------------------------------
 
@@ -131,8 +131,9 @@ class Manager:
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
             if isinstance(action, Spawn):
+                began = self._clock.now()  # a short program has ended when spawn() returns
                 event = self._spawn(self._specs[action.rank_id])
-                self._tell(event)
+                self._tell(event, began)
                 self._events.append(event)
             elif isinstance(action, AskToSave):
                 self._events.append(self._requests.ask(frozenset(action.rank_ids)))

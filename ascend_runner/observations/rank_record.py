@@ -156,7 +156,7 @@ class Outcome:
         from ascend_runner import html_table  # noqa: PLC0415  only notebooks show it
 
         ranks = sorted(self.ranks, key=lambda rank: (rank is not self.failed, rank.state is not RankState.FAILED))
-        title = f"{self.cause or 'succeeded'}, after {duration(self.seconds)}"
+        title = f"{self.cause or 'succeeded'}; the job took {duration(self.seconds)}"
         return html_table.text(title, "rank", HEADS, list(map(_row, ranks)))
 
     def check(self) -> None:

@@ -88,7 +88,7 @@ class PageWriter:
 
         self._writes.put(spec.html_path, write_now)
         if not self._writes.wait(limit):
-            hint = f"; run {_command(reports)} to write it" if reports.place else ""
+            hint = f"; to write it, run {_command(reports)}" if reports.place else ""
             tell(f"HTML report: not finished within {limit:g} s{hint}")
         elif written:
             tell(f"HTML report: {spec.html_path}")

@@ -194,7 +194,7 @@ def test_cause_stands_out(write: Write, tmp_path: Path) -> None:
 
     assert ["cause", *["failed"] * 7] == strips == rows
     assert (1, 7) == (cells.count("cause"), cells.count("failed"))
-    assert 2 == page.texts.count("likely cause")
+    assert 3 == page.texts.count("likely cause")  # the head, the strip and the row
     assert "Filled: likely cause. Thick outline: failed." in page.texts
 
 

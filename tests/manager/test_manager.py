@@ -111,6 +111,16 @@ def test_facts_come_in_the_order_in_which_they_happen(node: FakeNode, recording:
     assert state.cause is None
 
 
+def test_start_of_a_rank_precedes_its_first_instruction(node: FakeNode, recording: Recording) -> None:
+    """A rank has begun when its spawn does, not when that is over: it may have ended by then."""
+    node.processes.behaviours = {0: exits(OK, 0.5), 1: exits(OK, 0.5)}
+    node.processes.when_spawned[1] = lambda: node.clock.spend(2.0)
+    run(node, 2, recording)
+
+    assert [0.0, 0.0] == [at for fact, at in recording.timed if isinstance(fact, Spawned)]
+    assert [2.0, 2.0] == [at for fact, at in recording.timed if isinstance(fact, Exited)]
+
+
 def test_teardown_is_one_fact_with_its_cause(node: FakeNode, recording: Recording) -> None:
     """However often ranks are signalled, the teardown starts once."""
     node.processes.behaviours = {0: exits(FAILED), 1: STUBBORN}

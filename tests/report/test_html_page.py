@@ -91,7 +91,7 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     writes.wait(LIMIT)
 
     late = "HTML report: not finished within 0.01 s"
-    assert [late, f"{late}; run ascend-job report '{reports.spare_path}' to write it"] == told
+    assert [late, f"{late}; to write it, run ascend-job report '{reports.spare_path}'"] == told
 
 
 def test_page_that_cannot_be_written(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def compared(samples: Sequence[tuple[StackGroup, ...]]) -> tuple[str, tuple[Stac
     if most < FEWEST or len(named) > stacks.MOST_SUSPECTS:
         return f"no rank stood out in {len(samples)} samples", samples[-1]
     shown = min(samples, key=lambda sample: len(_standing_out(sample).symmetric_difference(named)))
+    shown = tuple(sorted(shown, key=lambda group: not set(named).issuperset(group.rank_ids)))  # these ranks first
     are_waiting = all(stacks.is_in_collective(group) for group in shown if not set(named).issuperset(group.rank_ids))
     others = ", and the others were waiting" if are_waiting else ""
     return f"{rank_list(named)} stood out in {most} of {len(samples)} samples{others}", shown

@@ -140,7 +140,7 @@ def _held(snapshot: Snapshot) -> str:
     held_until = snapshot.report.moment("held_until") if snapshot.is_alive is not False else None
     if not held_until:
         return ""
-    return f"until {clock(held_until)}; ascend-job release {shlex.quote(snapshot.job.name)} ends it"
+    return f"until {clock(held_until)}; to end that, run ascend-job release {shlex.quote(snapshot.job.name)}"
 
 
 def _phase(snapshot: Snapshot) -> str:
@@ -162,7 +162,7 @@ def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tupl
     yield "step", _step(snapshot, now)
     quiet = rank_rows.quiet(rows) if snapshot.condition is Condition.RUNNING else ""
     yield "quiet", quiet
-    yield "stacks", f"ascend-job stacks {shlex.quote(job.name)} compares them" if quiet else ""
+    yield "stacks", f"to compare them, run ascend-job stacks {shlex.quote(job.name)}" if quiet else ""
     yield from _conditions(snapshot)
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
@@ -181,7 +181,10 @@ def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     cause = snapshot.report.child("cause")
     candidates = cause.wholes("candidates")
     yield "cause", cause_text.with_doubt(snapshot.cause, snapshot.doubt)
-    yield "candidates", rank_list(candidates) if len(candidates) > 1 or cause.text("certainty") == "likely" else ""
+    if candidates and cause.text("certainty") == "likely":
+        yield "also", f"{rank_list(candidates)} may be the cause"
+    else:
+        yield "candidates", rank_list(candidates) if len(candidates) > 1 else ""
     finding = snapshot.failed.child("finding")
     yield "means", finding.text("meaning")
     yield cause_text.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
@@ -199,7 +202,7 @@ def _evidence(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 def _missing_page(snapshot: Snapshot) -> str:
     """Return how to write the HTML report of a job that has ended badly."""
     is_wanted = snapshot.condition in {Condition.ENDED_BADLY, Condition.RUNNER_KILLED} and not snapshot.why
-    return f"not written; ascend-job report {shlex.quote(snapshot.job.name)} writes it" if is_wanted else ""
+    return f"not written; to write it, run ascend-job report {shlex.quote(snapshot.job.name)}" if is_wanted else ""
 
 
 def _last_step(snapshot: Snapshot) -> Members:

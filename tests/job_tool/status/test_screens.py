@@ -121,7 +121,7 @@ def test_quiet_rank() -> None:
     seen = attrs.evolve(running(*others, rank(2)), logs={2: (1, BEGAN - 250)})
     lines = screens.status(seen, BEGAN).splitlines()
 
-    assert "  stacks      ascend-job stacks train-node-1 compares them" in lines
+    assert "  stacks      to compare them, run ascend-job stacks train-node-1" in lines
     assert any(line.startswith("  quiet       rank 2 has been quiet for 4 min 10 s; ") for line in lines)
     assert ["2", "0", "1", "3"] == [line.split()[0] for line in lines[-4:]]
     assert "  quiet  " not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
@@ -145,7 +145,7 @@ def test_outlook() -> None:
     until = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
     held = running(state="holding", held_until=until, attempt=1)
 
-    assert f"held until {clock(BEGAN)}; ascend-job release train-node-1 ends it" == screens.outlook(held)
+    assert f"held until {clock(BEGAN)}; to end that, run ascend-job release train-node-1" == screens.outlook(held)
     assert "attempts: 2" == screens.outlook(running(attempt=1))
     assert "" == screens.outlook(running(attempt=0))
 
@@ -174,7 +174,7 @@ def test_missing_page(*, state: str, expected: bool) -> None:
     """If there is no HTML report of a job that has ended badly, it says how to write one."""
     text = screens.status(running(state=state), BEGAN)
 
-    assert expected is ("\n  html        not written; ascend-job report train-node-1 writes it\n" in text)
+    assert expected is ("\n  html        not written; to write it, run ascend-job report train-node-1\n" in text)
 
 
 def test_ranks_of_a_runner_that_was_killed() -> None:
@@ -365,6 +365,10 @@ def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
         "  code        EI0006 (usually caused by a peer): no peer",
     ] == screens.status(seen, BEGAN).splitlines()[1:5]
     assert "open" == screens.document(seen)["certainty"]
+
+    likely = running(rank(2, "failed"), state="failed", cause={**cause, "certainty": "likely", "candidates": [1]})
+
+    assert "  also        rank 1 may be the cause" == screens.status(likely, BEGAN).splitlines()[2]
 
     alone = running(rank(2, "failed"), state="failed", cause={**cause, "candidates": []})
 
