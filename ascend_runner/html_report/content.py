@@ -74,7 +74,7 @@ def content_of(sources: Sources) -> Content:
     count = len(found)
     culprit = _rank(found, report.child("cause").whole("rank_id"))
     first = _rank(found, report.child("cause").whole("first_exit"))
-    log_ends, left_out = _log_ends(sources, culprit, count)
+    log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], count)
     findings, _rest = likeness.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
     return Content(
         job=report.text("job_id"),
@@ -111,9 +111,9 @@ def _masked(sources: Sources) -> str:
     return counted(count, "secret") if count > 0 and not sources.is_public else ""
 
 
-def _log_ends(sources: Sources, culprit: Rank | None, count: int) -> tuple[list[Group], tuple[int, ...]]:
-    """Return the ends of the logs, that of the culprit first, and the ranks whose logs are omitted."""
-    ends = likeness.group(sources.log_ends, first=[culprit.rank_id] if culprit else [])
+def _log_ends(sources: Sources, first: Sequence[int], count: int) -> tuple[list[Group], tuple[int, ...]]:
+    """Return the ends of the logs, that of the rank that stands out first, and the ranks whose logs are omitted."""
+    ends = likeness.group(sources.log_ends, first)
     return likeness.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
 
 

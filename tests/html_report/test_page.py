@@ -112,6 +112,7 @@ def test_running_job(write: Write) -> None:
     assert ["rank 5", "rank 0"] == [text for text in page.texts if re.fullmatch("rank [05]", text)][:2]
     assert {"quiet"} == {text for text in page.texts if text == "quiet"}
     assert "CPU time" not in page.texts
+    assert "Time" not in page.texts[page.texts.index("Rank") : page.texts.index("Log")]
     assert "All 5 ranks are running" in healthy
 
 
