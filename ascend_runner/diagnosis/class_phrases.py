@@ -153,7 +153,7 @@ root shapes of tensors = the shapes of tensors do not match: check the model's s
     |must match the existing size|shape mismatch|be broadcast together|inhomogeneous shape
     |size mismatch, m1|should be of size \(|einsum\(\): .* (?:does not|size)
 root types of tensors = the data types of tensors differ: convert them, or use autocast
-    expected scalar type \w+ but found|must have the same dtype|to have the same dtype
+    expected scalar type \w+ but found|Found dtype \w+ but expected|must have the same dtype|to have the same dtype
     |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
 root float16 gradients = the trained parameters are in float16: load them in float32, or train in bfloat16
     Attempting to unscale FP16 gradients
@@ -163,6 +163,8 @@ root type of an operator = an operator does not support a data type on this devi
     not implemented for '(?:Half|BFloat16|Float8\w*|Long|Int|Bool)'
 root no gradient = the loss depends on no trained parameter: all are frozen, or see enable_input_require_grads()
     does not require grad and does not have a grad_fn
+root loss = the loss is not a scalar: reduce it, for example with mean()
+    grad can be implicitly created only for scalar outputs$
 root parameter used twice = a parameter is used twice in a backward pass: see use_reentrant=False and static graphs
     Expected to mark a variable ready only once
 root in-place = a tensor needed for the backward pass was changed in place: see torch.autograd.set_detect_anomaly

@@ -158,7 +158,8 @@ RETURNED: Final = """
 576000 root* a kernel cannot be compiled at run time
 """
 
-# HcclResult, as torch_npu ("HCCL function error: ..., error code is 7") and HCCL ("errNo[0x0000000005000007]") show it.
+# HcclResult, as torch_npu ("HCCL function error: ..., error code is 7"), MindSpore ("Ascend collective Error: ... |
+# Error Number 7") and HCCL ("errNo[0x0000000005000007]") show it.
 HCCL: Final = """
 1 root* a collective was called with an invalid argument, or the rank table does not match the job
 2 root* HCCL was called with a null pointer, or is not initialized

@@ -68,7 +68,9 @@ root chip of torch_npu = this version of torch_npu or CANN does not support this
     Unsupported soc version
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
     dcmi mod\w* init\w* failed|Can't get ascend_hal device count
-# MindSpore communication/_comm_helper.py and hccl_adapter.cc
+# MindSpore communication/_comm_helper.py, hccl_adapter.cc and the FAQ on distributed parallelism
+root memory for a communicator = not enough device memory for HCCL: let MindSpore reserve less, see max_device_memory
+    HcclCommInitRootInfo failed\. \| Error Number 2\b
 root variables of a launcher = a variable of the rank is not set: start the program with a launcher that sets it
     environment variable \w+ expected, but not set|using \w+:// rendezvous: |Role name '' is invalid
     |KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))'
@@ -113,13 +115,14 @@ either ncclSystemError = NCCL reported a system or network error
     ncclSystemError|NCCL error.*unhandled system error
 either ncclInternalError = internal error of NCCL: see its last error
     ncclInternalError|NCCL error.*internal error
-# getaddrinfo(3); bind(2); c10d socket.cpp; gloo transport/tcp/device.cc; NCCL bootstrap.cc
+# getaddrinfo(3); bind(2); c10d socket.cpp; gloo transport/tcp/device.cc; NCCL bootstrap.cc; accelerate
+# utils/launch.py
 root Name or service not known = a host name cannot be resolved: check it (MASTER_ADDR or a URL) and the DNS
     Name or service not known|Temporary failure in name resolution|gai error|resolve host
 root Cannot assign requested address = an address is not one of this server's: check MASTER_ADDR
     Cannot assign requested address|EADDRNOTAVAIL
 root Address already in use = the port is taken: a leftover process, or two jobs on one server
-    address already in use|EADDRINUSE
+    address already in use|EADDRINUSE|, but another process is utilizing it
 root no such network interface = no such network interface: check GLOO_SOCKET_IFNAME and similar variables
     Unable to find address for: |no socket interface found
 # HCCL hccl_socket.cc
