@@ -75,7 +75,7 @@ def _codes_in(line: str) -> Iterator[Code]:
         yield from (_OF_THE_SERVER.get(code.name, code) if "MallocHost" in line else code for code in codes)
     if "Stage][" in line:
         yield from (CODES[_OF_STAGES[name]] for name in _STAGE.findall(line))
-    is_of_hccl = "rror code is " in line or "errNo[0x" in line or "collective Error: " in line
+    is_of_hccl = "rror code is " in line or "errNo[0x" in line or "Ascend collective Error" in line
     if is_of_hccl or "drvRetCode=" in line or "drvErr=" in line:
         yield from (CODES[name] for name in map(_small_name, _SMALL.finditer(line)) if name in CODES)
 
@@ -126,7 +126,7 @@ _NUMERIC: Final = re.compile(
 )
 _NUMERIC_HINT: Final = re.compile(r"(?<![0-9])[1-5][0-9]{5}(?![0-9])")  # cheap: most log lines contain no such number
 _SMALL: Final = re.compile(
-    r"(?:(?:HCCL function error|OPS function error: Hccl).*?error code is |collective Error: .*?\| Error Number )"
+    r"(?:(?:HCCL function error|OPS function error: Hccl).*?error code is |Ascend collective Error.*?\| Error Number )"
     r"(?P<hccl>\d{1,4})(?!\d)"
     r"|errNo\[0x0{8}05[0-9a-f]{2}(?P<hexadecimal>[0-9a-f]{4})\]"  # before it HCCL's module, then a part of HCCL
     r"|drv(?:RetCode|Err)=(?P<driver>\d{1,5})(?!\d)"

@@ -69,6 +69,7 @@ def test_forms(code: str, line: str) -> None:
         "retries 507015",
         "error code is 5070151",
         "kernel_EI0006_x: y",
+        "RuntimeError: | GPU collective Error: no communicator | Error Number 3",
         "",
     ],
 )
