@@ -30,8 +30,8 @@ EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
   1  the job is not running or refused the request; batch: a command failed
-  2  usage error, a rank that the job does not have, or a file that cannot be read
-     or written
+  2  usage error, a rank that the job does not have, or a file that cannot be
+     read or written
   3  status: the job has succeeded
   4  there is no such job, or its state cannot be determined
   5  status: the job has failed, was stopped, or its runner was killed

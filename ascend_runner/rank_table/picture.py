@@ -242,7 +242,8 @@ def _draw_cell(sheet: Sheet, device: Device, x: int, y: int) -> str:
     if scale.device:
         lines.append((f"{'device ' if scale.address else 'd'}{device.device_id}", scale.device, "cm"))
     if scale.address and device.device_ip:
-        lines.append((printable(device.device_ip), scale.address, "cfm"))
+        style = "cfm" if sheet.kinds else "cm"  # a shade may be too dark for faint text
+        lines.append((printable(device.device_ip), scale.address, style))
 
     parts = [_draw_shade(sheet, device.rank_id, x, y)]
     # Digits have no descenders, so their base line may be a little below the middle.

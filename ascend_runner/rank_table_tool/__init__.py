@@ -1,1 +1,1 @@
-"""`ascend-rank-table`: show, check, convert, generate, merge, cut and compare rank tables."""
+"""`ascend-rank-table`: show, check, convert, generate, merge, subset and compare rank tables."""

@@ -25,7 +25,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """Return the parser, and that of each command by its name; see `tool.commands_of`."""
     parser = ArgumentParser(
         prog=PROGRAM,
-        description="Show, check, convert, generate, merge, cut and compare the rank tables of Ascend jobs.",
+        description="Show, check, convert, generate, merge, subset and compare the rank tables of Ascend jobs.",
         epilog="Each command has its own help with an example: ascend-rank-table show --help",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")

@@ -17,9 +17,7 @@ STALLED: Final = (*STEADY[:48], *[0] * 23)
 
 def steps_until(step: int, loss: str, steps: int = 1563) -> tuple[str, ...]:
     """Return the end of a log."""
-    return tuple(
-        f"step:[{one:5}/{steps:5}], {loss}, per_step_time: 1752ms, lr: 1e-05" for one in range(step - 4, step + 1)
-    )
+    return tuple(f"step {one}/{steps} | {loss} | 1.752 s/step" for one in range(step - 4, step + 1))
 
 
 def rank(rank_id: int, **members: object) -> RankView:
