@@ -212,7 +212,8 @@ class Control:
             sentence = self._carry_out(message["request"], message)
         except (AscendRunnerError, ValueError) as refused:
             return {"refused": str(refused)}
-        return {"answer": sentence, "limit": self._requests.limit, "limit_at": self._limit_at()}
+        facts = {"limit": self._requests.limit, "limit_at": self._limit_at(), "is_held": self._requests.is_held}
+        return {"answer": sentence, **facts}
 
     def _carry_out(self, name: str, message: Message) -> str:
         """Carry out a request, and return a sentence on what was done, or "" if it was only a question.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+from pathlib import Path
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.services.run_folder import CONTROL
+from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 from tests.job_tool.conftest import Start, Tool, document, running, state_of
 
@@ -104,6 +108,33 @@ def test_release(start: Start, tool: Tool) -> None:
     assert "  cause       rank 0 failed: exit status 7\n" in screen
     assert (0, f"job: released (sent SIGTERM to pid {run.popen.pid})\n") == released
     assert (5, "failed") == (tool()[0], state_of(tool))
+
+
+def test_release_without_the_report(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
+    """If the logs were removed, the runner knows whether the job is held; if it cannot be asked, the pid is named."""
+    run = start("exit 7", "--hold", "1h", ranks=1)
+    run.wait_for("  release with ")
+    shutil.rmtree(program.log_dir)
+    (socket,) = run_dir.glob(f"*/{CONTROL}")
+    socket.rename(socket.with_name("moved"))
+    refused = tool("release")
+    socket.with_name("moved").rename(socket)
+    released = tool("release")
+
+    assert 7 == run.finish()
+    assert (1, True) == (refused[0], f"release it with kill {run.popen.pid}\n" in refused[1])
+    assert (0, f"job: released (sent SIGTERM to pid {run.popen.pid})\n") == released
+
+
+def test_running_job_without_its_report_is_not_held(start: Start, tool: Tool, program: Program) -> None:
+    """A job that is running is not released by mistake, and nothing is claimed about its ranks when it is stopped."""
+    run = running(start, tool)
+    shutil.rmtree(program.log_dir)
+    refused, stopped = tool("release"), tool("stop")
+
+    assert 143 == run.finish()
+    assert (1, True) == (refused[0], refused[1].startswith("ascend-job: job is not held; "))
+    assert (0, f"job: sent SIGTERM to pid {run.popen.pid}\n") == stopped
 
 
 def test_release_needs_a_held_job(start: Start, tool: Tool) -> None:

@@ -21,24 +21,36 @@ from ascend_runner.tool import DONE, write_text
 def stop(options: Namespace) -> int:
     """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
     job = running.find(options)
-    has_ranks = snapshot.STATES.get(snapshot.take(job).report.text("state")) in OF_AN_ATTEMPT
+    state = snapshot.STATES.get(snapshot.take(job).report.text("state"))
     _terminate(job)
-    what_follows = "the ranks have their grace period to exit" if has_ranks else "no rank is running"
-    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}; {what_follows}\n")
+    what_follows = "; the ranks have their grace period to exit" if state in OF_AN_ATTEMPT else "; no rank is running"
+    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}{what_follows if state else ''}\n")
     return DONE
 
 
 def release(options: Namespace) -> int:
     """End the wait of a job that is held after a failure."""
     job = running.find(options)
-    state = snapshot.take(job).report.text("state")
-    if state != JobState.HOLDING.value:
-        raise RefusedError(
-            f"{job.name} is not held (its state is {state or 'unknown'}); use ascend-job stop to stop it"
-        )
+    seen = snapshot.take(job)
+    state = seen.report.text("state")
+    if state != JobState.HOLDING.value and (state or not _is_held(job, seen.why)):
+        its_state = f" (its state is {state})" if state else ""
+        raise RefusedError(f"{job.name} is not held{its_state}; use ascend-job stop to stop it")
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
     return DONE
+
+
+def _is_held(job: FoundJob, why: str) -> bool:
+    """Ask the runner whether it holds a job whose report cannot be read, for the reason `why`.
+
+    Raises:
+        RefusedError: It does not answer.
+    """
+    try:
+        return _request(job, {"request": "status"}).get("is_held") is True
+    except RefusedError as error:
+        raise RefusedError(f"{why}, and {error}; if the job is held, release it with kill {job.pid}") from None
 
 
 def checkpoint(options: Namespace) -> int:
@@ -58,6 +70,16 @@ def _ask(options: Namespace, message: Message) -> int:
         RefusedError: It was not carried out.
     """
     job = running.find(options)
+    write_text(f"{job.name}: {printable(str(_request(job, message)['answer']))}\n")
+    return DONE
+
+
+def _request(job: FoundJob, message: Message) -> Message:
+    """Send a request to a running job, and return its answer.
+
+    Raises:
+        RefusedError: It was not carried out.
+    """
     try:
         answer = control.ask(job.run_folder, message)
     except PermissionError:
@@ -69,8 +91,7 @@ def _ask(options: Namespace, message: Message) -> int:
         raise RefusedError(f"cannot reach the runner of {job.name}: {why}") from None
     if "answer" not in answer:
         raise RefusedError(f"{job.name}: {answer.get('refused', 'the request was not carried out')}")
-    write_text(f"{job.name}: {printable(str(answer['answer']))}\n")
-    return DONE
+    return answer
 
 
 def _terminate(job: FoundJob) -> None:
