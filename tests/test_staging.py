@@ -135,6 +135,7 @@ def test_stop_signal_although_a_disk_hangs(program: Program, source: Path, signu
         wait_until(lambda: len([path for path in copy.rglob("*") if path.is_file()]) > 20)
         run.send(signum)
         assert 128 + signum == run.finish()
+    assert f"stopped staging {str(source)!r} to {str(copy)!r}" in run.screen
     assert "stopped" == program.report()["state"]
     assert not (copy / ".complete.json").exists()
 

@@ -62,10 +62,14 @@ class Staging:
         return tuple(self._results)
 
     def close(self) -> None:
-        """End the thread; the files that it has copied stay. May be called twice."""
+        """End the thread, and say so if it has not finished; the files that it has copied stay. May be called twice."""
+        is_first = not self._stop.is_set()
         self._stop.set()
         if self._thread:
             self._thread.join(STOP_LIMIT)
+        if is_first and self._thread and not self._error and len(self._results) < len(self._stages):
+            stage = self._stages[len(self._results)]
+            self._say(f"stopped staging {stage.source!r} to {stage.folder!r}; the next job copies the rest")
 
     def _run(self) -> None:
         for stage in self._stages:
