@@ -142,6 +142,7 @@ class Requests(Protocol):
     """The requests to the job that other threads pass on, see `services.requests`."""
 
     is_running: bool
+    is_tearing_down: bool  # whether the ranks are being stopped
     is_being_stopped: bool  # whether it is too late to change the limit
 
     @property

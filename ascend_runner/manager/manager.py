@@ -292,7 +292,9 @@ class Manager:
         return self._late_signals + self._state.is_interrupted > 1
 
     def _wait_late(self, seconds: float) -> Sequence[int]:
-        """Wait after the ranks have ended, and count the signals that arrive."""
+        """Wait after the ranks have ended, count the stop signals that arrive, and refuse requests for a checkpoint."""
         signums = self._clock.wait(seconds)
+        for signum in signums:
+            self._requests.read(signum, self._state.phase)
         self._late_signals += sum(signum in IMPATIENT_SIGNALS for signum in signums)
         return signums

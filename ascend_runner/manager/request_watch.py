@@ -13,6 +13,7 @@ from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointPutOff,
+    CheckpointRefused,
     Fact,
     HangSeen,
     LimitChanged,
@@ -70,6 +71,7 @@ class RequestWatch:
     def note(self, phase: Phase) -> None:
         """Note the phase. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
         self._node.requests.is_running = phase in ASKABLE
+        self._node.requests.is_tearing_down = phase not in {*ASKABLE, Phase.DONE}
         if phase not in ASKABLE:
             self._is_put_off = False
             self._node.requests.take_checkpoint_request()
@@ -98,6 +100,9 @@ class RequestWatch:
         if now - self._signalled_at < ONE_SIGNAL:
             return []
         self._signalled_at = now
+        if phase not in ASKABLE:
+            self._tell(CheckpointRefused(signum))
+            return []
         return self._request(phase)
 
     def _request(self, phase: Phase) -> list[Event]:

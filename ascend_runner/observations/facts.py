@@ -126,6 +126,13 @@ class CheckpointPutOff:
         return f"the ranks have just saved a checkpoint; they will be asked for another one in {when}"
 
 
+@attrs.frozen
+class CheckpointRefused:
+    """The runner was sent the signal for a checkpoint while the ranks were being stopped, or after they had ended."""
+
+    signum: int
+
+
 @attrs.frozen(kw_only=True)
 class Beat:
     """A rank's latest report about itself; `at` is in seconds of the manager's clock. Texts are the rank's own."""
@@ -236,6 +243,7 @@ Fact = Union[
     Slowdown,
     CheckpointAsked,
     CheckpointPutOff,
+    CheckpointRefused,
     CheckpointEnded,
     LimitChanged,
     NodeFinding,

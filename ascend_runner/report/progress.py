@@ -9,6 +9,7 @@ from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointPutOff,
+    CheckpointRefused,
     Escaped,
     Fact,
     HangSeen,
@@ -51,6 +52,7 @@ class Progress:
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
         self._asked: frozenset[int] | None = None  # for a checkpoint; None: no line has said so yet
         self._unhandled_signals: set[int] = set()  # reported once each: a user may send hundreds
+        self._refusals: set[str] = set()  # likewise, of requests for a checkpoint
         self._writers = self._methods()
 
     def observe(self, fact: Fact, at: float) -> None:
@@ -75,6 +77,7 @@ class Progress:
             Slowdown: self._slow,
             CheckpointAsked: self._checkpoint_asked,
             CheckpointPutOff: lambda fact: self._messages.info(str(fact)),
+            CheckpointRefused: self._checkpoint_refused,
             CheckpointEnded: self._checkpoint_ended,
             NodeFinding: functools.partial(show_finding, messages=self._messages),
             Escaped: self._waiting_for_escaped,
@@ -106,6 +109,13 @@ class Progress:
         self._asked = fact.reached | (self._asked or frozenset())
         self._told = self._state.cause
         (self._messages.info if fact.reached else self._messages.warning)(checkpoint.asked(fact, self._state))
+
+    def _checkpoint_refused(self, fact: CheckpointRefused) -> None:
+        """Write once for each reason that a request has no effect: a user may send hundreds."""
+        why = "the ranks are being stopped" if self._living else "no rank is running"
+        if why not in self._refusals:
+            self._refusals.add(why)
+            self._messages.info(f"{signal_name(fact.signum)} has no effect because {why}")
 
     def _checkpoint_ended(self, fact: CheckpointEnded) -> None:
         asked, self._asked = self._asked, None

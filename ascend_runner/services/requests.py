@@ -46,6 +46,7 @@ class Requests:
         self.began = clock.now()  # the start of the job, in seconds of the manager's clock
         self.limit = limit
         self.is_running = False  # whether there are ranks to ask; set by the loop
+        self.is_tearing_down = False  # whether the ranks are being stopped; set by the loop
         self.is_being_stopped = False  # by a signal or at the limit, or asked for its last checkpoint before that
         self.is_held = False  # after its failure: the time limit no longer counts
         self._clock, self._checkpoint_grace = clock, checkpoint_grace
@@ -60,16 +61,23 @@ class Requests:
         limit = self.limit
         return None if limit is None else self.began + limit
 
+    @property
+    def time_left(self) -> float | None:
+        """The seconds until then, to the millisecond, or None if there is no limit."""
+        deadline = self.deadline
+        return None if deadline is None else round(deadline - self._clock.now(), 3)
+
     def ask_for_checkpoint(self) -> Answer:
         """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
 
         The result gets the answer when they were asked or will be, or None if they are stopped before that.
 
         Raises:
-            ValueError: The job has no signal to ask with, or no rank is running.
+            ValueError: The job has no signal to ask with, or no rank is running, or they are being stopped.
         """
         if not self.is_running:
-            raise ValueError("no rank is running, so no checkpoint can be requested")
+            why = "the ranks are being stopped" if self.is_tearing_down else "no rank is running"
+            raise ValueError(f"{why}, so no checkpoint can be requested")
         if not self.has_checkpoint_signal:
             raise ValueError("the job has no signal to request checkpoints with (--checkpoint-signal none)")
         answer: Answer = SimpleQueue()

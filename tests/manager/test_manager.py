@@ -18,6 +18,7 @@ from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointPutOff,
+    CheckpointRefused,
     Escaped,
     Fact,
     HangSeen,
@@ -895,12 +896,15 @@ def test_rank_that_has_just_saved_is_not_asked_again(node: FakeNode) -> None:
 def test_request_needs_ranks(node: FakeNode, recording: Recording) -> None:
     """Before and after the ranks, and while they are stopped, requests for a checkpoint are refused."""
     node.processes.behaviours = {0: exits(FAILED, 10.0), 1: STUBBORN}
-    seen = [node.requests.is_running]
+    seen = [(node.requests.is_running, node.requests.is_tearing_down)]
     for moment in (5.0, 15.0):
-        node.clock.at(moment, lambda: seen.append(node.requests.is_running))
+        node.clock.at(moment, lambda: seen.append((node.requests.is_running, node.requests.is_tearing_down)))
+    node.clock.at(16.0, lambda: node.clock.receive(SIGUSR1))
     run(node, 2, recording)
 
-    assert [False, True, False, False] == [*seen, node.requests.is_running]
+    assert [(False, False), (True, False), (False, True)] == seen
+    assert (False, False) == (node.requests.is_running, node.requests.is_tearing_down)
+    assert [CheckpointRefused(SIGUSR1)] == [fact for fact in recording.facts if isinstance(fact, CheckpointRefused)]
 
 
 def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording: Recording) -> None:

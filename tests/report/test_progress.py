@@ -8,6 +8,7 @@ import pytest
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
+    CheckpointRefused,
     Escaped,
     Fact,
     HangSeen,
@@ -187,6 +188,21 @@ def asked(*reached: int) -> CheckpointAsked:
     return CheckpointAsked(
         signum=10, reached=frozenset(reached), unreached=frozenset({0, 1} - set(reached)), seconds=60.0
     )
+
+
+def test_refused_requests_are_shown_once_for_each_reason() -> None:
+    """A user may send hundreds of requests to ranks that are being stopped."""
+    messages = KeptMessages()
+    progress = Progress(JOB, messages)
+    refused = [CheckpointRefused(10)] * 2
+    seen: list[Fact] = [Spawned(0, 4711), *refused, Exited(0, Ending()), *refused]
+    for fact in seen:
+        progress.observe(fact, 1.0)
+
+    assert [
+        "SIGUSR1 has no effect because the ranks are being stopped",
+        "SIGUSR1 has no effect because no rank is running",
+    ] == messages.of("info")
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,14 @@ def test_checkpoint_while_the_loop_is_busy(job: Job) -> None:
     assert job.requests.take_checkpoint_request()
 
 
-def test_checkpoint_without_ranks(job: Job) -> None:
-    """While no rank is running the request is refused, and not kept for those of the next attempt."""
-    job.requests.is_running = False
+@pytest.mark.parametrize(
+    ("is_tearing_down", "why"), [(False, "no rank is running"), (True, "the ranks are being stopped")]
+)
+def test_checkpoint_without_ranks(job: Job, why: str, *, is_tearing_down: bool) -> None:
+    """While there are no ranks to ask the request is refused, and not kept for those of the next attempt."""
+    job.requests.is_running, job.requests.is_tearing_down = False, is_tearing_down
 
-    assert {"refused": "no rank is running, so no checkpoint can be requested"} == job.ask(request="checkpoint")
+    assert {"refused": f"{why}, so no checkpoint can be requested"} == job.ask(request="checkpoint")
     assert not job.requests.take_checkpoint_request()
 
 
