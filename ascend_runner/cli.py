@@ -50,7 +50,7 @@ def main(
 
     `answer` is called when a stop signal has been noticed, and `pass_on` with the result.
     """
-    with Signals(answer) as signals:
+    with Signals(answer, has_launcher=pass_on is not None) as signals:
         console = Console(_skipped_notice, _failure_notice)
         try:
             console.start()

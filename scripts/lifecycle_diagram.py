@@ -20,6 +20,7 @@ VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "bool | None": (False, True),
     "int": (0, 1),
     "float": (0.0, 1.0),
+    "float | None": (None, 0.0),
     "Kind": tuple(Kind),
     "Restart | None": (None, *Restart),
 }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.helpers import time_limit
+from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program
 
 
@@ -33,10 +32,9 @@ def test_limit_while_the_rank_table_is_awaited(program: Program) -> None:
     assert "ERROR stopped by the time limit of 1 s before any rank was started\n" in run.screen
 
 
-@pytest.mark.parametrize("delay", ["0", "60"])
-def test_no_restart_after_the_limit(program: Program, delay: str) -> None:
-    """The limit counts over all attempts, and also ends the wait between two."""
-    options = ("--nproc-per-node", "1", "--max-restarts", "99", "--restart-delay", delay, "--restart-on", "7")
+def test_no_restart_after_the_limit(program: Program) -> None:
+    """The limit counts over all attempts."""
+    options = ("--nproc-per-node", "1", "--max-restarts", "99", "--restart-delay", "0", "--restart-on", "7")
     run = program.start(*options, "--max-same-failures", "99", "--time-limit", "2", "sh", "-c", "sleep 0.5; exit 7")
 
     assert 124 == run.finish()
@@ -44,3 +42,27 @@ def test_no_restart_after_the_limit(program: Program, delay: str) -> None:
     assert took is None or float(took[1]) >= 2  # of the whole job; after a minute it has another unit
     report = program.report()
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
+
+
+def test_limit_that_is_set_during_the_delay(program: Program) -> None:
+    """The limit also ends the wait between two attempts."""
+    run = program.start("--nproc-per-node", "1", "--max-restarts", "9", "--restart-delay", "1h", "sh", "-c", "exit 7")
+    run.wait_for("restarting in")
+    time_limit.set_soon(run)
+
+    assert 124 == run.finish()
+    assert ["restarting", "expired"] == program.states()[-2:]
+
+
+def test_restart_that_would_come_after_the_limit(program: Program) -> None:
+    """Nothing is announced that cannot happen: the job ends at once, with the limit as its cause and the failure."""
+    options = ("--nproc-per-node", "1", "--max-restarts", "9", "--restart-delay", "2h", "--time-limit", "1h")
+    run = program.start(*options, "sh", "-c", "exit 7")
+
+    assert 124 == run.finish()
+    assert "restarting in" not in run.screen
+    assert re.search(r"ERROR stopped after \S+ s; a restart in 2 h 0 min would come after the time limit", run.screen)
+    report = program.report()
+    assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
+    assert [(7, "no_time")] == [(attempt["status"], attempt["verdict"]) for attempt in report["attempts"]]
+    assert [] == contradictions(program.log_dir)

@@ -14,7 +14,7 @@ from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.launcher.job_hooks import JobHooks
 from ascend_runner.launcher.job_setup import JobSetup
-from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind
+from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Verdict
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.manager.manager import Manager
 from ascend_runner.observations.rank_record import Outcome
@@ -111,10 +111,9 @@ class JobRunner:
         return Event(kind=Kind.PREPARED)
 
     def _start(self) -> Event:
-        spec = self.journal.spec
+        spec, folder = self.journal.spec, self._setup.run_folder
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages)
-        folder = self._setup.run_folder
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
             shown = board.opened(folder, spec, lambda: self._setup.requests.deadline)
@@ -204,6 +203,7 @@ class JobRunner:
             has_progressed=has_progressed,
             is_clear=not recorder.has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
+            time_left=self._setup.requests.time_left,
             sentence=causes.sentence_with_doubt(outcome),
         )
 
@@ -218,7 +218,8 @@ class JobRunner:
     def _feed(self, event: Event) -> tuple[Action, ...]:
         was_held = self.journal.job.state is JobState.HOLDING
         if was_held:  # the last event has the cause as well
-            event = attrs.evolve(event, sentence=causes.sentence_with_doubt(self._outcome))
+            cause, is_orphaned = causes.sentence_with_doubt(self._outcome), self._stop().launcher != 0
+            event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
         actions = self.journal.feed(event)
         if was_held:
             self._release(event)
@@ -291,7 +292,8 @@ class JobRunner:
         return self._limit_reached() if self.journal.job.state is JobState.EXPIRED else None
 
     def _limit_reached(self) -> LimitReached:
-        return LimitReached(self._setup.requests.limit or 0.0)
+        delay = self.journal.job.delay if self.journal.job.verdict is Verdict.NO_TIME else 0.0
+        return LimitReached(self._setup.requests.limit or 0.0, delay)
 
     def _stop(self) -> SignalReceived:
         """Return the first stop signal, as it is seen now: the guardian may have been killed since then."""

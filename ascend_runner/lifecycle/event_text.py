@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.lifecycle.events import LIMIT_CHANGED, why_no_restart
 from ascend_runner.lifecycle.machine import Restart, Verdict
 from ascend_runner.members import Members
-from ascend_runner.supervision.events import HangDetected, Slowdown, signal_name
+from ascend_runner.supervision.events import LAUNCHER, HangDetected, Slowdown, signal_name
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 WORDS: Final = {
@@ -40,6 +40,8 @@ KNOWN: Final = {
     "has_progressed",
     "is_clear",
     "is_local",
+    "time_left",
+    "is_orphaned",
     "checkpoint",
     "limit",
     "is_error",
@@ -60,10 +62,15 @@ def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
     return clock(Members(event).moment("time")), str(data["state"]), _text(data)
 
 
-def released(signum: int) -> str:
-    """Return what has ended a hold: the signal, or, if that is 0, the time. Only the first process can be killed."""
+def released(signum: int, *, is_orphaned: bool = False) -> str:
+    """Return what has ended a hold: the signal, or, if that is 0, the time. Only the first process can be killed.
+
+    `is_orphaned`: the signal came because the launcher of the job has ended.
+    """
     if signum == SIGKILL:
         return "released because ascend-runner was killed"
+    if is_orphaned:
+        return f"released because {LAUNCHER} has ended"
     return f"released by {signal_name(signum)}" if signum else "released after its waiting time"
 
 
@@ -78,7 +85,8 @@ def _text(data: Mapping[str, object]) -> str:
         after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
         text = f"the time limit of the job {after}"
     elif kind in {"released", "stop_requested"} and data["state"] == "failed":
-        text = "; ".join(filter(None, (text, released(signum if isinstance(signum, int) else 0))))
+        end = released(signum if isinstance(signum, int) else 0, is_orphaned=data.get("is_orphaned") is True)
+        text = "; ".join(filter(None, (text, end)))
     else:
         by = f" ({signal_name(signum)})" if isinstance(signum, int) and signum else ""
         text = text or WORDS.get(kind, kind.replace("_", " ")) + by

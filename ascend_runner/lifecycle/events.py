@@ -34,6 +34,7 @@ _NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
     Verdict.POINTLESS: "a restart cannot fix this failure",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
+    Verdict.NO_TIME: "the time limit would end the job before it",
 }
 # The options that exclude a restart after what a fingerprint (see `lifecycle.failure`) begins with.
 _EXCLUDING: Final = {"hang": "--hang-action stop", "slow": "--perf-action stop", "unhealthy": "--inspect stop"}

@@ -5,7 +5,7 @@ An attempt is one start of all ranks; `supervision` has its rules. This machine 
 The laws, which a test checks in every interleaving:
  1. An attempt starts only after the one before has ended, and nothing of it is alive.
  2. Nothing follows a success, a stop signal or the time limit: one that arrives after an attempt has failed, at any
-    time before the next one starts, ends the job.
+    time before the next one starts, ends the job. If the limit comes before the delay is over, it does so at once.
  3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
     unless the training has progressed in between.
  4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
@@ -87,6 +87,7 @@ class Verdict(enum.Enum):
     EXCLUDED = "excluded"  # by --no-restart-on, --hang-action, --perf-action or --inspect
     NOT_CLEAR = "not_clear"  # processes of the attempt are alive
     STOPPED = "stopped"  # by a signal that came before the next attempt
+    NO_TIME = "no_time"  # the time limit comes before the next attempt
 
 
 class Action(enum.Enum):
@@ -124,8 +125,9 @@ class Event:
     Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
     which equal failures share. `has_progressed` is whether the training got further than before the attempt (None:
     unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node (None:
-    unknown). `signum` is the stop signal that has arrived, 0 without one. `sentence` explains a failure, and
-    `checkpoint` describes the result of a request for one.
+    unknown). `signum` is the stop signal that has arrived, or 0; `is_orphaned`: because the job's launcher has ended.
+    `time_left` is in seconds, None without a time limit. `sentence` explains a failure, and `checkpoint` describes the
+    result of a request for one.
     """
 
     kind: Kind
@@ -136,6 +138,8 @@ class Event:
     has_progressed: bool | None = False
     is_clear: bool = True
     is_local: bool | None = True
+    time_left: float | None = None
+    is_orphaned: bool = False
     sentence: str = ""
     checkpoint: str = ""
 
@@ -186,15 +190,16 @@ def _end(job: Job, event: Event) -> Step:
     if event.restart is None:
         state = JobState.STOPPED if event.status else JobState.SUCCEEDED
         return attrs.evolve(job, state=state, status=event.status, verdict=None), ()
-
     job = _counted(job, event)
     verdict = _verdict(job, event)
     if verdict is Verdict.RESTART and event.signum:
         return _stop(attrs.evolve(job, verdict=Verdict.STOPPED), event)
     if verdict is Verdict.RESTART:
-        return attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job)), (Action.WAIT,)
-    job = attrs.evolve(job, verdict=verdict, exit_verdict=_exit_verdict(job.policy, event, verdict))
-    job = attrs.evolve(job, state=JobState.FAILED, status=event.status)
+        job = attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job))
+        is_in_time = event.time_left is None or event.time_left > job.delay
+        return (job, (Action.WAIT,)) if is_in_time else _expire(attrs.evolve(job, verdict=Verdict.NO_TIME), event)
+    exit_verdict = _exit_verdict(job.policy, event, verdict)
+    job = attrs.evolve(job, state=JobState.FAILED, status=event.status, verdict=verdict, exit_verdict=exit_verdict)
     hold = {True: job.policy.hold, False: job.policy.linger, None: 0.0}[event.is_local]
     if hold and not event.signum:
         return attrs.evolve(job, state=JobState.HOLDING, delay=hold), (Action.HOLD,)
@@ -202,9 +207,8 @@ def _end(job: Job, event: Event) -> Step:
 
 
 def _prepare(job: Job, _event: Event) -> Step:
-    return attrs.evolve(job, state=JobState.PREPARING, attempt=job.attempt + 1, delay=0.0, verdict=None), (
-        Action.PREPARE,
-    )
+    job = attrs.evolve(job, state=JobState.PREPARING, attempt=job.attempt + 1, delay=0.0, verdict=None)
+    return job, (Action.PREPARE,)
 
 
 def _stop(job: Job, event: Event) -> Step:
@@ -248,12 +252,8 @@ def _counted(job: Job, event: Event) -> Job:
     same = 1
     if event.fingerprint == job.fingerprint and not event.has_progressed:
         same = job.same_failures + (event.has_progressed is False)
-    return attrs.evolve(
-        job,
-        fingerprint=event.fingerprint,
-        same_failures=same,
-        vain=1 if event.has_progressed else job.vain + 1,
-    )
+    vain = 1 if event.has_progressed else job.vain + 1
+    return attrs.evolve(job, fingerprint=event.fingerprint, same_failures=same, vain=vain)
 
 
 def _verdict(job: Job, event: Event) -> Verdict:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from ascend_runner.errors import StopRequestedError
+from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
 from ascend_runner.supervision.events import SignalReceived
 
@@ -34,14 +35,22 @@ class Signals:
 
     Collects signals within `with`, in the main thread. Those that were blocked and pending before arrive at once.
     `answer` is called when a wait returns a stop signal, and for a copy of one. `now` is the clock by which copies are
-    distinguished from new signals.
+    distinguished from new signals. With `has_launcher`, the parent of the guardian has launched it, and its death sends
+    the guardian SIGTERM.
     """
 
-    def __init__(self, answer: Callable[[], None] = lambda: None, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        answer: Callable[[], None] = lambda: None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        has_launcher: bool = False,
+    ) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
         self.refuse: Callable[[int], None] = lambda _signum: None  # for a signal to ranks that arrives without any
         self._answer = answer
         self._guardian = os.getppid()
+        self._launcher = self._parent_of_guardian() if has_launcher else 0
         self._arrived: list[int] = []
         self._copies = Copies(now)
         self._is_hurried = False
@@ -131,9 +140,16 @@ class Signals:
                 self.refuse(signum)
 
     def received(self, signum: int) -> SignalReceived:
-        """Return what a signal means: a stop signal from the kernel that the guardian, the parent, was killed."""
-        is_orphan = signum in STOP_SIGNALS and os.getppid() != self._guardian
-        return SignalReceived(signum, self._guardian, os.getpid()) if is_orphan else SignalReceived(signum)
+        """Return what a signal means: one may say that the guardian was killed, or that its launcher has ended."""
+        if signum in STOP_SIGNALS and os.getppid() != self._guardian:
+            return SignalReceived(signum, self._guardian, os.getpid())
+        if signum == signal.SIGTERM and self._launcher and self._parent_of_guardian() != self._launcher:
+            return SignalReceived(signum, launcher=self._launcher)
+        return SignalReceived(signum)
+
+    def _parent_of_guardian(self) -> int:
+        found = process_tree.look(self._guardian)
+        return found.parent if found else 0
 
     def is_stopped(self) -> bool:
         """Whether a stop signal has arrived."""

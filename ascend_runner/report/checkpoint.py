@@ -38,7 +38,7 @@ def why(state: State) -> str:
 
 
 def _received(cause: SignalReceived) -> str:
-    return str(cause) if cause.guardian else f"received {signal_name(cause.signum)}"
+    return str(cause) if cause.guardian or cause.launcher else f"received {signal_name(cause.signum)}"
 
 
 def ended(fact: CheckpointEnded) -> str:

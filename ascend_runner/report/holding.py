@@ -32,7 +32,7 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 def released(event: Event, job: Job) -> str:
     """Return the sentence on what ended the hold, with the exit status that whoever has started the job sees."""
     status = f"{128 + SIGKILL} instead of {_status(job)}" if event.signum == SIGKILL else f"{_status(job)}"
-    return f"{event_text.released(event.signum)}; exit status {status}"
+    return f"{event_text.released(event.signum, is_orphaned=event.is_orphaned)}; exit status {status}"
 
 
 def lingering(job: Job) -> str:
@@ -49,9 +49,11 @@ def _status(job: Job) -> int | None:
 
 def attempt_failed(event: Event, job: Job) -> str:
     """Describe a failed attempt and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
+    delay = f" in {duration(job.delay)}" if job.delay else ""
+    if job.verdict is Verdict.NO_TIME:
+        return f"{event.sentence}; not restarting because the time limit would end the job before a restart{delay}"
     if job.verdict is not Verdict.RESTART:
         return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
-    delay = f" in {duration(job.delay)}" if job.delay else ""
     return f"{event.sentence}; restarting{delay} (restart {job.attempt + 1} of at most {job.policy.max_restarts})"
 
 

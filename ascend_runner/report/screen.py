@@ -55,7 +55,7 @@ def reason(cause: Cause, job: JobSpec) -> str:
         return f"{title} failed ({how(cause.ending)})"
     if isinstance(cause, LimitReached):
         return f"time limit of {duration(cause.seconds)}"
-    if isinstance(cause, SignalReceived) and not cause.guardian:
+    if isinstance(cause, SignalReceived) and not (cause.guardian or cause.launcher):
         return f"received {signal_name(cause.signum)}"
     return str(cause)
 
@@ -108,9 +108,9 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
         took = f"after {duration(outcome.seconds)}"
-        is_early = isinstance(cause, LimitReached) and outcome.seconds < cause.seconds  # the ranks have saved
+        coming = cause if isinstance(cause, LimitReached) and outcome.seconds < cause.seconds else None
         lines = [
-            f"stopped {took}; {_saving_time(cause, job)}" if is_early else f"{cause}{end} {took}",
+            f"stopped {took}; {_why_early(coming, job)}" if coming else f"{cause}{end} {took}",
             *causes.of_hang(outcome, "  likely ", "  cause  may be "),
             f"  logs   {job.log_dir}",
             _report(outcome, job),
@@ -121,8 +121,10 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     return "\n".join([*lines, *health.before_failure(outcome), *_others(outcome, job)])
 
 
-def _saving_time(limit: Cause, job: JobSpec) -> str:
-    """Say why a job has ended before its time limit."""
+def _why_early(limit: LimitReached, job: JobSpec) -> str:
+    """Say why a job has ended before its time limit: its ranks have saved, or the restart would come too late."""
+    if limit.delay:
+        return f"a restart in {duration(limit.delay)} would come after the {reason(limit, job)}"
     return f"the last {duration(job.checkpoint_grace)} of its {reason(limit, job)} are for saving (--checkpoint-grace)"
 
 

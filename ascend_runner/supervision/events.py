@@ -14,6 +14,7 @@ from ascend_runner.text import duration
 
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
+LAUNCHER: Final = "the process that has launched ascend-runner"
 
 
 @attrs.frozen
@@ -106,12 +107,14 @@ class SignalReceived:
     """The runner has received a signal. A job that a signal stops is never a success.
 
     The kernel sends SIGTERM if the parent of the runner was killed, whose pid users address: that is `guardian` then,
-    and `runner` is the pid to which further signals go. Otherwise both are 0.
+    and `runner` is the pid to which further signals go. It also does so if the process that has launched the runner,
+    such as `ascend-job batch`, has ended: that is `launcher` then. Otherwise these are 0.
     """
 
     signum: int
     guardian: int = 0
     runner: int = 0
+    launcher: int = 0
 
     @property
     def origin(self) -> int:
@@ -126,6 +129,8 @@ class SignalReceived:
     def __str__(self) -> str:
         if self.guardian:
             return f"ascend-runner (pid {self.guardian}) was killed"
+        if self.launcher:
+            return f"{LAUNCHER} (pid {self.launcher}) has ended"
         return f"stopped by {signal_name(self.signum)}"
 
 
@@ -220,13 +225,18 @@ class Slowdown:
 
 @attrs.frozen
 class LimitReached:
-    """The time limit of the job, `seconds` from its start, ends it: then, or as soon as its ranks have saved."""
+    """The time limit of the job, `seconds` from its start, ends it: then, or as soon as its ranks have saved.
+
+    A job that has failed ends at once if the limit comes before its restart, which would follow after `delay` seconds.
+    """
 
     exit_status: ClassVar[int] = TIMED_OUT
     seconds: float
+    delay: float = 0.0
 
     def __str__(self) -> str:
-        return f"stopped by the time limit of {duration(self.seconds)}"
+        limit = f"stopped by the time limit of {duration(self.seconds)}"
+        return f"{limit}, which comes before the restart in {duration(self.delay)}" if self.delay else limit
 
 
 @attrs.frozen

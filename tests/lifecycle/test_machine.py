@@ -346,6 +346,27 @@ def test_stop_signal_prevents_only_another_attempt() -> None:
 
 
 @pytest.mark.parametrize(
+    ("restart", "delay", "time_left", "expected"),
+    [
+        (Restart.TRANSIENT, 60.0, 60.0, (JobState.EXPIRED, EXPIRED, Verdict.NO_TIME)),
+        (Restart.TRANSIENT, 0.0, -1.0, (JobState.EXPIRED, EXPIRED, Verdict.NO_TIME)),
+        (Restart.TRANSIENT, 60.0, 60.5, (JobState.RESTARTING, None, Verdict.RESTART)),
+        (Restart.TRANSIENT, 60.0, None, (JobState.RESTARTING, None, Verdict.RESTART)),
+        (Restart.NEVER, 60.0, 10.0, (JobState.FAILED, 7, Verdict.POINTLESS)),
+    ],
+)
+def test_restart_that_would_come_after_the_limit(
+    restart: Restart, delay: float, time_left: float | None, expected: tuple[JobState, int | None, Verdict]
+) -> None:
+    """The limit ends a job at once if it comes before the next attempt; one that is not restarted has failed."""
+    job = Job(policy=Policy(max_restarts=1, delay=delay))
+    for event in (Event(kind=Kind.PREPARED), attrs.evolve(failed(restart), time_left=time_left)):
+        job, _actions = machine.transition(job, event)
+
+    assert expected == (job.state, job.status, job.verdict)
+
+
+@pytest.mark.parametrize(
     ("policy", "ends", "expected"),
     [
         (Policy(), [failed(Restart.TRANSIENT)], 75),

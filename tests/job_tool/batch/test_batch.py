@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -230,6 +231,22 @@ def test_killed_batch_stops_its_command(batch: Batch) -> None:
     wait_until(lambda: is_gone(guardian))
 
     assert is_gone(int(batch.noted[0]))
+
+
+def test_killed_batch_releases_its_command(batch: Batch) -> None:
+    """Nobody has sent SIGTERM to a job that is held: its launcher has ended, and the screen and the events say so."""
+    batch.path.write_text("--nproc-per-node 1 --hold 1h --log-dir log sh -c 'exit 7'")
+    argv = [*COMMAND, str(batch.path)]
+    with subprocess.Popen(argv, env=batch.env, cwd=batch.folder, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stderr
+        while "  release with " not in started.stderr.readline():
+            assert started.poll() is None
+        started.kill()
+        screen = started.stderr.read()
+    events = next((batch.folder / "log").glob("*-events.jsonl")).read_text()
+
+    assert "; exit status 7\n" in screen.partition("released because the process that has launched")[2]
+    assert json.loads(events.splitlines()[-1])["data"]["is_orphaned"]
 
 
 def test_two_batches_of_one_file(batch: Batch) -> None:

@@ -312,6 +312,10 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
             "failed      rank 0 failed; released because ascend-runner was killed",
         ),
         (
+            {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15, "is_orphaned": True},
+            "failed      released because the process that has launched ascend-runner has ended",
+        ),
+        (
             {"state": "failed", "attempt": 0, "event": "released", "sentence": "rank 0 failed"},
             "failed      rank 0 failed; released after its waiting time",
         ),
