@@ -61,7 +61,7 @@ def test_restart_that_would_come_after_the_limit(program: Program) -> None:
 
     assert 124 == run.finish()
     assert "restarting in" not in run.screen
-    assert re.search(r"ERROR stopped after \S+ s; a restart in 2 h 0 min would come after the time limit", run.screen)
+    assert re.search(r"ERROR stopped after \S+ m?s; a restart in 2 h 0 min would come after the time limit", run.screen)
     report = program.report()
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
     assert [(7, "no_time")] == [(attempt["status"], attempt["verdict"]) for attempt in report["attempts"]]

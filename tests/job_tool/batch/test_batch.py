@@ -241,8 +241,10 @@ def test_killed_batch_releases_its_command(batch: Batch) -> None:
         assert started.stderr
         while "  release with " not in started.stderr.readline():
             assert started.poll() is None
+        (guardian,) = process_tree.children(started.pid)
         started.kill()
         screen = started.stderr.read()
+    wait_until(lambda: is_gone(guardian))
     events = next((batch.folder / "log").glob("*-events.jsonl")).read_text()
 
     assert "; exit status 7\n" in screen.partition("released because the process that has launched")[2]
