@@ -14,7 +14,7 @@ from ascend_runner.text import duration
 
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
-LAUNCHER: Final = "the process that has launched ascend-runner"
+LAUNCHER: Final = "the process that launched ascend-runner"
 
 
 @attrs.frozen
@@ -107,7 +107,7 @@ class SignalReceived:
     """The runner has received a signal. A job that a signal stops is never a success.
 
     The kernel sends SIGTERM if the parent of the runner was killed, whose pid users address: that is `guardian` then,
-    and `runner` is the pid to which further signals go. It also does so if the process that has launched the runner,
+    and `runner` is the pid to which further signals go. It also does so if the process that launched the runner,
     such as `ascend-job batch`, has ended: that is `launcher` then. Otherwise these are 0.
     """
 

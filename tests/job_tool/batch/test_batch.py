@@ -247,7 +247,7 @@ def test_killed_batch_releases_its_command(batch: Batch) -> None:
     wait_until(lambda: is_gone(guardian))
     events = next((batch.folder / "log").glob("*-events.jsonl")).read_text()
 
-    assert "; exit status 7\n" in screen.partition("released because the process that has launched")[2]
+    assert "; exit status 7\n" in screen.partition("released because the process that launched")[2]
     assert json.loads(events.splitlines()[-1])["data"]["is_orphaned"]
 
 

@@ -313,7 +313,7 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
         ),
         (
             {"state": "failed", "attempt": 0, "event": "stop_requested", "signum": 15, "is_orphaned": True},
-            "failed      released because the process that has launched ascend-runner has ended",
+            "failed      released because the process that launched ascend-runner has ended",
         ),
         (
             {"state": "failed", "attempt": 0, "event": "released", "sentence": "rank 0 failed"},
