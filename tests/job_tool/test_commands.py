@@ -110,11 +110,17 @@ def test_release(start: Start, tool: Tool) -> None:
     assert (5, "failed") == (tool()[0], state_of(tool))
 
 
+def is_removed(folder: Path) -> bool:
+    """Remove a folder, and return whether it is gone: the runner may be writing a file there meanwhile."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
 def test_release_without_the_report(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
     """If the logs were removed, the runner knows whether the job is held; if it cannot be asked, the pid is named."""
     run = start("exit 7", "--hold", "1h", ranks=1)
     run.wait_for("HTML report: ")  # the last file that is written
-    shutil.rmtree(program.log_dir)
+    wait_until(lambda: is_removed(program.log_dir))
     (socket,) = run_dir.glob(f"*/{CONTROL}")
     socket.rename(socket.with_name("moved"))
     refused = tool("release")
@@ -129,7 +135,7 @@ def test_release_without_the_report(start: Start, tool: Tool, program: Program, 
 def test_running_job_without_its_report_is_not_held(start: Start, tool: Tool, program: Program) -> None:
     """A job that is running is not released by mistake, and nothing is claimed about its ranks when it is stopped."""
     run = running(start, tool)
-    shutil.rmtree(program.log_dir)
+    wait_until(lambda: is_removed(program.log_dir))
     refused, stopped = tool("release"), tool("stop")
 
     assert 143 == run.finish()
