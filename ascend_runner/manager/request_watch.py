@@ -65,7 +65,7 @@ class RequestWatch:
         self._pending: _Pending | None = None
         self._retry_at = 0.0
         self._signalled_at = float("-inf")  # by a request that is no copy
-        self._again_at = 0.0  # until then, ranks take a request for a copy of the last one
+        self._again_at = 0.0  # until then, ranks take a request for a repetition of the last one
         self._is_put_off = False  # whether a request is to be made then
 
     def note(self, phase: Phase) -> None:
@@ -106,7 +106,7 @@ class RequestWatch:
         return self._request(phase)
 
     def _request(self, phase: Phase) -> list[Event]:
-        """Request a checkpoint. One that ranks would take for a copy is put off; during a save it is the same one."""
+        """Request a checkpoint; a save in progress counts as one. Wait while ranks would take it for a repetition."""
         seconds = self._again_at - self._node.clock.now()
         if phase is not Phase.RUNNING or seconds <= 0:
             return [CheckpointRequested()]

@@ -117,7 +117,7 @@ class CheckpointAsked:
 
 @attrs.frozen
 class CheckpointPutOff:
-    """A request for a checkpoint is sent in `seconds`: before that, the ranks would take it for a copy of the last."""
+    """A request for a checkpoint is sent in `seconds`: earlier, the ranks would take it for a repetition."""
 
     seconds: float
 

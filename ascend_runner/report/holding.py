@@ -30,7 +30,7 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 
 
 def released(event: Event, job: Job) -> str:
-    """Return the sentence on what ended the hold, with the exit status that whoever has started the job sees."""
+    """Return the sentence on what ended the hold, with the exit status that whoever started the job sees."""
     status = f"{128 + SIGKILL} instead of {_status(job)}" if event.signum == SIGKILL else f"{_status(job)}"
     return f"{event_text.released(event.signum, is_orphaned=event.is_orphaned)}; exit status {status}"
 

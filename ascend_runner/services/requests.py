@@ -127,7 +127,7 @@ class Requests:
     def set_limit(self, seconds: float | None) -> bool:
         """Set the time limit of the job, in seconds since its start (None: no limit).
 
-        Return whether it was put off because it would have left less than the time for a checkpoint.
+        Return whether it was postponed because it would have left less than the time for a checkpoint.
 
         Raises:
             ValueError: The limit is in the past, or the job is being stopped, or is held.
