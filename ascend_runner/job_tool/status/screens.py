@@ -265,7 +265,7 @@ def _attempts(snapshot: Snapshot) -> str:
     is_restarting = snapshot.is_alive is not False and snapshot.report.text("state") == JobState.RESTARTING.value
     if attempt is None or not (attempt or is_restarting):
         return ""
-    failed = [why for why in map(cause_text.of_attempt, ended) if why]
+    failed = [cause_text.of_attempt(one) for one in ended if one.text("verdict")]  # the others were stopped
     # The sentence about a job that was stopped later ends with that about the attempt.
     whole = cause_text.with_doubt(snapshot.cause, snapshot.doubt)
     last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""

@@ -233,13 +233,17 @@ def test_list_fits_the_terminal() -> None:
 def test_attempts() -> None:
     """A job that was restarted says how often, and why last, unless the line of the cause does."""
     causes = ({"sentence": "a hang"}, {"sentence": "rank 3 failed", "certainty": "likely"})
-    members = {"attempt": 2, "attempts": [{"cause": cause} for cause in causes]}
+    attempts = [{"cause": cause, "verdict": "restart"} for cause in causes]
+    members = {"attempt": 2, "attempts": attempts}
     failed = "the previous attempt failed: rank 3 failed (likely the cause)"
     seen = running(**members)
-    ended = running(**members, cause={"sentence": f"stopped by SIGTERM; {failed}"})
+    stop = {"sentence": f"stopped by SIGTERM; {failed}"}
+    stopped = {"cause": {"sentence": "stopped by SIGTERM"}, "verdict": None}
+    between, during = running(**members, cause=stop), running(attempt=2, attempts=[*attempts, stopped], cause=stop)
 
     assert f"  attempts    3; {failed}\n" in screens.status(seen, BEGAN)
-    assert "  attempts    3\n" in screens.status(ended, BEGAN)
+    for ended in (between, during):
+        assert "  attempts    3\n" in screens.status(ended, BEGAN)
 
 
 @pytest.mark.parametrize(
