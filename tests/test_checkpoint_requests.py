@@ -59,7 +59,7 @@ def test_job_goes_on_after_a_checkpoint(program: Program) -> None:
 
 
 def test_second_checkpoint_is_a_new_one(program: Program) -> None:
-    """A request right after a checkpoint is put off until the ranks no longer take it for a copy of the first."""
+    """A request right after a checkpoint is postponed until the ranks no longer take it for a copy of the first."""
     run = start(program, "0")
     run.wait_for("ready", times=2)
     run.send(signal.SIGUSR1)

@@ -15,7 +15,7 @@ import attrs
 from ascend_runner.observations.facts import (
     Beat,
     CheckpointAsked,
-    CheckpointPutOff,
+    CheckpointPostponed,
     HangSeen,
     RankOutput,
     RankReaped,
@@ -156,7 +156,7 @@ class Requests(Protocol):
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
 
-    def answer(self, asked: CheckpointAsked | CheckpointPutOff | None) -> None:
+    def answer(self, asked: CheckpointAsked | CheckpointPostponed | None) -> None:
         """Answer the requests for a checkpoint that were taken; None: the ranks are stopped before they were asked."""
 
     def take_limit_change(self) -> bool:

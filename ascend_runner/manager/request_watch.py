@@ -12,7 +12,7 @@ from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
-    CheckpointPutOff,
+    CheckpointPostponed,
     CheckpointRefused,
     Fact,
     HangSeen,
@@ -66,14 +66,14 @@ class RequestWatch:
         self._retry_at = 0.0
         self._signalled_at = float("-inf")  # by a request that is no copy
         self._again_at = 0.0  # until then, ranks take a request for a repetition of the last one
-        self._is_put_off = False  # whether a request is to be made then
+        self._is_postponed = False  # whether a request is to be made then
 
     def note(self, phase: Phase) -> None:
         """Note the phase. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
         self._node.requests.is_running = phase in ASKABLE
         self._node.requests.is_tearing_down = phase not in {*ASKABLE, Phase.DONE}
         if phase not in ASKABLE:
-            self._is_put_off = False
+            self._is_postponed = False
             self._node.requests.take_checkpoint_request()
             self._node.requests.answer(None)
 
@@ -82,7 +82,7 @@ class RequestWatch:
         if state.phase not in ASKABLE:
             return None
         moments = [self._limit_moment, self._retry_at if state.late_ranks else None]
-        moments.append(self._again_at if self._is_put_off else None)
+        moments.append(self._again_at if self._is_postponed else None)
         if state.phase is Phase.CHECKPOINTING and self._pending:
             moments.append(self._pending.stacks_at)
         return min((moment for moment in moments if moment is not None), default=None)
@@ -110,11 +110,11 @@ class RequestWatch:
         seconds = self._again_at - self._node.clock.now()
         if phase is not Phase.RUNNING or seconds <= 0:
             return [CheckpointRequested()]
-        put_off = CheckpointPutOff(seconds)
-        if not self._is_put_off:
-            self._tell(put_off)
-        self._is_put_off = True
-        self._node.requests.answer(put_off)
+        postponed = CheckpointPostponed(seconds)
+        if not self._is_postponed:
+            self._tell(postponed)
+        self._is_postponed = True
+        self._node.requests.answer(postponed)
         return []
 
     def check(self, state: State) -> list[Event]:
@@ -133,7 +133,7 @@ class RequestWatch:
         events += self._findings(state)
         if state.phase in ASKABLE:
             events += self._limits(now)
-        if self._is_put_off and now >= self._again_at:
+        if self._is_postponed and now >= self._again_at:
             events.append(CheckpointRequested())
         if state.phase is Phase.CHECKPOINTING and self._pending:
             events += self._answers(state, now, self._pending)
@@ -187,7 +187,7 @@ class RequestWatch:
 
     def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
         """Ask ranks for a checkpoint, and answer the requests for it."""
-        self._is_put_off = False
+        self._is_postponed = False
         pending = self._pending = self._pending_request()
         pending.stacks_at = self._node.clock.now() + self._time - self._stacks_limit
         reached = self._send(rank_ids)

@@ -116,7 +116,7 @@ class CheckpointAsked:
 
 
 @attrs.frozen
-class CheckpointPutOff:
+class CheckpointPostponed:
     """A request for a checkpoint is sent in `seconds`: earlier, the ranks would take it for a repetition."""
 
     seconds: float
@@ -242,7 +242,7 @@ Fact = Union[
     HangSeen,
     Slowdown,
     CheckpointAsked,
-    CheckpointPutOff,
+    CheckpointPostponed,
     CheckpointRefused,
     CheckpointEnded,
     LimitChanged,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
-    CheckpointPutOff,
+    CheckpointPostponed,
     CheckpointRefused,
     Escaped,
     Fact,
@@ -76,7 +76,7 @@ class Progress:
             HangSeen: self._stacks,
             Slowdown: self._slow,
             CheckpointAsked: self._checkpoint_asked,
-            CheckpointPutOff: lambda fact: self._messages.info(str(fact)),
+            CheckpointPostponed: lambda fact: self._messages.info(str(fact)),
             CheckpointRefused: self._checkpoint_refused,
             CheckpointEnded: self._checkpoint_ended,
             NodeFinding: functools.partial(show_finding, messages=self._messages),

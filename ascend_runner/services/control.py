@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.host import bounded
-from ascend_runner.observations.facts import CheckpointPutOff
+from ascend_runner.observations.facts import CheckpointPostponed
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
@@ -231,11 +231,11 @@ class Control:
         if ("by" in message) is ("seconds" in message):
             raise AscendRunnerError("a request for a time limit must have either 'seconds' or 'by'")
         if "by" in message:
-            is_put_off = self._requests.change_limit(_seconds(message["by"], -LONGEST_DURATION))
+            is_postponed = self._requests.change_limit(_seconds(message["by"], -LONGEST_DURATION))
         else:
             seconds = message["seconds"]
-            is_put_off = self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
-        why = " (no earlier, to leave time for --checkpoint-grace)" if is_put_off else ""
+            is_postponed = self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
+        why = " (no earlier, to leave time for --checkpoint-grace)" if is_postponed else ""
         sentence = self._limit_sentence() + why
         self._messages.info(f"ascend-job: {sentence}")
         return sentence
@@ -252,7 +252,7 @@ class Control:
             return f"requested a checkpoint; the runner has not asked the ranks within {ASKING_LIMIT:g} s"
         if not asked:
             raise ValueError("the ranks are being stopped, so no checkpoint can be requested")
-        if not (isinstance(asked, CheckpointPutOff) or asked.reached):
+        if not (isinstance(asked, CheckpointPostponed) or asked.reached):
             raise ValueError(str(asked))
         return str(asked)
 

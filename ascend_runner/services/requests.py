@@ -10,12 +10,12 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Protocol, Union
 
-from ascend_runner.observations.facts import CheckpointAsked, CheckpointPutOff
+from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.supervision.events import Slowdown
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 from ascend_runner.text import duration
 
-Answer = SimpleQueue[Union[CheckpointAsked, CheckpointPutOff, None]]  # for one answer
+Answer = SimpleQueue[Union[CheckpointAsked, CheckpointPostponed, None]]  # for one answer
 
 
 class Clock(Protocol):
@@ -91,7 +91,7 @@ class Requests:
         self._unanswered += taken
         return bool(taken)
 
-    def answer(self, asked: CheckpointAsked | CheckpointPutOff | None) -> None:
+    def answer(self, asked: CheckpointAsked | CheckpointPostponed | None) -> None:
         """Answer the requests for a checkpoint that were taken."""
         for request in self._unanswered:
             request.put(asked)
@@ -138,11 +138,11 @@ class Requests:
             run, limit = duration(elapsed), duration(max(0.0, seconds))
             raise ValueError(f"the job has already run for {run}, longer than {limit}; use ascend-job stop to stop it")
         earliest = elapsed + self._checkpoint_grace
-        is_put_off = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
-        self.limit = earliest if is_put_off else seconds
+        is_postponed = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
+        self.limit = earliest if is_postponed else seconds
         self._has_new_limit.set()
         self._clock.wake()
-        return is_put_off
+        return is_postponed
 
     def change_limit(self, by: float) -> bool:
         """Change the time limit by so many seconds, see `set_limit`; a negative number brings it forward.

@@ -17,7 +17,7 @@ from ascend_runner.manager.request_watch import RETRY_EVERY
 from ascend_runner.observations.facts import (
     CheckpointAsked,
     CheckpointEnded,
-    CheckpointPutOff,
+    CheckpointPostponed,
     CheckpointRefused,
     Escaped,
     Fact,
@@ -748,7 +748,7 @@ def saving_after(seconds: float, node: FakeNode) -> Callable[[Fact], None]:
 
 
 @pytest.mark.parametrize("is_signal", [True, False])
-def test_request_that_ranks_would_take_for_a_copy_is_put_off(node: FakeNode, *, is_signal: bool) -> None:
+def test_request_that_ranks_would_take_for_a_copy_is_postponed(node: FakeNode, *, is_signal: bool) -> None:
     """They would answer it with the checkpoint that they have saved; it is sent once when they no longer do."""
     recording, answers = Recording(saving_after(1.0, node)), []
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
@@ -760,12 +760,12 @@ def test_request_that_ranks_would_take_for_a_copy_is_put_off(node: FakeNode, *, 
     run(node, 2, recording)
 
     assert [10.0, 11.0 + COPIES] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
-    assert [CheckpointPutOff(COPIES - 1.0)] == [fact for fact in recording.facts if isinstance(fact, CheckpointPutOff)]
-    put_off = [CheckpointPutOff(COPIES - 1.0), CheckpointPutOff(COPIES - 2.0)]
-    assert ([] if is_signal else put_off) == [answer.get_nowait() for answer in answers]
+    postponed = [CheckpointPostponed(COPIES - 1.0), CheckpointPostponed(COPIES - 2.0)]
+    assert postponed[:1] == [fact for fact in recording.facts if isinstance(fact, CheckpointPostponed)]
+    assert ([] if is_signal else postponed) == [answer.get_nowait() for answer in answers]
 
 
-def test_stop_answers_a_request_that_was_put_off(node: FakeNode) -> None:
+def test_stop_answers_a_request_that_was_postponed(node: FakeNode) -> None:
     """The ranks answer a stop with the checkpoint that they have just saved, and nobody asks them again."""
     recording = Recording(saving_after(1.0, node))
     node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))

@@ -28,7 +28,7 @@ def test_writes_are_carried_out_in_order() -> None:
     wait_until(lambda: threads >= {*threading.enumerate()})
 
 
-def test_write_that_nobody_waits_for_is_put_off() -> None:
+def test_write_that_nobody_waits_for_is_postponed() -> None:
     """It comes after a pause, in which more may follow, so that a restart of ranks is over by then."""
     writes = WriteQueue(print)
     written: list[float] = []

@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.observations.facts import CheckpointAsked, CheckpointPutOff
+from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
 from tests.helpers.messages import KeptMessages
@@ -71,7 +71,7 @@ class Job:
         self.messages = KeptMessages()
         self.requests = Requests(self, limit, checkpoint_grace=checkpoint_grace)
         self.requests.is_running = True
-        self.asked: CheckpointAsked | CheckpointPutOff | None = asked({0, 1})
+        self.asked: CheckpointAsked | CheckpointPostponed | None = asked({0, 1})
         self.has_loop = True
 
     @staticmethod
@@ -131,9 +131,9 @@ def test_checkpoint_that_no_rank_is_asked_for(job: Job, came: CheckpointAsked | 
     assert came is None or str(came) == answer["refused"]
 
 
-def test_checkpoint_that_is_put_off(job: Job) -> None:
+def test_checkpoint_that_is_postponed(job: Job) -> None:
     """The answer says when the ranks will be asked."""
-    job.asked = CheckpointPutOff(3.2)
+    job.asked = CheckpointPostponed(3.2)
 
     assert str(job.asked) == job.ask(request="checkpoint")["answer"]
 
@@ -195,7 +195,7 @@ def test_limit(before: float | None, message: dict[str, float | None], after: fl
 
 @pytest.mark.parametrize("message", [{"seconds": 60}, {"by": -3540}])
 def test_limit_leaves_the_time_for_a_checkpoint(message: dict[str, object]) -> None:
-    """It is put off if it would come earlier, and the answer says so; a later one is left alone."""
+    """It is postponed if it would come earlier, and the answer says so; a later one is left alone."""
     with job_with(3600.0, checkpoint_grace=600.0) as job:
         early = job.ask(request="limit", **message)
         assert isinstance(job.requests.limit, float)
