@@ -80,12 +80,13 @@ FORMS = (
         "TFLOP/s/GPU",
     ),
     Form(
-        b"per_step_time: ",  # MindFormers
+        b"per_step_time: ",  # MindFormers; its trainer for PyNative mode prints no epoch
         _expressions(
-            rb"Epoch:\[ *(?P<epoch>#)/ *(?P<epochs>#)\], step:\[ *(?P<step>#)/ *(?P<each>#)\]",
-            rb", loss: \[?(?P<loss>~)",
-            rb"per_step_time: (?P<ms>~)ms",
-            rb"train_throughput_per_npu: (?P<throughput>~)T",
+            rb"(?:Epoch:\[ *(?P<epoch>#)/ *(?P<epochs>#)\], )?"
+            rb"step:\[ *(?P<step>#)/ *(?(epoch)(?P<each>#)|(?P<steps>#))\]",
+            rb", loss: *\[?(?P<loss>~)",
+            rb"per_step_time: *(?P<ms>~)ms",
+            rb"throughput(?:_per_npu)?: *(?P<throughput>~)T",
         ),
         "TFLOP/s/NPU",
     ),

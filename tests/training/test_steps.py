@@ -4,7 +4,8 @@ The lines are captured output or follow the statement that prints them:
 
 - Megatron: `training_log` in megatron/training/training.py; captured from logs of 2025 (and of 2021, without a rate).
 - MindSpeed-MM: `training_log` in mindspeed_mm/training.py, where the loss has no "lm".
-- MindFormers: `MFLossMonitor` in mindformers/core/callback/callback.py; captured in its documentation.
+- MindFormers: `MFLossMonitor` in mindformers/core/callback/callback.py; captured in its documentation. `LossCallback`
+  in mindformers/pynative/callback/loss_callback.py; a stage of a pipeline that is not the last one has no loss.
 - MindSpore: `LossMonitor` and `TimeMonitor` in mindspore/train/callback; captured in its documentation.
 - HF Trainer: `ProgressCallback.on_log` in transformers/trainer_callback.py, with strings since version 5.
 - LLaMA-Factory: `LogCallback` in src/llamafactory/train/callbacks.py.
@@ -59,6 +60,24 @@ LINES = [
             " loss_scale: 1.0, global_norm: [1 508834], train_throughput_per_npu: 170.738T"
         ),
         Step(step=21, steps=38, seconds=1.752, loss=10.633, throughput=170.738, unit="TFLOP/s/NPU"),
+    ),
+    (
+        "INFO - { Epoch:[  1/  2], step:[    3/   19], loss:[10.250/10.500], per_step_time: 900ms, lr: 1e-05",
+        Step(step=3, steps=38, seconds=0.9, loss=10.25),
+    ),
+    (
+        (
+            "2026-03-02 10:00:01,318 - [loss_callback.py:212] - INFO - { step:[   25/ 5000], loss:  10.250000,"
+            " per_step_time:    900ms, lr: 1.000000e-05, grad_norm:   2.500000, throughput:  95.25T }"
+        ),
+        Step(step=25, steps=5000, seconds=0.9, loss=10.25, throughput=95.25, unit="TFLOP/s/NPU"),
+    ),
+    (
+        (
+            "INFO - { step:[   25/ 5000], consumed_samples: 400, global_batch_size: 16, loss: N/A (non-last PP stage,"
+            " refer to last stage for real loss), per_step_time:    900ms, grad_norm: NaN }"
+        ),
+        Step(step=25, steps=5000, seconds=0.9),
     ),
     (
         "- INFO -    0.0% |                            | 0.00600 samples/s/p  25 days, 2:07:47 }",
