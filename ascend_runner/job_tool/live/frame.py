@@ -25,9 +25,9 @@ CURSOR: Final = "▸ "
 BLANK: Final[Line] = ()
 S, A = "s", "a"
 KEYS: Final = (("enter", "log"), (S, "stacks"), ("e", "events"), (A, "all ranks"), ("q", "quit"))
-
-
-STACKS: Final = (("  (", Style.DIM), (S, Style.KEY), (": stacks)", Style.DIM))
+STACKS: Final[Line] = (("  (", Style.DIM), (S, Style.KEY), (": stacks)", Style.DIM))
+# If ranks wait for each other, their steps and their output are equal, and only their stacks tell them apart.
+WHICH_RANK: Final[Line] = ((" ", Style.PLAIN), (S, Style.KEY), (": see which rank the others wait for", Style.DIM))
 
 
 @attrs.frozen(kw_only=True)
@@ -171,13 +171,15 @@ def _states(job: JobView) -> Line:
 
 
 def _odd(job: JobView, screen: Screen) -> Line:
-    """Describe the outliers in a sentence: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"."""
+    """Describe the outliers: "rank 5 has been quiet for 4 min 12 s, the others for at most 2 s"; or how to find one."""
     failed = [rank.rank_id for rank in job.ranks if rank.state is State.FAILED]
     if failed:
         return ((cut(f" {rank_list(failed)} failed", screen.columns), Style.ODD),)
     behind = [rank.rank_id for rank in job.ranks if rank.state is State.BEHIND]
     steps = {rank.rank_id: rank.step for rank in job.ranks if rank.step is not None and rank.state in COMPARED}
     sentence = odd_ranks.quiet_sentence(*silences(job.ranks)) or odd_ranks.behind_sentence(behind, steps)
+    if not sentence and job.has_stacks and sum(rank.state is State.RUNNING for rank in job.ranks) > 1:
+        return WHICH_RANK
     if not sentence or not job.has_stacks:
         return ((cut(f" {sentence}", screen.columns), Style.ODD),) if sentence else ()
     room = screen.columns - sum(width(text) for text, _style in STACKS)

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ascend_runner.job_tool.job.snapshot import Condition, Snapshot
+from ascend_runner.job_tool.job.snapshot import RUNNING, Condition, Snapshot
 from ascend_runner.job_tool.status import job_rows, rank_rows
 from ascend_runner.job_tool.status.rank_rows import Row
 from ascend_runner.lifecycle.machine import JobState
@@ -162,13 +162,20 @@ def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tupl
     yield "step", _step(snapshot, now)
     quiet = rank_rows.quiet(rows) if snapshot.condition is Condition.RUNNING else ""
     yield "quiet", quiet
-    yield "stacks", f"to compare them, run ascend-job stacks {shlex.quote(job.name)}" if quiet else ""
+    yield "stacks", _stacks_hint(snapshot, rows, quiet)
     yield from _conditions(snapshot)
     yield "checkpoint", _checkpoint(snapshot, now)
     yield "attempts", _attempts(snapshot)
     yield "logs", job.log_dir
     yield "report", snapshot.why or _report(snapshot)
     yield "html", snapshot.html or _missing_page(snapshot)
+
+
+def _stacks_hint(snapshot: Snapshot, rows: Sequence[Row], quiet: str) -> str:
+    """Return how to find a rank that is slow: if ranks wait for each other, their steps and their output are equal."""
+    running = sum(row.state == RUNNING for row in rows) if snapshot.condition is Condition.RUNNING else 0
+    purpose = "which rank the others wait for" if running > 1 else "where it is in its program" if quiet else ""
+    return f"to see {purpose}, run ascend-job stacks {shlex.quote(snapshot.job.name)}" if purpose else ""
 
 
 def _report(snapshot: Snapshot) -> str:

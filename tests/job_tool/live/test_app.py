@@ -196,7 +196,7 @@ def test_texts_are_shown_as_they_are(text: str) -> None:
 
     async def check(_pilot: Pilot[None]) -> None:
         assert text[:10] in app.lines[0]
-        assert all(text[:10] in line for line in app.lines[5:8])
+        assert all(text[:10] in line for line in app.lines[6:9])
 
     run(app, check)
 

@@ -101,6 +101,16 @@ def test_job_in_which_all_ranks_are_quiet() -> None:
     assert "stacks)" not in drawn(attrs.evolve(EIGHT, ranks=ranks, has_stacks=False))[3]
 
 
+def test_ranks_that_wait_for_each_other() -> None:
+    """Nothing here tells a slow one apart, so no rank is named, and a line says how to find it."""
+    job = attrs.evolve(EIGHT, ranks=tuple(map(rank, range(8))))
+    hint = " s: see which rank the others wait for"
+
+    assert hint == drawn(job)[3]
+    assert hint not in drawn(attrs.evolve(job, has_stacks=False))
+    assert hint not in drawn(attrs.evolve(job, ranks=job.ranks[:1]))
+
+
 def test_node_of_each_rank() -> None:
     """In a job of several nodes, it is shown on every terminal, as much of its end as there is room for."""
     ranks = tuple(attrs.evolve(one, node=f"modelarts-job-9a11-{one.node}") for one in THOUSAND.ranks)
@@ -207,7 +217,7 @@ def test_missing_old_and_zero() -> None:
     """A figure that is missing is "-", one that is old has a "*", and zero is 0."""
     old = Figures(temperature=40, ai_core=0, memory=None, at=NOW - 60)
     job = attrs.evolve(EIGHT, ranks=(rank(0), rank(1, device=old, cpu=0.0, step=None)))
-    cells = drawn(job)[6].split()
+    cells = drawn(job)[7].split()
 
     assert ["1", "1", "running", "1", "s", "-", "0%", "3.9", "GiB", "-", "0%*", "40°C*"] == cells[:12]
 
@@ -234,9 +244,9 @@ def test_job_without_outliers() -> None:
     """If all of many ranks are alike, the first one stands for them, so that its log can be opened."""
     lines = drawn(attrs.evolve(SIXTY_FOUR, ranks=tuple(map(rank, range(64)))))
 
-    assert ["▸", "0", "0", "running"] == lines[5].split()[:4]
-    assert lines[6].startswith("  63 similar (median): ")
-    assert lines[6].endswith("; ranks 1-63")
+    assert ["▸", "0", "0", "running"] == lines[6].split()[:4]
+    assert lines[7].startswith("  63 similar (median): ")
+    assert lines[7].endswith("; ranks 1-63")
 
 
 def test_map_of_many_ranks() -> None:

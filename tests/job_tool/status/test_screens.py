@@ -121,10 +121,20 @@ def test_quiet_rank() -> None:
     seen = attrs.evolve(running(*others, rank(2)), logs={2: (1, BEGAN - 250)})
     lines = screens.status(seen, BEGAN).splitlines()
 
-    assert "  stacks      to compare them, run ascend-job stacks train-node-1" in lines
+    assert "  stacks      to see where it is in its program, run ascend-job stacks train-node-1" in lines
     assert any(line.startswith("  quiet       rank 2 has been quiet for 4 min 10 s; ") for line in lines)
     assert ["2", "0", "1", "3"] == [line.split()[0] for line in lines[-4:]]
     assert "  quiet  " not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
+
+
+def test_ranks_that_wait_for_each_other() -> None:
+    """Nothing here tells a slow one apart, so no rank is named, and a line says how to find it."""
+    seen = running(*map(rank, range(8)))
+    hint = "  stacks      to see which rank the others wait for, run ascend-job stacks train-node-1\n"
+
+    assert hint in screens.status(seen, BEGAN)
+    assert "  stacks  " not in screens.status(running(rank(0)), BEGAN)
+    assert "  stacks  " not in screens.status(attrs.evolve(seen, is_alive=False), BEGAN)
 
 
 def test_long_lines() -> None:
