@@ -98,11 +98,19 @@ root no such path = a file or directory is missing on this node: check its path,
     |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? ['"]?[.~]*/\S* (?:does not|doesn't|not) (?:exist|found)
 # CPython pickle.py and import system (import_from in ceval.c: a namespace package has no location); transformers
 # utils/versions.py and import_utils.py; tokenizers; peft; setuptools
+root extension loaded twice = a native extension is loaded twice, or in two versions: check the installed packages
+    generic_type: (?:type|cannot initialize type) "|with the same name multiple times|Only a single TORCH_LIBRARY
+root no native module = a native extension was built for another version of Python: install it again
+    does not define module export function
 root circular import = modules import each other, or a file has the name of a package
     partially initialized module|\(consider renaming '
 root namespace package = a directory without __init__.py is taken for a package: see the working directory and sys.path
     cannot import name '\w+' from '(?!(?:_\w+|sys|builtins|math|time|itertools|gc|posix|array)')[\w.]+'
     \s\(unknown location\)
+root submodule = a submodule is used that was not imported: import it by its full name
+    ^AttributeError: module '(?:importlib' has no attribute '(?:util|machinery|metadata|resource)
+    |distutils' has no attribute '\w|concurrent' has no attribute 'futures|logging' has no attribute 'handlers
+    |xml' has no attribute '\w|urllib' has no attribute '(?:parse|request|error))
 root name of a module = a module lacks a name that its caller expects: check its version, and that no file shadows it
     ^AttributeError: module '[\w.]+' has no attribute|cannot import name '\w+' from '[\w.]+' \(/
 root class of a pickle = a pickled object needs a name that its module lacks: check its version, or define it there
@@ -115,7 +123,11 @@ root version of a package = a package has the wrong version: install the one tha
 root package named = a package is missing or too old: install the one that the message names
     ^(?:Import|ModuleNotFound)Error: .*(?:requires .*(?:package|library|module|>=|==)|not installed|\binstall\b)
     |PackageNotFoundError|DistributionNotFound
-    |^\w+Error: .*\bpip3? install
+    |^\w+Error: .*\bpip3? install|^ImportError: .*(?:\binstalled\b|unable to import)
+root package of a tokenizer = a package that the tokenizer needs is missing, such as sentencepiece, or its files are
+    Cannot instantiate this tokenizer from a slow version|Couldn't instantiate the backend tokenizer
+root processor of a model = the processor of a model cannot be loaded: check its files, and the packages it needs
+    Processor was not found
 root tokenizer's file = a tokenizer's file needs newer versions of tokenizers and transformers
     did not match any variant of untagged enum|Tokenizer class \w+ does not exist or is not currently imported
 root files of a model = files of a model cannot be found: check its path or name, and that its download is complete
@@ -151,24 +163,50 @@ root shapes of tensors = the shapes of tensors do not match: check the model's s
     shapes cannot be multiplied|size of tensor a \(\d+\) must match|Sizes of tensors must match
     |shape '\[.*\]' is invalid for input of size|to have \d+ channels, but got|Expected input batch_size
     |must match the existing size|shape mismatch|be broadcast together|inhomogeneous shape
-    |size mismatch, m1|should be of size \(|einsum\(\): .* (?:does not|size)
+    |size mismatch, m1|should be of size \(|einsum\(\): .* (?:does not|size)|expected input with shape
+    |should contain \d+ elements not|kernel size can't be greater|split_sizes to sum|Dimension out of range
+    |tensors? must be \d-?D\b|(?:with|has|have) negative dimension|same number of dimensions|Padding size should be less
+    |\bexpected (?:to be )?(?:\d-?D(?:imensional)? (?:or|\(|input|tensor)|\d or \d dim)|Can't broadcast from
+root devices of tensors = tensors are on different devices: move the model and its inputs to the same one
+    (?:to|must|should) be on the same device|only supports single device modules|but found one of them on device
+    |Input type \(torch\.(?:(?:npu|cuda)\.)?(\w+)Tensor\) and weight type \(torch\.(?:(?:npu|cuda)\.)?\1Tensor\)
+root tensor to NumPy = a tensor on the device cannot be converted to NumPy: call cpu() first
+    can't convert \S+ device type tensor to numpy
 root types of tensors = the data types of tensors differ: convert them, or use autocast
     expected scalar type \w+ but found|Found dtype \w+ but expected|must have the same dtype|to have the same dtype
     |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
 root float16 gradients = the trained parameters are in float16: load them in float32, or train in bfloat16
     Attempting to unscale FP16 gradients
-root devices of tensors = tensors are on different devices: move the model and its inputs to the same one
-    to be on the same device
 root type of an operator = an operator does not support a data type on this device: is the model still on the CPU?
     not implemented for '(?:Half|BFloat16|Float8\w*|Long|Int|Bool)'
 root no gradient = the loss depends on no trained parameter: all are frozen, or see enable_input_require_grads()
     does not require grad and does not have a grad_fn
+root no parameters = the optimizer has no parameters: all are frozen, or an iterator over them is exhausted
+    optimizer got an empty parameter list
+root no scaled gradient = the gradient scaler saw no gradient: none was computed, or those of other parameters
+    No inf checks were recorded
 root loss = the loss is not a scalar: reduce it, for example with mean()
     grad can be implicitly created only for scalar outputs$
 root parameter used twice = a parameter is used twice in a backward pass: see use_reentrant=False and static graphs
     Expected to mark a variable ready only once
 root in-place = a tensor needed for the backward pass was changed in place: see torch.autograd.set_detect_anomaly
     modified by an inplace operation
+root in-place change of a view = a view of a tensor was changed in place: use clone(), or an operation not in place
+    is a view and (?:is being|its base or another view).*modified in-?place
+root inference mode = a tensor of inference mode is used for training: clone it, or use no_grad() instead
+    to inference tensor outside|Inference tensors cannot
+root value of a condition = a condition has several values: use any() or all()
+    Boolean value of Tensor with more than one|truth value of an array with more than one
+root probabilities = the inputs of a loss are not between 0 and 1, or NaN: is a sigmoid missing?
+    all elements of (?:input|target) should be between 0 and 1
+root no tensor = a value cannot become a tensor: look for None, texts and uneven lists in the data
+    Could not infer dtype of|too many dimensions '|can't convert np\.ndarray of type|expected Tensor as element \d+ in
+root internal check of torch = an internal check of torch failed: check the versions of torch and torch_npu
+    INTERNAL ASSERT FAILED
+root layers for FSDP = FSDP is to wrap a class of layers that the model lacks: see its name in the settings
+    Could not find the transformer layer class
+root frozen parameters in FSDP = FSDP cannot mix frozen and trained parameters: see use_orig_params=True
+    Must flatten tensors with uniform `?requires_grad
 root meta tensor = parameters have no data (device meta): the model was not loaded completely
     Cannot copy out of meta tensor|Tensor on device meta is not on
 root batch of one = batch normalization needs more than one sample in a batch: see drop_last
@@ -190,11 +228,18 @@ root kernel of triton = a Triton kernel cannot be compiled: check the versions o
     ^triton\.compiler\.errors\.|MLIRCompilationError
 root arguments of an operator = an operator was called with an argument of a wrong type or shape: see the message
     ^(?:Value|Type)Error: For (?:primitive\[|'[a-z0-9]+',)
+root kernel of MindSpore = an operator has no kernel for these data types or this device: see those that it supports
+    Can not select a valid kernel info|Select \w+ (?:operator|kernel)\b.*\bfail|Unsupported op \[
+root internal error of MindSpore = an internal check of MindSpore failed: see its ERROR lines, and try a newer version
+    The pointer\W?[\w()>.:-]+(?: tensor)?\W? is null|framework's unexpected error
 root device of MindSpore = this package of MindSpore was built for another type of device: install that for Ascend
     package type mindspore-\w+ support
 # CPython multiprocessing and pickle
-root pickle = an object cannot be sent to another process: define it at the top level of a module
-    Can't pickle |cannot pickle '
+root pickle = an object cannot be pickled, for a file or a process: define it at the top level of a module
+    Can't (?:pickle|get local (?:object|attribute)) |cannot pickle '
+# CPython _posixsubprocess.c (its descriptors must differ); torch multiprocessing/reductions.py
+root shared twice = a spawned process gets a shared tensor twice: clone it, or use set_sharing_strategy('file_system')
+    bad value\(s\) in fds_to_keep
 root start method = set_start_method was called twice: see its argument force
     context has already been set
 root main module = worker processes import the main module: start the program below if __name__ == '__main__'
@@ -215,7 +260,8 @@ root server failed = a server failed or is overloaded: try again
 root download cut off = a download was cut off: try again
     ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed
 root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
-    is less than total desired|No available node types can fulfill|[Pp]lacement group .*time(?:d )?out
+    is less than total desired|Current node has no \w+ available|No available node types can fulfill
+    |[Pp]lacement group .*time(?:d )?out
 # MindSpore minddata
 root sample = a sample of the dataset cannot be loaded: see the file that the message names
     Exception thrown from dataset pipeline

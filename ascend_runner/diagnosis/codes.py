@@ -120,7 +120,7 @@ _STAGE: Final = re.compile(rf"\[({'|'.join(map(re.escape, _OF_STAGES))})\]")
 # return: 507018".
 _NUMERIC: Final = re.compile(
     r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?code)?|result)\b\s*(?:is)?\s*[:=]?\s*\[?"
-    r"|\bfailed[:,]\s*|\bHCCL error: )"
+    r"|\bfailed ?[:,]\s*|\bHCCL error: )"
     r"([1-5][0-9]{5})(?![0-9])",
     re.IGNORECASE,
 )

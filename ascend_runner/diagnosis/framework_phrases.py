@@ -25,6 +25,8 @@ root wrapped model = the model is wrapped for parallel training: the attribute b
     '(?:DistributedDataParallel|DataParallel|FullyShardedDataParallel|Float16Module)' object has no attribute
 root type of a model = this version of transformers does not recognize the model: install a newer one
     /transformers/models/auto/\S+", line .*: KeyError: '
+root unwrapped model = the model is not wrapped for parallel training: only a wrapper has the attribute module
+    ^AttributeError: '\w+' object has no attribute 'module'$
 root call between packages = packages are incompatible: check the version of the one that raised the error
     /(?:site|dist)-packages/\S+", line \d+, in (?!_\w*call|__call__|wrap|inner|apply|decorate|_run_code)
     \S+: (?:NameError: name '\w+' is not defined
@@ -59,25 +61,34 @@ root parallel settings = parallel settings contradict each other or the model: c
     ^(?:Value|Assertion|NotImplemented)Error: (?!.*\b(?:nan|inf|infinite|overflow)\b).*
     (?:virtual pipeline|pipeline stage|micro[ _-]?batch
     |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
+root number of a rank = a rank is not below the number of ranks: check the world size and the number of nodes
+    Invalid rank \d+, rank should be
 root device mesh = tensors of different device meshes, or an operator without DTensor: check the parallel settings
     ^\w*Error: .*(?:\bthe same mesh\b|\bdevice ?mesh\b|\bdtensor\b|a sharding strategy)
+root layout of a device mesh = a device mesh does not match the ranks or its use: check the parallel settings
+    /torch/distributed/device_mesh\.py", line
 # OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
-root argument of a program = a program does not accept an argument: check its spelling, and the program's version
-    : error: (?:unrecognized arguments|no such option):
+root argument of a program = a program refuses its arguments: check their spelling, and the program's version
+    : error: (?:unrecognized arguments|no such option|the following arguments are required|argument \S+: )
+root quantization = a quantization method is unknown or not supported: check its name, and the version of the package
+    (?:unknown|invalid|unsupported) quanti[sz]ation|no available \w+ quantizer|quanti[sz]ation .*not supported
 root registry = a name in the configuration is not registered: check its spelling, its import and the version
-    is not in the [\w: ]*registry|is not registered (?:in|as)\b
+    is not in the [\w: ]*registry|is not registered (?:in|as)\b|^ValueError: Template \S+ does not exist
 root DeepSpeed's settings = the configuration of DeepSpeed contradicts the trainer's arguments: set it to "auto"
     DeepSpeed config values that mismatch
 root length of a sequence = a sequence is too long for the model or its settings: compare max_model_len and the data
     ^\w*Error: .*(?:longer|larger|greater|smaller) than .*
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
 # HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
+root format of samples = no sample has the expected form: check the dataset's columns, roles and template
+    Cannot find valid samples
 root images of a sample = the images of a sample do not match its text: check the data and the cut-off length
     ^ValueError: .*\bimages?\b.{0,80}(?:do(?:es)? not match|different from|mismatch)
 root column = samples lack a column that the program expects: check the names of the dataset's columns
     Column name .* not in the dataset|, in (?:\w*collat\w*|get_loc): KeyError: '|collat\w*\.py", line .*: KeyError: '
+    |/llamafactory/data/\w+\.py", line .*: KeyError: '
 root types of columns = the files of a dataset differ in their columns or types
     Couldn't cast|column names don't match
 root JSON of a dataset = a file of a dataset cannot be read as JSON: see the row that the message names
@@ -98,20 +109,20 @@ root capture of a graph = an operation cannot be captured in a graph: run it out
 root converter of torchair = torchair cannot compile an operator: use a newer torch_npu, or run the model in eager mode
     op converter is not implemented|Unsupported torch op
 root no Triton = a working Triton is missing: install the one for Ascend, or train without torch.compile
-    working triton installation|TritonMissing
+    working triton installation|TritonMissing|0 active drivers
 root second backward pass = a graph is used in two backward passes: detach tensors of earlier steps, or retain_graph
     backward through the graph a second time
 root leaf = a parameter was changed in place: change it where no gradients are computed, or use a copy
     a leaf (?:variable|parameter) that requires grad
 root order of modules = ZeRO-3 lost track of the modules: all ranks must run them in the same order; see leaf modules
-    inflight params|parameter fetch queue
+    inflight params|parameter fetch queue|^AssertionError: \{'id': \d+, 'status': '
 root profiler = the profiler failed: check its arguments, or train without it
     /profiler/\S+", line .*: \w*Error
 root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or run the model in eager mode
     /(?:torchair|torch/_inductor)/\S+", line .*: (?:Assertion|NotImplemented|Runtime|Value|Type|Key|Attribute)Error
 root memory for a model = not enough memory on the device or the server: check what else uses it, and the settings
     ^\w*Error: (?:.*\b)?(?:not enough|insufficient) (?:\w+ )?memory
-    |^ValueError: Some modules are dispatched on the CPU or the disk
+    |^ValueError: (?:Some modules are dispatched on the CPU or the disk|The current .*weights offloaded to the disk)
 # MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
 root parallel strategy = an operator's parallel strategy does not match its shapes: see MindSpore's ERROR lines above
     ^\[ERROR\] PARALLEL
@@ -131,9 +142,11 @@ root backend of MindSpore = MindSpore has no backend for this device: check its 
 root versions = incompatible versions: install those that the message asks for
     ^\w*Error: .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version
     |(?:is|are) too (?:old|new)\b|version.*(?:not compatible|incompatible)
+    |compiled with different (?:\w+ ){0,2}versions|version .{1,60}(?:does not|doesn't|do not) match
     |please (?:upgrade|update|downgrade|reinstall)\b)
 root index of a tensor = an index exceeds a tensor: check the sizes of the model, the data and parallel settings
-    ^\w*Error: .*(?:out of bounds for (?:axis|dimension)|\bstart out of range|exceeds dimension size)
+    ^\w*Error: .*(?:out of bounds for (?:axis|dimension)|\bstart out of range|exceeds dimension size
+    |selected index k out of range)
 root equal parts = sizes do not match: ranks, parallel sizes, batch sizes, layers or heads must divide one another
     equal (?:chunks?|splits?|parts)\b|\bevenly (?:divi|split)|(?:cannot|can't|could not|not) be (?:evenly )?divided
 root data types = the data types of tensors differ: convert them, or use autocast
@@ -145,7 +158,7 @@ root sizes of tensors = the sizes of tensors do not match: check the model's set
     (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
     |\b(?:identical|same|different|inconsistent|mismatched) (?:batch |tensor )?(?:shape|size|dimension)s?\b)
 root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeRO's stage, optimizer, offload, precision
-    ^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
+    DeepSpeedConfigError: |^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
     |/deepspeed/\S+", line \d+, in (?:__init__|_configure\w*|_do_\w*check\w*|_\w*assertion): \w+Error: \S
 root check of settings = a check of the settings failed: compare those that the message names
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):
@@ -157,6 +170,12 @@ root samples of a dataset = a sample cannot be processed: check the format of th
     \s(?:Value|Type|Index|Assertion)Error
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
+root not available here = something is not available here: check its installation, the versions and the device
+    ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: .*(?:\b(?:is|are) not (?:available|installed)\b
+    |\bno available (?!\w+ (?:node|port|slot)))
+root values to unpack = a shape or tuple in a model has another length than expected: check the data and the versions
+    /(?:modeling_\w+|models?/\S+|layers/\S+|\w*attention\w*)\.py", line .*:
+    \sValueError: (?:not enough|too many) values to\b
 root not supported here = something is not supported here: check the versions, the device and what the message names
     ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: (?!.*object does not support).*
     (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|do(?:es|se)? ?n[o']t support

@@ -88,6 +88,8 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     phrase = first_phrase([*message, *([line for line in last if not _WARNING.search(line)] if told else last)])
     if phrase and phrase.line not in message and told and (found or not statements.passes_on(told)):
         phrase = None if phrase.code.name.startswith(_OF_WORKERS) else phrase
+    if phrase and phrase.code.is_wrapper:
+        return found or around or phrase
     found = phrase or (around if found and found.code.is_empty else None) or found or around
     return found if told or found else first_code(plog)
 
@@ -133,7 +135,7 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     return Found(found.code, decoded or next((line for line in near if _DETAIL.search(line)), found.line))
 
 
-_DETAIL: Final = re.compile(r"\[FUNC:\w+\]\[FILE:")
+_DETAIL: Final = re.compile(r"\[FUNC:(?!GetDevErrMsg)\w+\]\[FILE:")
 
 
 def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None) -> Finding:

@@ -1,6 +1,7 @@
 """The rules of `phrases` for errors of a rank itself or of its machine.
 
-Above each group is the source whose messages it knows; the first rule that matches counts.
+Above each group is the source whose messages it knows; the first rule that matches counts, but one with `*` only where
+no code is found either.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ root Error(s) in loading state_dict = a checkpoint does not match the model
     Error\(s\) in loading state_dict|Missing key in checkpoint state_dict|Size mismatch between saved
     |load_param_into_net'.* should have the same
 root number of ranks of a checkpoint = a checkpoint was saved by another number of ranks: use the same, or convert it
-    used a DP world size of \d+ but
+    used a DP world size of \d+ but|Loading a checkpoint for MP=\d+ but
 # slurmstepd; huggingface_hub; transformers utils/hub.py and models/auto; wandb sdk/wandb_login.py; OpenSSL; urllib3 and
 # botocore; CPython signal handling; CUDA error strings; CPython _thread; fork(2), pthread_create(3), std::thread of
 # libstdc++; CPython input()

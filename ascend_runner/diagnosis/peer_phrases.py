@@ -59,6 +59,8 @@ peer remote process exited or there was a network error = a peer exited, or the 
     remote process exited or there was a network error
 peer taking the entire process down = a collective timed out: it waited for a peer that is missing, slow or has exited
     taking the entire process down
+either communicator aborted = a communicator was aborted: another rank failed, or a collective timed out
+    (?:NCCL|HCCL) communicator was aborted
 # torch c10d TCPStore.cpp, ProcessGroupGloo.cpp; gloo transport/tcp
 peer recvValue failed = a peer exited, or the network failed
     recvValue\w* failed|Stop_waiting response is expected|remote server shutdown or crash|Failed to recv, got 0 bytes
@@ -103,4 +105,7 @@ lost Broken pipe = the remote side of a connection or pipe exited
     Broken pipe
 lost Socket Timeout = the remote side did not answer in time
     Socket ?Timeout
+# torch_npu NPUQueue.cpp: an operator that runs asynchronously
+either* asynchronous operator = an operator of the device failed: see its error above, or use ASCEND_LAUNCH_BLOCKING=1
+    The Inner error is reported as above
 """

@@ -39,15 +39,15 @@ def _first(rules: Sequence[tuple[re.Pattern[str], Code]], lines: Sequence[str]) 
 # A rule takes two lines: kind, name and meaning, then the pattern. The first rule that matches counts: errors of a rank
 # itself precede those that it reports about others.
 def _parsed(table: str) -> Iterator[tuple[re.Pattern[str], Code]]:
-    rules = re.findall(r"^(\w+) (.+?) = (.+)\n((?: {4}.+\n)+)", table, re.MULTILINE)
-    for kind, name, meaning, pattern in rules:
+    rules = re.findall(r"^(\w+)(\*?) (.+?) = (.+)\n((?: {4}.+\n)+)", table, re.MULTILINE)
+    for kind, star, name, meaning, pattern in rules:
         # Case does not matter. With re.IGNORECASE, a search cannot skip to the first letters of a pattern and takes
         # almost three times as long. A letter after a backslash is a class of characters.
         expression = re.sub(r"(?<!\\)[A-Z]", lambda found: found[0].lower(), pattern[4:-1].replace("\n    ", ""))
         is_lost = kind == "lost"
         yield (
             re.compile(expression),
-            Code(name, meaning, KINDS["either" if is_lost else kind], is_connection=is_lost),
+            Code(name, meaning, KINDS["either" if is_lost else kind], is_wrapper=bool(star), is_connection=is_lost),
         )
 
 

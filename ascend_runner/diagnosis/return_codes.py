@@ -89,7 +89,7 @@ RETURNED: Final = """
 507000 either* internal error of the runtime
 507001 root internal error of the device's task scheduler
 507002-507009 root* internal error of the runtime
-507008 root the program was built for another type of chip
+507008 root the type of the chip does not match or cannot be read: check CANN and the mounted driver
 507010 root the device's task scheduler stopped responding: reset the device
 507011 root* a model or kernel failed on the device; see the plog for the kernel
 507012 either* timeout waiting for the device's report

@@ -17,8 +17,9 @@ root command not found = a program is not installed or not on PATH
     : command not found$|sh: \d+: \S+: not found$|^make: \S+: No such file or directory$
 root library of the driver = the driver's libraries are not visible: check the mounted driver and LD_LIBRARY_PATH
     lib(?:ascend_hal|drv\w+|dcmi)\.so[.\d]*: cannot open shared object
-root library of CANN = CANN's libraries are not on LD_LIBRARY_PATH: source set_env.sh
-    lib(?:hccl|ascend\w*|ge_\w+|runtime|acl_?\w*|opapi|msprof\w*|tsdclient)\.so[.\d]*: cannot open shared object
+root library of CANN = a library of CANN is not on LD_LIBRARY_PATH: source set_env.sh, and check CANN's version
+    lib(?:hccl|hcom\w*|ascend\w*|cann_\w+|ge_\w+|graph|runtime|acl_?\w*|\w*opapi|nnopbase|msprof\w*|tsdclient
+    |platform|register|exe_graph|error_manager|te_fusion|profapi|unified_dlog)\.so[.\d]*: cannot open shared object
 root libatb.so = the library of transformer operators is not on LD_LIBRARY_PATH: source nnal/atb/set_env.sh
     lib(?:atb|mki)\w*\.so[.\d]*: cannot open shared object
 root library of CUDA = a package was built for CUDA: install its build for NPUs or CPUs, or leave it out
@@ -34,7 +35,7 @@ root GLIBC not found = a package was built for a newer system library than this 
 root static TLS block = a library is loaded too late: add it to LD_PRELOAD
     static TLS block
 root native part of a package = the native part of a package is missing: not built, or shadowed by a source directory
-    No module named '?[\w.]+\._C\b
+    No module named '?(?:[\w.]+\._(?:C|ext|c_expression|native|cpp)|(?:\w+\.)*\w+_(?:C|cuda|ext))\b
 root Python packages of CANN = CANN's Python packages are not on PYTHONPATH: source set_env.sh
     No module named '?(?:tbe|te|acl|hccl|opc_tool|auto_tune|schedule_search|op_test_frame)\b
 root library of Python = Python cannot find its own library: check PYTHONHOME and PYTHONPATH
@@ -44,7 +45,11 @@ root module of a package = a package lacks a module that its caller expects: che
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
 root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN
-    undefined symbol
+    undefined symbol|not defined in file \S+ with link time reference|failed without raising an exception
+root damaged library = a native library is damaged, or was built for another type of CPU or page size: install it again
+    : file too short$|invalid ELF header|wrong ELF class|ELF (?:load command|file's phentsize|file OS ABI)
+root executable stack = a library needs an executable stack, which the system refuses: use a newer version of it
+    cannot enable executable stack
 root name of a package = a package lacks a name that its caller expects: check the versions of both
     cannot import name '\w+' from '[\w.]+' \(\S*/(?:site|dist)-packages/
 root protobuf = incompatible packages: protobuf is newer than a package expects
@@ -106,9 +111,9 @@ root unused parameters = some parameters got no gradient: see find_unused_parame
 root used before fork = a device was used before a fork: start worker processes with the method spawn
     Cannot re-initialize \w+ in forked subprocess
 root invalid device ordinal = invalid device id: check the list of visible devices
-    invalid device ordinal|device < num_gpus|reason=\[device id error\]
+    invalid device (?:ordinal|id\b|index)|device < num_gpus|reason=\[device id error\]|Device index must (?:be|not)
 root no kernel image = torch or an extension was not built for this type of GPU
-    no kernel image is available for execution
+    no kernel image is available for execution|CUDA error: invalid device function
 either ncclUnhandledCudaError = NCCL reported a device error: see its last error
     ncclUnhandledCudaError|NCCL error.*unhandled cuda error
 either ncclSystemError = NCCL reported a system or network error
@@ -139,7 +144,7 @@ root no accelerator = no accelerator is found: check whether torch_npu can be im
     |mixed precision requires a (?:GPU|NPU)|can only be used on CUDA devices|setup doesn't support bf16/gpu
 root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|Unknown backend type hccl|have HCCL built in
-    |at start of device string: npu
+    |at start of device string: npu|not linked with support for (?:npu|privateuseone)
     |Invalid device string: 'npu
 root operator not on NPUs = an operator is not supported by this version of torch_npu: run it on the CPU
     Could not run '\S+' with arguments from the '(?:PrivateUse1|NPU)' backend|not currently supported on the NPU backend

@@ -315,6 +315,32 @@ def test_reason_of_nccl() -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "above"),
+    [
+        ("asynchronous operator", b"step 8\n"),
+        ("EZ9999", b"EZ9999: Inner Error!\n"),
+        ("EZ3003", b"EZ3003: [PID: 7] no\n"),
+    ],
+)
+def test_asynchronous_operator(code: str, above: bytes) -> None:
+    """An operator that runs asynchronously refers to an error above; any code there says more than this."""
+    raised = b"RuntimeError: The Inner error is reported as above. The process exits for this inner error\n"
+    log = above + b'Traceback (most recent call last):\n  File "/job/train.py", line 61, in main\n    step()\n' + raised
+
+    assert code == read(log).code
+
+
+def test_error_of_the_error_message() -> None:
+    """That no message can be got without a context says nothing about the error itself."""
+    log = (
+        b"Call aclInit(nullptr) failed : 507008 at file runtime.cc line 403\n"
+        b"EE1001: [PID: 7] The argument is invalid.\n        ctx is NULL![FUNC:GetDevErrMsg][FILE:api_impl.cc]\n"
+    )
+
+    assert "aclInit" in read(log).code_line
+
+
+@pytest.mark.parametrize(
     ("kind", "reason"),
     [
         (Kind.EITHER, b"no such node"),
