@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
+
+import pytest
 
 from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
@@ -66,3 +70,27 @@ def test_restart_that_would_come_after_the_limit(program: Program) -> None:
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
     assert [(7, "no_time")] == [(attempt["status"], attempt["verdict"]) for attempt in report["attempts"]]
     assert [] == contradictions(program.log_dir)
+
+
+RESTARTS = ("--nproc-per-node", "1", "--max-restarts", "1", "--restart-delay")
+
+
+@pytest.mark.parametrize(
+    ("options", "event", "status", "answer"),
+    [
+        ((*RESTARTS, "0", "--time-limit", "1h"), "after-attempt", 7, "the time limit is now "),
+        ((*RESTARTS, "2h", "--time-limit", "1h"), "after-attempt", 124, "the job is already ending"),
+        (("--rank-table", "hccl.json", "--time-limit", "1"), "before-exit", 124, "the job is already ending"),
+        (("--nproc-per-node", "1", "--time-limit", "1h"), "before-exit", 7, "the job is already ending"),
+    ],
+)
+def test_limit_is_changed_after_an_attempt(
+    program: Program, options: tuple[str, ...], event: str, status: int, answer: str
+) -> None:
+    """It counts while another attempt is to follow; once the job is ending, the request is refused."""
+    (program.folder / "hccl.json").write_text('{"status": "initializing"}')
+    ask = shlex.join([sys.executable, "-m", "ascend_runner.job_tool", "limit", str(program.log_dir), "+1h"])
+    run = program.start(*options, "--hook", f"{event}={ask} >> answer 2>&1; true", "sh", "-c", "exit 7")
+
+    assert status == run.finish()
+    assert answer in (program.folder / "answer").read_text()

@@ -87,7 +87,7 @@ class JobRunner:
         if self._outcome.cause:
             last = self.journal.with_reruns(self._outcome, self._setup.environ, self._limit)
             self._messages.error(f"the previous attempt failed: {screen.last_failure(last)}")
-        self._setup.record_requests()
+        self._setup.end_requests()
         self.journal.fail(error)
         self._run_last_hooks()
 
@@ -221,6 +221,7 @@ class JobRunner:
             cause, is_orphaned = causes.sentence_with_doubt(self._outcome), self._stop().launcher != 0
             event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
         actions = self.journal.feed(event)
+        self._setup.requests.note(self.journal.job.state)
         if was_held:
             self._release(event)
         elif event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
@@ -269,7 +270,6 @@ class JobRunner:
         """Show how the job has ended, and that it is held, or why it is not. This node is no longer inspected."""
         self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome
-        self._setup.requests.is_held = job.state is JobState.HOLDING
         show = self._messages.error if outcome.cause else self._messages.info
         if outcome.is_from_outside:
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._setup.requests.began)

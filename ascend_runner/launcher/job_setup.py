@@ -235,12 +235,18 @@ class JobSetup:
             self.journal.observe(finding, self.signals.now())
             show_finding(finding, self.messages)
 
+    def end_requests(self) -> None:
+        """Record the last change of the time limit: the job is ending."""
+        self.requests.is_ending = True
+        self.record_requests()
+
     def _refuse(self, signum: int) -> None:
         self.messages.note(f"{signal_name(signum)} has no effect because no rank is running")
 
     def _check_limit(self) -> None:
         limit, deadline = self.requests.limit, self.requests.deadline
         if limit is not None and deadline is not None and self.signals.now() >= deadline:
+            self.requests.is_ending = True
             raise errors.LimitReachedError(str(LimitReached(limit)))
 
     def _hold_port(self, first: int) -> int:

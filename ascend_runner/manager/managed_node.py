@@ -143,7 +143,7 @@ class Requests(Protocol):
 
     is_running: bool
     is_tearing_down: bool  # whether the ranks are being stopped
-    is_being_stopped: bool  # whether it is too late to change the limit
+    is_ending: bool  # whether it is too late to change the limit
 
     @property
     def limit(self) -> float | None:

@@ -80,7 +80,7 @@ class Manager:
             tuple(self._specs), self._job.grace, self._job.stop_signum, checkpoint_grace=self._job.checkpoint_grace
         )
         self._tell(self._state)
-        self._requests.note(self._state.phase)
+        self._requests.note(self._state)
         self._hangs.begin()
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
@@ -104,7 +104,7 @@ class Manager:
     def _handle(self, event: Event) -> None:
         before, cause = self._state.phase, self._state.cause
         self._state, actions = machine.transition(self._state, event)
-        self._requests.note(self._state.phase)
+        self._requests.note(self._state)
         if before is Phase.CHECKPOINTING is not self._state.phase:
             self._requests.end(self._state)
         is_stop_pending = self._state.phase is Phase.CHECKPOINTING and self._state.cause is not cause

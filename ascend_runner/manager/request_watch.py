@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL, STOP_SIGNALS
+from ascend_runner.lifecycle.last_attempt import is_last
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.observations.facts import (
     CheckpointAsked,
@@ -28,7 +29,6 @@ from ascend_runner.supervision.events import (
     Event,
     LimitReached,
     Saved,
-    SignalReceived,
     Slowdown,
 )
 from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding, WatchAction
@@ -68,11 +68,12 @@ class RequestWatch:
         self._again_at = 0.0  # until then, ranks take a request for a repetition of the last one
         self._is_postponed = False  # whether a request is to be made then
 
-    def note(self, phase: Phase) -> None:
-        """Note the phase. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
-        self._node.requests.is_running = phase in ASKABLE
-        self._node.requests.is_tearing_down = phase not in {*ASKABLE, Phase.DONE}
-        if phase not in ASKABLE:
+    def note(self, state: State) -> None:
+        """Note the state. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
+        self._node.requests.is_running = state.phase in ASKABLE
+        self._node.requests.is_tearing_down = state.phase not in {*ASKABLE, Phase.DONE}
+        self._node.requests.is_ending = is_last(state, self._job.restarts, self._job.attempt)
+        if state.phase not in ASKABLE:
             self._is_postponed = False
             self._node.requests.take_checkpoint_request()
             self._node.requests.answer(None)
@@ -121,8 +122,6 @@ class RequestWatch:
         """Return the events that follow from the requests and answers so far."""
         now = self._node.clock.now()
         events: list[Event] = []
-        is_asking = state.checkpoint.is_being_sent and state.checkpoint.before_limit is not None
-        self._node.requests.is_being_stopped = is_asking or isinstance(state.cause, (SignalReceived, LimitReached))
         if self._node.requests.take_limit_change():
             self._tell(LimitChanged(self._node.requests.limit))
         if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:

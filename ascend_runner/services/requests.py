@@ -10,6 +10,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Protocol, Union
 
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.supervision.events import Slowdown
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
@@ -47,7 +48,7 @@ class Requests:
         self.limit = limit
         self.is_running = False  # whether there are ranks to ask; set by the loop
         self.is_tearing_down = False  # whether the ranks are being stopped; set by the loop
-        self.is_being_stopped = False  # by a signal or at the limit, or asked for its last checkpoint before that
+        self.is_ending = False  # no attempt follows, and nothing depends on the time limit any longer
         self.is_held = False  # after its failure: the time limit no longer counts
         self._clock, self._checkpoint_grace = clock, checkpoint_grace
         self._has_new_limit = threading.Event()
@@ -66,6 +67,10 @@ class Requests:
         """The seconds until then, to the millisecond, or None if there is no limit."""
         deadline = self.deadline
         return None if deadline is None else round(deadline - self._clock.now(), 3)
+
+    def note(self, state: JobState) -> None:
+        """Note the state of the job between its attempts, and at its end."""
+        self.is_held, self.is_ending = state is JobState.HOLDING, state.is_final
 
     def ask_for_checkpoint(self) -> Answer:
         """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
@@ -130,7 +135,7 @@ class Requests:
         Return whether it was postponed because it would have left less than the time for a checkpoint.
 
         Raises:
-            ValueError: The limit is in the past, or the job is being stopped, or is held.
+            ValueError: The limit is in the past, or the job is ending, or is held.
         """
         self._refuse_limit()
         elapsed = self._clock.now() - self.began
@@ -148,7 +153,7 @@ class Requests:
         """Change the time limit by so many seconds, see `set_limit`; a negative number brings it forward.
 
         Raises:
-            ValueError: There is no limit, or the new one is in the past, or the job is being stopped, or is held.
+            ValueError: There is no limit, or the new one is in the past, or the job is ending, or is held.
         """
         self._refuse_limit()
         if self.limit is None:
@@ -158,5 +163,5 @@ class Requests:
     def _refuse_limit(self) -> None:
         if self.is_held:
             raise ValueError("the job is held after its failure, so no time limit applies; use ascend-job release")
-        if self.is_being_stopped:
-            raise ValueError("the job is being stopped, so its time limit can no longer be changed")
+        if self.is_ending:
+            raise ValueError("the job is already ending, so its time limit can no longer be changed")

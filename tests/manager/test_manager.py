@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
 
 import attrs
@@ -12,6 +13,7 @@ import pytest
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
+from ascend_runner.lifecycle.machine import Policy
 from ascend_runner.manager.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, SWEEP_LIMIT, Manager
 from ascend_runner.manager.request_watch import RETRY_EVERY
 from ascend_runner.observations.facts import (
@@ -1008,7 +1010,7 @@ def test_limit_is_final_once_the_ranks_were_asked(node: FakeNode) -> None:
     """A later one would be confirmed, and the job would end all the same when its ranks have saved."""
 
     def extend() -> None:
-        with pytest.raises(ValueError, match="the job is being stopped, so its time limit can no longer be changed"):
+        with pytest.raises(ValueError, match="the job is already ending, so its time limit can no longer be changed"):
             node.requests.change_limit(100.0)
 
     node.processes.behaviours = {0: SAVER}
@@ -1018,6 +1020,22 @@ def test_limit_is_final_once_the_ranks_were_asked(node: FakeNode) -> None:
     state = run(node, 1, checkpoint_grace=60.0)
 
     assert (LimitReached(100.0), 60.0) == (state.cause, node.clock.now())
+
+
+@pytest.mark.parametrize(("max_restarts", "expected"), [(0, 100.0), (1, 200.0)])
+def test_limit_during_a_teardown(node: FakeNode, max_restarts: int, expected: float) -> None:
+    """It is refused instead of confirmed, unless another attempt may follow, for which it counts."""
+
+    def extend() -> None:
+        with nullcontext() if max_restarts else pytest.raises(ValueError, match="ending"):
+            node.requests.change_limit(100.0)
+
+    node.processes.behaviours = {0: exits(FAILED, 10.0), 1: Behaviour(dies_of={SIGTERM: 5.0})}
+    node.requests.limit = 100.0
+    node.clock.at(12.0, extend)
+    run(node, 2, restarts=Policy(max_restarts=max_restarts))
+
+    assert expected == node.requests.limit
 
 
 def test_limit_that_is_extended_in_time_ends_nothing(node: FakeNode) -> None:

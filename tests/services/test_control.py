@@ -18,6 +18,7 @@ from typing import Final
 
 import pytest
 
+from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.requests import Requests
@@ -160,10 +161,21 @@ def test_checkpoint_without_ranks(job: Job, why: str, *, is_tearing_down: bool) 
 @pytest.mark.parametrize("message", [{"seconds": 1}, {"by": 1}])
 def test_limit_of_a_held_job(job: Job, message: dict[str, float]) -> None:
     """No time limit ends a hold, so the request is refused instead of confirmed."""
-    job.requests.is_held = True
+    job.requests.note(JobState.HOLDING)
 
     assert str(job.ask(request="limit", **message)["refused"]).startswith("the job is held")
     assert job.requests.limit is None
+
+
+@pytest.mark.parametrize(
+    ("state", "is_refused"), [(JobState.RESTARTING, False), (JobState.EXPIRED, True), (JobState.FAILED, True)]
+)
+def test_limit_of_a_job_without_ranks(job: Job, state: JobState, *, is_refused: bool) -> None:
+    """Between two attempts the limit can be changed; at the end of the job, a change would be confirmed in vain."""
+    job.requests.note(state)
+    answer = job.ask(request="limit", seconds=3600)
+
+    assert is_refused is ("refused" in answer) is (job.requests.limit is None)
 
 
 def test_checkpoint_without_a_signal(job: Job) -> None:
