@@ -85,9 +85,11 @@ root is a directory = a path refers to a directory, but a file is expected
 root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
 root no such checkpoint = a checkpoint is missing or incomplete: check its path on this node
-    (?:can't|cannot|could not|couldn't|unable to) (?:find|locate|load) (?:a |the |any )?(?:\w+ ){0,2}checkpoints?\b
+    (?:can't|cannot|could not|couldn't|unable to|failed to) (?:find|locate|load|read) (?:a |the |any )?
+    (?:\w+ ){0,2}checkpoints?\b
 root file not opened = a file cannot be opened: check its path on this node, and its permissions
-    (?:(?:failed|unable) to|cannot|can't|could not|couldn't) open (?:the )?(?:['"]|\S*/|(?:\w+ )?(?:files?|index)\b)
+    (?:(?:fail(?:ed)?|unable) to|cannot|can't|could not|couldn't) open (?:the )?
+    (?:['"]|\S*/|(?:\w+ )?(?:files?|index)\b)
     |open file failed
 root invalid file = a file is incomplete, damaged or of another format: copy or create it again
     Invalid file,
@@ -154,7 +156,7 @@ root NaN = a value is NaN or infinite: check the data, the learning rate and the
 # attention (modeling_*.py)
 root shapes in a batch = the samples of a batch have different shapes: crop or pad them, or see collate_fn
     stack expects each tensor to be equal size|each element in list of batch should be of equal size
-    |Trying to resize storage that is not resizable|expects same shape
+    |Trying to resize storage that is not resizable|expects same shape|Inconsistent batch shapes
 root index of an embedding = an index exceeds an embedding: compare the tokenizer's vocabulary with the model's
     IndexError: index out of range in self
 root label = a label is not one of the classes: check the data and the number of classes
@@ -173,7 +175,8 @@ root devices of tensors = tensors are on different devices: move the model and i
 root tensor to NumPy = a tensor on the device cannot be converted to NumPy: call cpu() first
     can't convert \S+ device type tensor to numpy
 root types of tensors = the data types of tensors differ: convert them, or use autocast
-    expected scalar type \w+ but found|Found dtype \w+ but expected|must have the same dtype|to have the same dtype
+    expected scalar type \w+ but found|type conversion of 'Parameter' is not supported
+    |Found dtype \w+ but expected|must have the same dtype|to have the same dtype
     |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
 root float16 gradients = the trained parameters are in float16: load them in float32, or train in bfloat16
     Attempting to unscale FP16 gradients
@@ -230,6 +233,12 @@ root arguments of an operator = an operator was called with an argument of a wro
     ^(?:Value|Type)Error: For (?:primitive\[|'[a-z0-9]+',)
 root kernel of MindSpore = an operator has no kernel for these data types or this device: see those that it supports
     Can not select a valid kernel info|Select \w+ (?:operator|kernel)\b.*\bfail|Unsupported op \[
+root tensors in a dataset = the functions of a dataset cannot use tensor operations: use NumPy there
+    The pointer\[cnode\] is null
+root runtime of MindSpore = the device was not set up: see MindSpore's first ERROR, and whether the device is in use
+    The pointer\[stream\] is null
+root compiler of MindSpore = a process that compiles operators hangs or has ended: see the errors above, and the memory
+    ^RuntimeError: (?:Response is empty|Try to (?:send request|get response) before Open)
 root internal error of MindSpore = an internal check of MindSpore failed: see its ERROR lines, and try a newer version
     The pointer\W?[\w()>.:-]+(?: tensor)?\W? is null|framework's unexpected error
 root device of MindSpore = this package of MindSpore was built for another type of device: install that for Ascend
@@ -262,7 +271,19 @@ root download cut off = a download was cut off: try again
 root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
     is less than total desired|Current node has no \w+ available|No available node types can fulfill
     |[Pp]lacement group .*time(?:d )?out
-# MindSpore minddata
+# MindSpore minddata and its documentation, "data processing debugging methods and common errors"
+root MindRecord = a MindRecord file exists already or is incomplete: delete it, or pass overwrite=True
+    MRMOpenError|MindRecord File could not open
+root page of MindRecord = a sample is larger than a page of its MindRecord file: see set_page_size()
+    Page size: \d+ is too small
+root workers of a dataset = a dataset has more workers than there are CPU cores: see num_parallel_workers
+    num_(?:parallel_)?workers=\d+, this value is not within
+root tree of a dataset = a dataset is used by two pipelines: create it once for each
+    data pipeline is not a tree
+root source of a dataset = the source of a dataset does not give what was declared: check its columns, length and reset
+    Unable to fetch data from GeneratorDataset|'source' of '?GeneratorDataset'? (?:should|is different)
+root transform of a sample = a transform of the dataset failed: check the shape, type and file of the sample
+    map operation: \[\w+\] failed
 root sample = a sample of the dataset cannot be loaded: see the file that the message names
     Exception thrown from dataset pipeline
 root function of a pipeline = a function of the dataset's pipeline failed: see its exception in the message

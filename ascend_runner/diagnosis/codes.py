@@ -119,8 +119,8 @@ _STAGE: Final = re.compile(rf"\[({'|'.join(map(re.escape, _OF_STAGES))})\]")
 # "retCode=507015", "runtime result = 507035", "HCCL error: 107002", "aclrtSetDevice(0) failed: 507033", "failed,
 # return: 507018".
 _NUMERIC: Final = re.compile(
-    r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?code)?|result)\b\s*(?:is)?\s*[:=]?\s*\[?"
-    r"|\bfailed ?[:,]\s*|\bHCCL error: )"
+    r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?(?:code|int))?|result)\b\s*(?:is)?\s*[:=]?\s*\[?"
+    r"|\bfailed ?[:,]\s*|\b(?:ACL|HCCL) error: )"
     r"([1-5][0-9]{5})(?![0-9])",
     re.IGNORECASE,
 )

@@ -125,15 +125,18 @@ root memory for a model = not enough memory on the device or the server: check w
     |^ValueError: (?:Some modules are dispatched on the CPU or the disk|The current .*weights offloaded to the disk)
 # MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
 root parallel strategy = an operator's parallel strategy does not match its shapes: see MindSpore's ERROR lines above
-    ^\[ERROR\] PARALLEL
+    ^\[ERROR\] PARALLEL|can ?not be (?:split|divisible) by strategy|The strategy is .*(?:strategy len|shape)
 root branches of a graph = branches of the code return different types or shapes: see the lines that the message names
     (?:Type|Shape) Join Failed|Cannot join the return values of different branches
 root depth of a graph = recursion or loops are too deep for graph mode: see max_call_depth
-    function call depth limit
+    function call depth limit|There isn't any branch that can be evaluated
 root arguments of construct = a network is called with arguments that its construct() does not take
     function construct (?:needs?|requires?) |Multipl[ey] values for (?:specific )?argument
+    |The parameters number of the function is
 root code in graph mode = graph mode does not support this code: see the line that the message names, or use PyNative
     Unsupported (?:statement|expression|syntax|parsing type)|(?:unsupported|not supported|invalid) in graph mode
+    |Should not use Python object in runtime|Do not support to (?:convert|get attribute)|Parse \w+ Function Fail
+    |Only support comparison with|supports True, False and None|can not compile temporary source code|Illegal AnyValue
     |comparator 'AnyValue'|should be (?:defined|initialized) .*'__init__' function
 root backend of MindSpore = MindSpore has no backend for this device: check its package, CANN and device_target
     device address type is wrong|Create device context failed|(?:unsupported|not supported) device[ _]target

@@ -13,6 +13,8 @@ peer lost communication with a remote daemon = mpirun lost another node: its dae
     (?:ORTE|PRTE) has lost communication with a remote daemon
 peer peer hung up = a peer exited, or the network failed
     MPI communication peer process has unexpectedly disconnected
+either UCX = no connection between servers through UCX: check the network interfaces, or a peer exited
+    Failed to (?:receive|resolve) UCX
 # HCCL topology detection and transport; torch_npu and torch ProcessGroup*.cpp watchdogs
 peer Failed to connect agent = some ranks never joined the communicator
     Failed to connect agent

@@ -103,7 +103,7 @@ root no backend for a device = the process group has no backend for this device:
 root tensor of a collective = a collective was called with a tensor on the CPU, or a sparse one: move it to the device
     Tensors must be (?:CUDA|NPU) and dense
 root mismatch between collectives = ranks run different collectives
-    mismatch between collectives on ranks
+    mismatch between collectives on ranks|op\.preamble\.length <= op\.nbytes
 either different models = ranks have built different models: compare their settings
     DDP expects same model across all ranks|appears not to match (?:sizes|strides) of the same param
 root unused parameters = some parameters got no gradient: see find_unused_parameters of DistributedDataParallel
