@@ -20,6 +20,7 @@ PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
 SHELLS: Final = ("bash", "zsh", "fish")
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
+COMMAND_WIDTH: Final = 14  # cells of a command in the help, with its indentation
 LOG_DIR_HELP: Final = "or its log directory"
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 REPORT_TEXT: Final = """\
@@ -43,6 +44,15 @@ Each command has its own help with an example: ascend-job status --help
 Adder = Callable[[str, str, str], ArgumentParser]  # name, summary, example
 
 
+class HelpFormatter(RawDescriptionHelpFormatter):
+    """Shows each command and its summary side by side: argparse does not count the indentation of the longest names."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+
+        self._action_max_length = COMMAND_WIDTH
+
+
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """Return the parser, and that of each command by its name; see `tool.commands_of`."""
     parser = ArgumentParser(
@@ -50,7 +60,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
         description="Show the jobs of ascend-runner, running or ended, and control running ones.\n"
         f"The default COMMAND is {DEFAULT}.",
         epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
     add_to_parser, parsers = commands_of(parser)
@@ -72,7 +82,7 @@ def _add_viewers(add: Adder) -> None:
     for command in (status, listed):
         command.add_argument("--json", action="store_true", help="print JSON")
     _add_logs(add("logs", "show the logs of the ranks of a job", "train -f -r 0,5"))
-    _add_stacks(add("stacks", "show where the ranks are, and which one the others wait for", "train"))
+    _add_stacks(add("stacks", "show what ranks are doing, and which one the others wait for", "train"))
     events = add("events", "show each change of the state of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
@@ -100,7 +110,8 @@ def _add_logs(command: ArgumentParser) -> None:
     command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
     text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
-    command.add_argument("--grep", metavar="PATTERN", type=pattern, help="show only the lines that match")
+    text = "show only the lines that match this regular expression"
+    command.add_argument("--grep", metavar="PATTERN", type=pattern, help=text)
 
 
 def _add_stacks(command: ArgumentParser) -> None:
@@ -143,7 +154,7 @@ def _add_others(add: Adder) -> None:
     text = "a file with a command on each line, preceded by its options for ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")
-    summary = "print shell completions for all three programs"
+    summary = "print a completion script for bash, zsh or fish"
     completion = add("completion", summary, "bash")
     completion.add_argument("shell", metavar="|".join(SHELLS), choices=SHELLS, help="the shell")
 

@@ -69,7 +69,7 @@ def _add_converters(add: Adder) -> None:
     convert.add_argument("--to", choices=("server-list", "group-list"), default="server-list", help=text)
 
     summary = "write a table of selected servers or devices and renumber their ranks"
-    subset = add("subset", commands.subset, summary, "hccl.json --servers 10.0.0.1,10.0.0.2 --devices 0-3")
+    subset = add("subset", commands.subset, summary, "hccl.json --servers 10.0.0.1 --devices 0-3")
     subset.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     text = "the server_ids of the servers to keep (default: all)"
     subset.add_argument("--servers", type=server_ids, metavar="ID,...", help=text)

@@ -222,7 +222,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DIR",
             parse=parsing.path,
             default_text="the platform's, else a new directory ./logs/<job>-<time>",
-            help="directory for the log of each rank and the report; ./logs/latest is the newest",
+            help="directory for the log of each rank and the report; ./logs/latest links to the newest one",
             is_common=True,
         ),
         Option(
@@ -357,7 +357,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="N",
             parse=parsing.count,
             default=3,
-            help="number of restarts in a row after the same failure, unless a newer checkpoint shows progress",
+            help="maximum number of restarts in a row after the same failure without a newer checkpoint",
         ),
         Option(
             name="no_restart_on",
@@ -419,15 +419,15 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="RATIO",
             parse=parsing.ratio,
             default_text="off",
-            help="the training is slow if hardware time / end-to-end time is above RATIO in three steps in a row",
+            help="consider the training slow if hardware time / end-to-end time is above RATIO in three steps in a row",
         ),
         Option(
             name="perf_drop",
             metavar="RATIO",
             parse=parsing.ratio,
             default_text="off",
-            help="the training is slow if it has lost more than this fraction of its best speed, such as 0.3; the speed"
-            " is the median of 20 steps",
+            help="consider the training slow if it has lost more than this fraction of its best speed, such as 0.3; the"
+            " speed is the median of 20 steps",
         ),
         Option(
             name="perf_action",
@@ -445,7 +445,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             default=(),
             default_text="none",
             help="copy the data set SRC, a directory or a file, into the directory DST on a local disk before the ranks"
-            " start; {stage:0} in COMMAND and ASCEND_RUNNER_STAGED_0 expand to the path of the copy; repeatable",
+            " start; {stage:0} in COMMAND is replaced with the path of the copy, which the ranks also find in"
+            " ASCEND_RUNNER_STAGED_0; repeatable",
             is_repeatable=True,
         ),
     ),

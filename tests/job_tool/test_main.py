@@ -76,6 +76,16 @@ def test_help_has_an_example(name: str, tool: Tool) -> None:
     assert (status, screen) == tool("--help", name)
 
 
+def test_help_on_a_narrow_terminal(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The summary of each command is beside its name, and no line is longer than the terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _status, screen = tool("--help")
+    lines = screen.splitlines()
+
+    assert "    completion  print" == next(line[:21] for line in lines if line.startswith("    completion"))
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell: str, tool: Tool) -> None:
     """The script of each shell has the commands and options of all programs."""
