@@ -47,6 +47,8 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
         except AscendRunnerError as error:
             runner.fail(error)
             raise
+        finally:
+            setup.signals.refuse_arrived()
 
 
 def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:
@@ -54,3 +56,4 @@ def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> Non
     with setup.log_dir:
         if setup.journal:
             JobRunner(setup, setup.journal, console).fail(error)
+            setup.signals.refuse_arrived()

@@ -139,6 +139,11 @@ class Signals:
             if signum in FOR_RANKS:
                 self.refuse(signum)
 
+    def refuse_arrived(self) -> None:
+        """Refuse the signals for ranks that have arrived since the last wait, at the end of a job."""
+        for signum in FOR_RANKS.intersection(self.wait(0.0)):
+            self.refuse(signum)
+
     def received(self, signum: int) -> SignalReceived:
         """Return what a signal means: one may say that the guardian was killed, or that its launcher has ended."""
         if signum in STOP_SIGNALS and os.getppid() != self._guardian:
