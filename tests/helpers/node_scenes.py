@@ -130,21 +130,52 @@ def complaining(nodes: Sequence[int], at: float, dice: random.Random, *names: in
     return {node: lost(at + dice.uniform(0.05, 3.0), *names) for node in nodes}
 
 
+# --- One culprit, and others that lose it -----------------------------------------------------------------------------
+
+IN_ITS_CLEANUP: Final = own(15.0, "ValueError: I/O operation on closed file")
+OF_A_VICTIM: Final = own(120.0, "RuntimeError: the training was aborted")  # what looks like an error of its own
+
+
+def loss(culprit: Part, at: float, *, is_named: bool = True, second: Part | None = None) -> Make:
+    """Return a scene in which one node is the culprit, and all others report a lost peer within 3 s from a moment on.
+
+    Unless `is_named` is false, they name a rank of the culprit. `second` becomes of one of them instead.
+    """
+
+    def make(count: int, dice: random.Random) -> Scene:
+        node, others = pick(count, dice)
+        parts = complaining(others, at, dice, *([rank_of(node)] if is_named else ()))
+        return around(culprit, node, {**parts, others[0]: second} if second else parts)
+
+    return make
+
+
+SCENES.update(
+    own_error_named=loss(own(10.0), 10.0),
+    own_error_unnamed=loss(own(10.0), 10.0, is_named=False),
+    victims_end_first=loss(own(10.0), 6.9),  # the culprit closes its connections, and needs longer to end than others
+    not_started=loss(own(1.0, "command not found: 'x'", kind="rank_not_started"), 120.0),
+    runner_failed=loss(own(1.0, "the rank table is damaged", kind="runner_failed"), 120.0),
+    unhealthy=loss(own(10.0, "device 3 has a fault", kind="unhealthy"), 10.0),  # an inspection ends its ranks
+    out_of_memory=loss(own(10.0, "", signal=9, is_oom=True), 10.0),
+    crash=loss(own(10.0, "", signal=11), 10.0),
+    killed_rank=loss(killed(10.0), 10.0),
+    killed_rank_unnamed=loss(killed(10.0), 10.0, is_named=False),
+    silent_exit=loss(Part(at=10.0, certainty=Certainty.LIKELY), 10.0),
+    own_link=loss(either(10.0), 10.0),  # its network port fails, which all notice
+    second_error_named=loss(own(10.0), 10.0, second=IN_ITS_CLEANUP),
+    second_error_unnamed=loss(own(10.0), 10.0, is_named=False, second=IN_ITS_CLEANUP),
+    dead_machine_named=loss(gone(0.0), 120.0),  # after a timeout
+    dead_machine_named_at_once=loss(gone(5.0), 5.0),  # it reboots, which resets its connections
+    dead_machine_unnamed=loss(gone(0.0), 120.0, is_named=False),
+    dead_machine_and_old_report=loss(own(-HOURS - 60.0, is_old=True), 120.0),  # it does not come back for a second run
+    victim_seems_guilty=loss(gone(0.0), 120.0, second=OF_A_VICTIM),
+    victim_seems_guilty_unnamed=loss(gone(0.0), 120.0, is_named=False, second=OF_A_VICTIM),
+    never_arrived=loss(gone(-HOURS), 120.0),
+)
+
+
 # --- Errors of one node -----------------------------------------------------------------------------------------------
-
-
-@scene
-def own_error_named(count: int, dice: random.Random) -> Scene:
-    """A rank raises an exception, and the others name it."""
-    node, others = pick(count, dice)
-    return around(own(10.0), node, complaining(others, 10.0, dice, rank_of(node)))
-
-
-@scene
-def own_error_unnamed(count: int, dice: random.Random) -> Scene:
-    """A rank raises an exception, and the others have lost somebody."""
-    node, others = pick(count, dice)
-    return around(own(10.0), node, complaining(others, 10.0, dice))
 
 
 @scene
@@ -152,13 +183,6 @@ def own_error_and_stop(count: int, dice: random.Random) -> Scene:
     """A rank raises an exception, and the platform stops the others."""
     node, others = pick(count, dice)
     return around(own(10.0), node, {other: stopped(dice.uniform(11.0, 40.0)) for other in others})
-
-
-@scene
-def victims_end_first(count: int, dice: random.Random) -> Scene:
-    """A rank fails, closes its connections, and needs longer to end than those that notice."""
-    node, others = pick(count, dice)
-    return around(own(10.0), node, complaining(others, 6.9, dice, rank_of(node)))
 
 
 @scene
@@ -170,79 +194,12 @@ def own_error_in_a_ring(count: int, dice: random.Random) -> Scene:
 
 
 @scene
-def not_started(count: int, dice: random.Random) -> Scene:
-    """A node cannot start its command, and the others cannot connect."""
-    node, others = pick(count, dice)
-    part = own(1.0, "command not found: 'x'", kind="rank_not_started")
-    return around(part, node, complaining(others, 120.0, dice, rank_of(node)))
-
-
-@scene
-def runner_failed(count: int, dice: random.Random) -> Scene:
-    """The runner of one node fails, and the others cannot connect."""
-    node, others = pick(count, dice)
-    part = own(1.0, "the rank table is damaged", kind="runner_failed")
-    return around(part, node, complaining(others, 120.0, dice, rank_of(node)))
-
-
-@scene
-def unhealthy(count: int, dice: random.Random) -> Scene:
-    """An inspection ends the ranks of a node."""
-    node, others = pick(count, dice)
-    part = own(10.0, "device 3 has a fault", kind="unhealthy")
-    return around(part, node, complaining(others, 10.0, dice, rank_of(node)))
-
-
-@scene
-def out_of_memory(count: int, dice: random.Random) -> Scene:
-    """The kernel kills a rank that has too little memory."""
-    node, others = pick(count, dice)
-    return around(own(10.0, "", signal=9, is_oom=True), node, complaining(others, 10.0, dice, rank_of(node)))
-
-
-@scene
-def crash(count: int, dice: random.Random) -> Scene:
-    """A rank crashes."""
-    node, others = pick(count, dice)
-    return around(own(10.0, "", signal=11), node, complaining(others, 10.0, dice, rank_of(node)))
-
-
-@scene
-def killed_rank(count: int, dice: random.Random) -> Scene:
-    """Somebody kills a rank."""
-    node, others = pick(count, dice)
-    return around(killed(10.0), node, complaining(others, 10.0, dice, rank_of(node)))
-
-
-@scene
-def killed_rank_unnamed(count: int, dice: random.Random) -> Scene:
-    """Somebody kills a rank, and the others have lost somebody."""
-    node, others = pick(count, dice)
-    return around(killed(10.0), node, complaining(others, 10.0, dice))
-
-
-@scene
-def silent_exit(count: int, dice: random.Random) -> Scene:
-    """A rank ends without a word."""
-    node, others = pick(count, dice)
-    part = Part(at=10.0, certainty=Certainty.LIKELY)
-    return around(part, node, complaining(others, 10.0, dice, rank_of(node)))
-
-
-@scene
 def link_fault(count: int, dice: random.Random) -> Scene:
     """A link breaks, both ends report it, and the others name one end."""
     node, others = pick(count, dice)
     end = others[0]
     rest = complaining(others[1:], 10.0, dice, rank_of(node))
     return around(either(10.0, rank_of(end)), node, {end: either(10.1, rank_of(node)), **rest})
-
-
-@scene
-def own_link(count: int, dice: random.Random) -> Scene:
-    """The network port of a node fails, which all notice."""
-    node, others = pick(count, dice)
-    return around(either(10.0), node, complaining(others, 10.0, dice, rank_of(node)))
 
 
 # --- The same error, several errors -----------------------------------------------------------------------------------
@@ -265,22 +222,6 @@ def same_error_on_some(count: int, dice: random.Random) -> Scene:
         for node in range(count)
     }
     return Scene(parts, frozenset(bad))
-
-
-@scene
-def second_error_named(count: int, dice: random.Random) -> Scene:
-    """A rank fails, another one fails in its cleanup, and the others name the first."""
-    node, others = pick(count, dice)
-    rest = complaining(others, 10.0, dice, rank_of(node))
-    return around(own(10.0), node, {**rest, others[0]: own(15.0, "ValueError: I/O operation on closed file")})
-
-
-@scene
-def second_error_unnamed(count: int, dice: random.Random) -> Scene:
-    """A rank fails, another one fails in its cleanup, and nobody names anybody."""
-    node, others = pick(count, dice)
-    rest = complaining(others, 10.0, dice)
-    return around(own(10.0), node, {**rest, others[0]: own(15.0, "ValueError: I/O operation on closed file")})
 
 
 @scene
@@ -313,63 +254,11 @@ def bystander_accused(count: int, dice: random.Random) -> Scene:
 
 
 @scene
-def dead_machine_named(count: int, dice: random.Random) -> Scene:
-    """A machine loses power; after a timeout the others name it."""
-    node, others = pick(count, dice)
-    return around(gone(0.0), node, complaining(others, 120.0, dice, rank_of(node)))
-
-
-@scene
-def dead_machine_named_at_once(count: int, dice: random.Random) -> Scene:
-    """A machine reboots, and its connections are reset."""
-    node, others = pick(count, dice)
-    return around(gone(5.0), node, complaining(others, 5.0, dice, rank_of(node)))
-
-
-@scene
-def dead_machine_unnamed(count: int, dice: random.Random) -> Scene:
-    """A machine loses power; the others have lost somebody."""
-    node, others = pick(count, dice)
-    return around(gone(0.0), node, complaining(others, 120.0, dice))
-
-
-@scene
 def dead_machine_in_a_ring(count: int, dice: random.Random) -> Scene:
     """A machine loses power, and each node waits for the one before it."""
     node, others = pick(count, dice)
     waits = {other: lost(dice.uniform(120.0, 123.0), rank_of((other - 1) % count), code="EI0002") for other in others}
     return around(gone(0.0), node, waits)
-
-
-@scene
-def dead_machine_and_old_report(count: int, dice: random.Random) -> Scene:
-    """A machine does not come back for a second run, but its report of the first one is there."""
-    node, others = pick(count, dice)
-    part = own(-HOURS - 60.0, is_old=True)
-    return around(part, node, complaining(others, 120.0, dice, rank_of(node)))
-
-
-@scene
-def victim_seems_guilty(count: int, dice: random.Random) -> Scene:
-    """A machine loses power, and a training says of its loss what looks like an error of its own."""
-    node, others = pick(count, dice)
-    rest = complaining(others, 120.0, dice, rank_of(node))
-    return around(gone(0.0), node, {**rest, others[0]: own(120.0, "RuntimeError: the training was aborted")})
-
-
-@scene
-def victim_seems_guilty_unnamed(count: int, dice: random.Random) -> Scene:
-    """As above, and nobody names the machine."""
-    node, others = pick(count, dice)
-    rest = complaining(others, 120.0, dice)
-    return around(gone(0.0), node, {**rest, others[0]: own(120.0, "RuntimeError: the training was aborted")})
-
-
-@scene
-def never_arrived(count: int, dice: random.Random) -> Scene:
-    """A node does not start at all."""
-    node, others = pick(count, dice)
-    return around(gone(-HOURS), node, complaining(others, 120.0, dice, rank_of(node)))
 
 
 @scene
