@@ -37,7 +37,6 @@ class View:
     """
 
     phase: Phase
-    attempt: int
     runner_pid: int
     began: float
     seconds: float
@@ -59,7 +58,7 @@ def decode(data: bytes, now: float) -> View:
         (deadline,) = layout.LIMIT.unpack_from(data, layout.LIMIT_AT)
     except struct.error:
         raise ValueError("the board is too short") from None
-    version, size, count, attempt, runner_pid = numbers
+    version, size, count, _attempt, runner_pid = numbers
     began, start, limit = _number(wall), _number(zero), _after(deadline, zero)
     if (magic, version, size) != (layout.MAGIC, layout.LAYOUT, layout.RECORD) or phase >= len(layout.PHASES):
         raise ValueError("it is not a board, or one of another version")
@@ -72,7 +71,6 @@ def decode(data: bytes, now: float) -> View:
     who = (layout.WHO.unpack_from(data, place) for place in places)
     return View(
         phase=layout.PHASES[phase],
-        attempt=attempt,
         runner_pid=runner_pid if runner_pid <= LARGEST_PID else 0,
         began=began,
         seconds=seconds,

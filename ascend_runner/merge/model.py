@@ -77,7 +77,6 @@ class Node:
     rank_ids: tuple[int, ...] = ()
     problem: str = ""
     state: str = ""
-    began: float | None = None
     ended: float | None = None
     failure: Failure | None = None
     complaints: tuple[Complaint, ...] = ()

@@ -25,7 +25,7 @@ from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 
 RANKS: Final = tuple(rank_spec(rank_id, local_rank=rank_id - 8) for rank_id in (8, 9, 10))
-JOB: Final = job_spec(RANKS, beside=(rank_spec(-1, name="scheduler"),), attempt=3)
+JOB: Final = job_spec(RANKS, beside=(rank_spec(-1, name="scheduler"),))
 FUZZED: Final = 10_000
 
 
@@ -63,7 +63,7 @@ def test_before_the_start(shown: Shown) -> None:
     """All ranks are there, in order, and none is started."""
     view = shown.view()
 
-    assert (Phase.STARTING, 3, os.getpid(), None) == (view.phase, view.attempt, view.runner_pid, view.limit_at)
+    assert (Phase.STARTING, os.getpid(), None) == (view.phase, view.runner_pid, view.limit_at)
     assert [(-1, "scheduler"), (8, ""), (9, ""), (10, "")] == [(rank.rank_id, rank.name) for rank in view.ranks]
     assert {RankState.NOT_STARTED} == {rank.state for rank in view.ranks}
     assert 2 == view.local_ranks[10]

@@ -24,7 +24,6 @@ INTERVAL: Final = 600.0  # seconds
 STEP: Final = {"step": 1204, "steps": 1563, "seconds": 4.1, "at": NOW - 4.0}
 VIEW: Final = View(
     phase=Phase.RUNNING,
-    attempt=0,
     runner_pid=1,
     began=0.0,
     seconds=NOW,

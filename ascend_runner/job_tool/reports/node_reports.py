@@ -40,7 +40,6 @@ def node_of(report: Members, number: int) -> Node:
         host=report.text("pod_name") or report.text("server_id"),
         rank_ids=tuple(rank_id for rank in ranks if (rank_id := rank.whole("rank_id")) is not None and rank_id >= 0),
         state=state,
-        began=report.moment("started_at"),
         ended=report.moment("ended_at"),
     )
     if not is_final(state) and state != "holding":

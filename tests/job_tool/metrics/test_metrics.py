@@ -119,7 +119,6 @@ def test_board() -> None:
     """The phase and the age come from the board, and are absent without one."""
     view = View(
         phase=Phase.TERMINATING,
-        attempt=0,
         runner_pid=0,
         began=BEGAN,
         seconds=100,
