@@ -51,8 +51,7 @@ def listening(folder: str, requests: Requests, messages: Messages) -> Iterator[N
             control = stack.enter_context(closing(Control(requests, messages)))
             control.start(os.path.join(folder, CONTROL))
         except (OSError, AscendRunnerError) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            messages.warning(f"requests from ascend-job are disabled: {why}")
+            messages.warning(f"requests from ascend-job are disabled: {reason(error)}")
         yield
 
 

@@ -54,8 +54,7 @@ def receiving(
             try:
                 job = heartbeats.open(job, folder)
             except (OSError, AscendRunnerError) as error:
-                why = reason(error) if isinstance(error, OSError) else str(error)
-                warn(f"cannot receive heartbeats from the ranks: {why}")
+                warn(f"cannot receive heartbeats from the ranks: {reason(error)}")
         yield job, heartbeats
 
 

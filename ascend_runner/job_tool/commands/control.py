@@ -87,8 +87,7 @@ def _request(job: FoundJob, message: Message) -> Message:
     except BlockingIOError:
         raise RefusedError(f"the runner of {job.name} did not respond within {control.PATIENCE:g} s") from None
     except (OSError, ValueError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise RefusedError(f"cannot reach the runner of {job.name}: {why}") from None
+        raise RefusedError(f"cannot reach the runner of {job.name}: {reason(error)}") from None
     if "answer" not in answer:
         raise RefusedError(f"{job.name}: {answer.get('refused', 'the request was not carried out')}")
     return answer
