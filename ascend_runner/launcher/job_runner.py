@@ -69,7 +69,7 @@ class JobRunner:
             Action.PREPARE: self._prepare_again,
         }
         inspector = inspection.inspector(self.journal.spec, self._setup.environ, self._setup.requests.pass_on)
-        self._inspector = self._setup.log_dir.enter_context(closing(inspector))
+        self._inspector = self._setup.resources.enter_context(closing(inspector))
         event = self._make(self.journal.spec)
         machine.note_what_is_missing(self.journal.spec, self._messages)
         while actions := self._feed(event):

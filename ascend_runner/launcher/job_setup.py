@@ -57,7 +57,7 @@ class JobSetup:
             has_checkpoint_signal=settings.checkpoint_signal != NONE,
             checkpoint_grace=settings.checkpoint_grace,
         )
-        self.log_dir = ExitStack()  # holds the log directory and the run directory
+        self.resources = ExitStack()  # the log directory, the run directory and what works in them
         self.run_folder = ""  # of the job, once it has begun
         self.precheck: Precheck | None = None
         self.journal: Journal | None = None  # of the job, once it has begun
@@ -128,7 +128,7 @@ class JobSetup:
             show(printable(str(problem)))
 
     def begin(self, job: JobSpec) -> Journal:
-        """Hold the directories of a job until `log_dir` is closed, and report that it is being prepared.
+        """Hold the directories of a job until `resources` are released, and report that it is being prepared.
 
         If it is called again with a more complete plan, the files of the job are renamed.
 
@@ -138,27 +138,27 @@ class JobSetup:
         begun, command = self.journal, self._context.command if self._context else ()
         if begun and begun.spec.part == job.part:
             return begun
-        self.log_dir.enter_context(log_folder.entered(job, self.messages.warning))
+        self.resources.enter_context(log_folder.entered(job, self.messages.warning))
         if begun:
             lock = log_folder.lock_path(begun.spec)
             begun.rename(job, run_folder.write_job_file(job, self.run_folder, command))
             files.remove(lock)
             return begun
-        self.run_folder = self.log_dir.enter_context(run_folder.opened(self.environ, self.messages.warning))
+        self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
-        self.log_dir.enter_context(control.listening(self.run_folder, self.requests, self.messages))
+        self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
         journal = Journal(job, self.messages.warning, self.signals.is_hurried)
-        self.journal = self.log_dir.enter_context(closing(journal))
+        self.journal = self.resources.enter_context(closing(journal))
         self.journal.begin(run_file, run_folder.spare_report(self.run_folder))
         return self.journal
 
     def stage(self, context: PlanContext) -> None:
-        """Begin to copy the data sets of a job, unless that has begun. It ends when `log_dir` is closed."""
+        """Begin to copy the data sets of a job, unless that has begun. It ends when `resources` are released."""
         if context.stages and not self._staging:
             from ascend_runner.staging import background  # noqa: PLC0415  only --stage needs it
 
             copying = background.Staging(context.stages, self.messages.info, self.messages.warning)
-            self._staging = self.log_dir.enter_context(closing(copying))
+            self._staging = self.resources.enter_context(closing(copying))
             copying.start()
 
     def await_staging(self) -> tuple[Staged, ...]:

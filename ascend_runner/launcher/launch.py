@@ -37,7 +37,7 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
     Raises:
         AscendRunnerError: The runner itself has failed; no rank is alive.
     """
-    with setup.log_dir:
+    with setup.resources:
         journal = setup.begin(spec)
         journal.spec = spec
         runner = JobRunner(setup, journal, console)
@@ -53,7 +53,7 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
 
 def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:
     """Report that a job that was waiting will not run."""
-    with setup.log_dir:
+    with setup.resources:
         if setup.journal:
             JobRunner(setup, setup.journal, console).fail(error)
             setup.signals.refuse_arrived()
