@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from signal import SIG_UNBLOCK, pthread_sigmask
 from typing import Final, Union
 
@@ -131,15 +130,14 @@ class Program:
     def _precheck(self, settings: Settings, command: tuple[str, ...], setup: JobSetup) -> Precheck | None:
         if settings.precheck == OFF or settings.dry_run:
             return None
-        look = partial(_problems_of_this_node, settings, self.environ, command)
+
+        def look() -> Subjects:
+            from ascend_runner.check.run import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
+
+            return problems_of_this_node(settings, self.environ, command)
+
         can_stop = settings.precheck == PRECHECK_STOP
         return Precheck(look, setup.requests.pass_on, self.messages, can_stop=can_stop)
-
-
-def _problems_of_this_node(settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]) -> Subjects:
-    from ascend_runner.check.run import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
-
-    return problems_of_this_node(settings, environ, command)
 
 
 def _print(text: str) -> int:

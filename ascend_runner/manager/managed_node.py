@@ -49,7 +49,7 @@ class Processes(Protocol):
         """
 
     def ask_escaped(self, signum: int) -> None:
-        """Likewise the processes outside the ranks' own sessions."""
+        """Ask the processes outside the ranks' own sessions to stop."""
 
     def notify(self, signums: Mapping[int, int]) -> Collection[int]:
         """Send each rank a signal that reaches only processes that handle it; return the ranks that have any."""

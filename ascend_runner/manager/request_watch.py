@@ -29,7 +29,6 @@ from ascend_runner.supervision.events import (
     Event,
     LimitReached,
     Saved,
-    Slowdown,
 )
 from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding, WatchAction
 from ascend_runner.supervision.state import Phase, State
@@ -149,11 +148,9 @@ class RequestWatch:
                 events += self._consequences(finding, state.phase)
             elif not (state.cause or state.is_tearing_down):  # ranks that are stopped are slow
                 self._tell(finding)
-                events += [finding] if self._is_end(finding) else []
+                is_end = not finding.is_over and self._job.perf_action is not WatchAction.WARN
+                events += [finding] if is_end else []
         return events
-
-    def _is_end(self, slow: Slowdown) -> bool:
-        return not slow.is_over and self._job.perf_action is not WatchAction.WARN
 
     def _consequences(self, finding: NodeFinding, phase: Phase) -> list[Event]:
         if phase not in ASKABLE or finding.kind is not FindingKind.UNHEALTHY or not finding.is_error:

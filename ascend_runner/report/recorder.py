@@ -83,15 +83,12 @@ class Recorder:
             self._outputs[fact.rank_id] = fact
             self._written.setdefault(fact.rank_id, fact)
         elif isinstance(fact, SignalsSent):
-            self._note_signals(fact, at)
+            for rank_id, signum in fact.signums.items():
+                self._signals.setdefault(rank_id, {}).setdefault(signum, at)
         elif isinstance(fact, HangSeen):
             self._hang = fact.stacks
         elif isinstance(fact, Swept):
             self.has_survivors = bool(fact.survivors)
-
-    def _note_signals(self, fact: SignalsSent, at: float) -> None:
-        for rank_id, signum in fact.signums.items():
-            self._signals.setdefault(rank_id, {}).setdefault(signum, at)
 
     def _follow(self, state: State, at: float) -> None:
         self._state, self._state_since = state, at

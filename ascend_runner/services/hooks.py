@@ -23,16 +23,14 @@ from ascend_runner.lifecycle.machine import Job
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.secrets import Masker
 from ascend_runner.settings.option import VARIABLE_PREFIX
+from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.settings.variables import VARIABLES
 from ascend_runner.supervision.events import Ending, signal_name
 from ascend_runner.text import format_numbers, last_lines
 
 Value = TypeVar("Value")
 
-BEFORE_START: Final = "before-start"
-CHECKPOINT: Final = "checkpoint"
-AFTER_ATTEMPT: Final = "after-attempt"
-BEFORE_EXIT: Final = "before-exit"
+BEFORE_START, CHECKPOINT, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
 
 LIMIT: Final = 60.0  # seconds for a hook
 SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less

@@ -63,10 +63,6 @@ def _figure(name: str, unit: str) -> Callable[[RankView, float], str]:
     return text
 
 
-def _quiet(rank: RankView, _now: float) -> str:
-    return MISSING if rank.quiet is None else short_duration(rank.quiet)
-
-
 RANK: Final = Column(head="rank", text=lambda rank, _now: rank.title, style=lambda _rank: Style.BOLD)
 NODE: Final = Column(head="node", text=lambda rank, _now: rank.node or MISSING, is_right=False, keeps_end=True)
 NPU: Final = Column(head="NPU", text=lambda rank, _now: _known(rank.npu))
@@ -76,7 +72,7 @@ STATE: Final = Column(
 )
 QUIET: Final = Column(
     head="quiet for",
-    text=_quiet,
+    text=lambda rank, _now: MISSING if rank.quiet is None else short_duration(rank.quiet),
     style=lambda rank: Style.ODD if rank.state is State.QUIET else Style.PLAIN,
 )
 STEP: Final = Column(

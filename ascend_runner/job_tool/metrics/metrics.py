@@ -148,7 +148,8 @@ def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ..
         labels = (*of_job, _label(rank.text("name") or str(rank_id)), "" if device_id is None else str(device_id))
         step = seen.steps.get(rank_id) or steps.newest(rank.text("last_line").encode(errors="replace"))
         figures = _of_rank(rank, seen.logs.get(rank_id, (0, 0.0)), usages.get(rank_id))
-        for name, value in {**figures, **_of_step(step)}.items():
+        figures.update(step=step.step, step_seconds=step.seconds, loss=step.loss)
+        for name, value in figures.items():
             if value is not None:
                 families[name].add_metric(labels, value)
         if step.throughput is not None:
@@ -184,10 +185,6 @@ def _of_usage(usage: Usage) -> dict[str, float | None]:
         "processes": usage.processes,
         "uninterruptible_processes": usage.uninterruptible,
     }
-
-
-def _of_step(step: steps.Step) -> dict[str, float | None]:
-    return {"step": step.step, "step_seconds": step.seconds, "loss": step.loss}
 
 
 def _family(name: str, text: str, labels: tuple[str, ...]) -> Family:

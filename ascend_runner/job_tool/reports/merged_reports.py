@@ -61,9 +61,5 @@ def _merged(*paths: str, job_id: str | None = None) -> MergedSources | None:
         return None
     judged = verdict.judge(found.job)
     log = found.logs.get(summary.rank_of(judged.suspects[0]), "") if judged.suspects else ""
-    log_end = _last_lines(log) if log else ()
-    return MergedSources(found=found, verdict=judged, log=log, log_end=log_end, made_at=time.time())
-
-
-def _last_lines(path: str) -> tuple[str, ...]:
-    return tuple(last_lines(Masker().data(files.read_end(path, LOG_END))))
+    log_end = last_lines(Masker().data(files.read_end(log, LOG_END))) if log else ()
+    return MergedSources(found=found, verdict=judged, log=log, log_end=tuple(log_end), made_at=time.time())
