@@ -60,10 +60,12 @@ def attempt_failed(event: Event, job: Job) -> str:
 def attempts(job: Job) -> str:
     """Describe the attempts of a job, why it is not restarted, and the exit verdict; "" if neither was requested."""
     lines = ""
+    if job.policy.max_restarts and (job.attempt or job.verdict):
+        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}"
     if job.policy.max_restarts and job.verdict:
         why = why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
         same = _same_failures(job.same_failures, job.attempt + 1)
-        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}{same}{why and f'; no restart: {why}'}"
+        lines += f"{same}{why and f'; no restart: {why}'}"
     if job.exit_verdict is None:
         return lines
     hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
