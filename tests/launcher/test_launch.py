@@ -32,7 +32,7 @@ def test_signal_while_the_last_report_is_written(tmp_path: Path, *, is_prepared:
             signals=signals,
             messages=SimpleNamespace(warning=print),
             environ={},
-            log_dir=ExitStack(),
+            resources=ExitStack(),
             journal=journal,
             begin=lambda _spec: journal,
             await_staging=fail,
