@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointEnded
 from ascend_runner.supervision.events import Ending, SignalReceived, Slowdown, signal_name
@@ -58,8 +58,9 @@ def ended(fact: CheckpointEnded) -> str:
         was, does = ("was", "it does") if len(fact.unasked) == 1 else ("were", "they do")
         sentences.append(f"{rank_list(fact.unasked)} {was} not asked, because {does} not handle the signal")
     sentences += failed(fact.failed)
-    for rank_id, ending in fact.failed_since.items():
-        sentences.append(f"rank {rank_id} failed after it was asked for a checkpoint ({ending})")
+    for ending, rank_ids in _by_ending(fact.failed_since):
+        they_were = "it was" if len(rank_ids) == 1 else "they were"
+        sentences.append(f"{rank_list(rank_ids)} failed after {they_were} asked for a checkpoint ({ending})")
     return "; ".join(sentences)
 
 
@@ -70,8 +71,19 @@ def _not_reported(fact: CheckpointEnded) -> str:
 
 
 def failed(endings: Mapping[int, Ending]) -> list[str]:
-    """Return a sentence for each rank that failed before it had saved."""
-    return [f"rank {rank_id} failed before it had saved ({ending})" for rank_id, ending in endings.items()]
+    """Return a sentence for each way in which ranks failed before they had saved."""
+    return [
+        f"{rank_list(rank_ids)} failed before {'it' if len(rank_ids) == 1 else 'they'} had saved ({ending})"
+        for ending, rank_ids in _by_ending(endings)
+    ]
+
+
+def _by_ending(endings: Mapping[int, Ending]) -> Iterable[tuple[Ending, list[int]]]:
+    """Return the ranks that have ended in the same way, in the order of the first of each."""
+    found: dict[Ending, list[int]] = {}
+    for rank_id, ending in endings.items():
+        found.setdefault(ending, []).append(rank_id)
+    return found.items()
 
 
 def last(saved: Mapping[str, object]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from ascend_runner.observations.facts import CheckpointEnded, SavedCheckpoint
@@ -44,6 +46,27 @@ def test_rank_that_cannot_report_and_has_failed_is_named() -> None:
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, failed_since={1: Ending(1)})
 
     assert checkpoint.ended(fact).endswith("; rank 1 failed after it was asked for a checkpoint (exit status 1)")
+
+
+@pytest.mark.parametrize(
+    ("failed", "failed_since", "sentence"),
+    [
+        (range(8), (), "ranks 0-7 failed before they had saved (exit status 1)"),
+        ((), range(8), "ranks 0-7 failed after they were asked for a checkpoint (exit status 1)"),
+    ],
+)
+def test_ranks_that_fail_alike_share_a_sentence(
+    failed: Iterable[int], failed_since: Iterable[int], sentence: str
+) -> None:
+    """All ranks of a node fail if the disk is full; another end of one of them is told beside that."""
+    ends = [dict.fromkeys(rank_ids, Ending(1)) for rank_ids in (failed, failed_since)]
+    for own in filter(None, ends):
+        own[8] = Ending(signum=9)
+    fact = CheckpointEnded(asked_at=10.0, seconds=5.0, failed=ends[0], failed_since=ends[1])
+
+    alike, other = checkpoint.ended(fact).split("; ")
+    assert sentence == alike
+    assert other.startswith("rank 8 failed ")
 
 
 def test_last_checkpoint_is_named() -> None:
