@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.host import terminal
+from ascend_runner.host import executables, terminal
 from ascend_runner.job_tool.commands import running
 from ascend_runner.job_tool.commands.running import RefusedError
 from ascend_runner.job_tool.job import snapshot
@@ -32,7 +32,8 @@ def stacks(options: Namespace) -> int:
         raise RefusedError(f"{rank_list(missing)} of {job.name} {verb} not running")
     seconds = rank_stacks.COMPARED if options.seconds is None else options.seconds
     pids = {rank_id: found[rank_id] for rank_id in wanted}
-    if seconds and terminal.columns(terminal.STDERR):
+    py_spy = executables.find_py_spy(options.environ.get("PATH", os.defpath))
+    if py_spy and seconds and terminal.columns(terminal.STDERR):
         options.tell(f"comparing the stacks for up to {duration(seconds)} ...")
-    write_text(rank_stacks.text(pids, options.environ.get("PATH", os.defpath), seconds) + "\n")
+    write_text(rank_stacks.text(pids, py_spy, seconds) + "\n")
     return DONE

@@ -54,8 +54,8 @@ class Outside:
             return f"no rank of {self.job.name} is running on this machine"
         note = f"comparing the stacks for up to {rank_stacks.COMPARED:g} s ..."
         print(note, flush=True)  # noqa: T201  on the normal screen, which the user sees meanwhile
-        text = rank_stacks.text(found, self.environ.get("PATH", os.defpath), rank_stacks.COMPARED)
-        return self._show(text)
+        py_spy = executables.find_py_spy(self.environ.get("PATH", os.defpath))
+        return self._show(rank_stacks.text(found, py_spy, rank_stacks.COMPARED))
 
     def events(self, _rank_id: int) -> str:
         """Show the events of the job."""

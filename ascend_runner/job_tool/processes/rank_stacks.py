@@ -15,7 +15,6 @@ from ascend_runner.diagnosis import stack_groups
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.evidence.stacks import StackCollector
 from ascend_runner.guardian import process_tree
-from ascend_runner.host import executables
 from ascend_runner.job_tool.job.snapshot import Snapshot
 from ascend_runner.observations.facts import HangSeen
 from ascend_runner.report import stacks
@@ -26,6 +25,7 @@ COMPARED: Final = 10.0  # seconds for which the ranks are compared unless the us
 PAUSE: Final = 0.1  # seconds between two samples, at least; as long as a sample took, to leave the ranks their cores
 ENOUGH: Final = 6  # samples in which a rank has stood out
 FEWEST: Final = 3  # likewise, before it is named; fewer may be coincidence
+NOT_COMPARED: Final = "without Python stacks, it is unknown which rank the others wait for"
 
 
 def leaders(seen: Snapshot) -> dict[int, int]:
@@ -37,12 +37,13 @@ def leaders(seen: Snapshot) -> dict[int, int]:
     return {rank_id: pid for rank_id, pid in seen.running_pids.items() if pid in below}
 
 
-def text(pids: Mapping[int, int], search_path: str, seconds: float) -> str:
+def text(pids: Mapping[int, int], py_spy: str, seconds: float) -> str:
     """Show the stacks of these ranks in one of the samples taken within so many seconds, and which ranks stood out.
 
-    Their processes are not paused, so the stacks of those that run may be inexact.
+    Their processes are not paused, so the stacks of those that run may be inexact. `py_spy` is the path of the program,
+    or "" for kernel stacks, which are not compared.
     """
-    collector = StackCollector(executables.find_py_spy(search_path), may_pause=False)
+    collector = StackCollector(py_spy, may_pause=False)
     begin = time.monotonic()
     samples = [_sample(collector, pids)]
     pause = max(PAUSE, time.monotonic() - begin)
@@ -58,6 +59,8 @@ def text(pids: Mapping[int, int], search_path: str, seconds: float) -> str:
     title = f"stacks of {rank_list(pids)}, outliers first:"
     if verdict:
         title = f"{verdict} ({duration(time.monotonic() - begin)})\n{title}"
+    elif collector.refusal and seconds and len(pids) > 1:
+        title = f"{NOT_COMPARED}\n{title}"
     return stacks.text(HangSeen(groups, collector.refusal), title)
 
 

@@ -13,6 +13,7 @@ from ascend_runner.diagnosis import stack_groups
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.diagnosis.stack_groups import ProcessStack, RankStack
 from ascend_runner.job_tool.job.snapshot import Snapshot
+from ascend_runner.job_tool.processes import rank_stacks
 from ascend_runner.job_tool.processes.rank_stacks import compared, leaders
 from ascend_runner.members import Members
 from tests.helpers.program import Program
@@ -91,6 +92,17 @@ def test_rank_that_the_others_wait_for(looks: Sequence[tuple[StackGroup, ...]], 
 
     assert expected == verdict.partition(", and ")[0]
     assert "rank 5" not in verdict or (5,) == groups[0].rank_ids
+
+
+def test_without_py_spy() -> None:
+    """Kernel stacks accuse no rank, however they differ; the first line says so if the ranks were to be compared."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as one, subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as other:
+        pids = {0: one.pid, 1: other.pid}
+        compared_ranks, sample = (rank_stacks.text(pids, "", seconds).splitlines() for seconds in (60.0, 0.0))
+        one.kill()
+        other.kill()
+
+    assert [rank_stacks.NOT_COMPARED, sample[0]] == compared_ranks[:2]
 
 
 def test_pids_of_other_processes() -> None:
