@@ -21,6 +21,7 @@ FOLDER_MODE: Final = 0o775
 FILE_MODE: Final = 0o664
 SCRIPT_MODE: Final = 0o700  # it has the whole environment of a rank
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not block
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # of a directory, to lock it
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed
 LEFTOVER_AGE: Final = 60.0  # seconds by the clock of the file system; a writer needs milliseconds

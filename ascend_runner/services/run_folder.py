@@ -117,7 +117,7 @@ def _make(base: str) -> tuple[str, int]:
     while True:
         folder = tempfile.mkdtemp(prefix=PREFIX, dir=base)
         with suppress(FileNotFoundError):  # another run may take it for abandoned before it is locked
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            lock = os.open(folder, files.FOLDER_FLAGS)
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.fstat(lock).st_nlink:
                 return folder, lock
@@ -183,7 +183,7 @@ def _ended_at(path: str) -> float:
     Raises:
         OSError: The job is running, or there is no job.json.
     """
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    folder = os.open(path, files.FOLDER_FLAGS)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove_all_but_records(path)

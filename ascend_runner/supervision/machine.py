@@ -154,10 +154,6 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     return tear_down(attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event)), event)
 
 
-def _ended_from_outside(state: State, event: HangDetected | LimitReached) -> Step:
-    return tear_down(state, event)
-
-
 def _save_and_stop(state: State, event: NodeFinding | Slowdown) -> Step:
     can_save = state.checkpoint_grace and state.phase is not Phase.STARTING
     return checkpoints.ask_before_stop(state, event) if can_save else tear_down(state, event)
@@ -225,7 +221,7 @@ _WHILE_RANKS_RUN: Final[Mapping[type[Event], Handler]] = {
     Exited: _exited,
     Emptied: _emptied,
     SignalReceived: _signalled,
-    **dict.fromkeys((HangDetected, LimitReached), _ended_from_outside),
+    **dict.fromkeys((HangDetected, LimitReached), tear_down),
     **dict.fromkeys((NodeFinding, Slowdown), _save_and_stop),
 }
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {

@@ -67,7 +67,7 @@ class FoundJob:
     def is_alive(self) -> bool | None:
         """Whether the runner is alive, or None if that cannot be determined from here."""
         try:
-            fd = os.open(self.run_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(self.run_folder, files.FOLDER_FLAGS)
         except OSError:
             return self.has_guardian() if self.is_of_this_machine else None
         try:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from ascend_runner import files
 from ascend_runner.host import bounded
 from ascend_runner.host.terminal import STDOUT
 from ascend_runner.job_tool.job import snapshot
@@ -96,7 +97,7 @@ class JobEnd:
 def _pipe_until_unlocked(folder: str) -> list[int]:
     """Return the end of a pipe that is closed when the lock on a directory is free; none if it cannot be opened."""
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(folder, files.FOLDER_FLAGS)
     except OSError:
         return []
     reader, writer = os.pipe2(os.O_CLOEXEC)
