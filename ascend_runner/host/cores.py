@@ -99,7 +99,6 @@ def _nodes(host: Host, allowed: frozenset[int]) -> dict[int, frozenset[int]]:
         if name.startswith("node") and name[4:].isdigit()
     }
     nodes = {node: cores for node, cores in found.items() if cores}
-
     return nodes or {0: allowed}
 
 

@@ -41,7 +41,6 @@ def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
     """
     present = devices(host)
     indices = [int(index) for index in visible if is_whole_number(index)] if visible else range(nproc)
-
     return tuple(present[index] for index in indices[:nproc] if index < len(present))
 
 

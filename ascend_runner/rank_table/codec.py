@@ -73,7 +73,6 @@ def dumps(table: RankTable) -> bytes:
     A server list ("template 1"), or a rank list if that is the dialect of the table.
     """
     encode = registry.ENCODERS.get(table.dialect, server_list.encode)
-
     return _encode(encode(table))
 
 

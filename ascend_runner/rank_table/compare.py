@@ -107,12 +107,10 @@ def _take_apart(table: RankTable) -> _Parts:
 
 def _take(parts: _Parts, subject: str, fields: Mapping[str, object], lists: Entries) -> None:
     """Separate an object's lists of entries from the rest of it."""
-    parts.objects[subject] = {key: value for key, value in fields.items() if key not in lists}
-    for key, inner in lists.items():
-        entries = fields.get(key)
-        if not isinstance(entries, list):
-            parts.objects[subject] = {**parts.objects[subject], **({key: entries} if key in fields else {})}
-        elif key in DEVICE_LISTS:
+    listed = {key: entries for key in lists if isinstance(entries := fields.get(key), list)}
+    parts.objects[subject] = {key: value for key, value in fields.items() if key not in listed}
+    for key, entries in listed.items():
+        if key in DEVICE_LISTS:
             rank_ids = [next(parts.ranks_in_order) for _ in entries]
             parts.ranks.update(zip(rank_ids, entries))
             parts.orders[subject, key] = tuple(f"rank {rank_id}" for rank_id in rank_ids)
@@ -120,7 +118,7 @@ def _take(parts: _Parts, subject: str, fields: Mapping[str, object], lists: Entr
             names = _names_of(subject, key, entries)
             parts.orders[subject, key] = names
             for name, entry in zip(names, entries):
-                _take(parts, name, entry, inner)
+                _take(parts, name, entry, lists[key])
 
 
 def _names_of(subject: str, key: str, entries: Sequence[Mapping[str, object]]) -> tuple[str, ...]:

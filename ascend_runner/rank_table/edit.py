@@ -125,7 +125,6 @@ def _keep(server: Server, device_ids: Collection[int] | None, name: str) -> Serv
 
 def _renumbered(server: Server, number_of: Callable[[int], int]) -> Server:
     devices = tuple(attrs.evolve(device, rank_id=number_of(device.rank_id)) for device in server.devices)
-
     return attrs.evolve(server, devices=devices)
 
 

@@ -73,7 +73,6 @@ class Document:
     def refusal(self, sentence: str, path: str = "", code: str = BAD_TABLE) -> RankTableFormatError:
         """Return the error that the document is not a rank table at all."""
         self.error(sentence, path, code)
-
         return RankTableFormatError(self.problems[-1:])
 
     def not_ready(self, reason: str, *, is_damaged: bool = False) -> RankTableNotReadyError:

@@ -97,7 +97,6 @@ class Layout:
     def holder(self, device: Device, key: str = "") -> str:
         """Return the path of the object whose list holds a device, or of a key in it: "server_list[1].server_id"."""
         holder = self.path(device).rpartition("[")[0].rpartition(".")[0]
-
         return f"{holder}.{key}" if holder and key else holder
 
 

@@ -41,7 +41,6 @@ def read(path: str | os.PathLike[str], *, lists_decide: bool = False) -> RankTab
         RankTableFormatError: The file is not a rank table.
     """
     document = Document(_resolve(os.fspath(path)))
-
     return codec.loads(_read_file(document), source=document.source, lists_decide=lists_decide)
 
 
@@ -56,7 +55,6 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> R
     """
     table = read(source)
     write(target, codec.to_hccl_bytes(table))
-
     return table
 
 

@@ -33,14 +33,12 @@ def document(width: int, height: int, title: str, parts: Iterable[str], *, has_s
 def text(x: float, y: float, content: str, size: int, style: str = "") -> str:
     """Return a text with its base line at `y`, in the styles of some letters of STYLES."""
     classes = f' class="{" ".join(style)}"' if style else ""
-
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}"{classes}>{_escaped(content)}</text>'
 
 
 def box(x: float, y: float, width: float, height: float, **attributes: object) -> str:
     """Return a box with further attributes, where "_" stands for "-"."""
     more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in attributes.items())
-
     return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"{more}/>'
 
 
@@ -52,14 +50,12 @@ def hinted(hint: str, *parts: str) -> str:
 def fitted(content: str, size: int, width: float) -> str:
     """Return a monospaced text, shortened to a width."""
     most = max(1, int(width / (size * ADVANCE)))
-
     return content if len(content) <= most else f"{content[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _escaped(content: str) -> str:
     """Escape a text for XML, which allows neither most control characters nor halves of surrogate pairs."""
     allowed = "".join(character if _is_allowed(character) else "\N{REPLACEMENT CHARACTER}" for character in content)
-
     return allowed.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

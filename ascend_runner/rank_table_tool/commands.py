@@ -59,7 +59,6 @@ def show(options: Namespace) -> int:
 def validate(options: Namespace) -> int:
     """Print all problems of some files."""
     _refuse_second_standard_input(options.files)
-
     return max(_validate(path, _chip(options)) for path in options.files)
 
 
@@ -67,7 +66,6 @@ def convert(options: Namespace) -> int:
     """Write a table as HCCL reads it, or as a group list."""
     table = _read(options.file, lists_decide=options.no_checks)
     converted = codec.dumps_group_list(table) if options.to == "group-list" else codec.to_hccl_bytes(table)
-
     return _write(options, table, converted)
 
 
@@ -75,7 +73,6 @@ def wait(options: Namespace) -> int:
     """Wait until a table is completed."""
     table = source.wait(options.file, timeout=options.timeout, say=tell)
     tell(f"{table.source} is completed: {size_of(table)}")
-
     return FINE
 
 
@@ -112,7 +109,6 @@ def merge(options: Namespace) -> int:
 def subset(options: Namespace) -> int:
     """Write a part of a table."""
     whole = _read(options.file, lists_decide=options.no_checks)
-
     return _write_part(options, [whole], edit.subset(whole, server_ids=options.servers, device_ids=options.devices))
 
 

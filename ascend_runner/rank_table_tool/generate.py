@@ -44,7 +44,6 @@ def parse_devices(text: str) -> tuple[int, ...]:
 def parse_conf(text: str) -> dict[int, str]:
     """Parse the address of each device in hccn.conf; other lines are ignored."""
     matches = (ADDRESS_LINE.fullmatch(line) for line in text.splitlines())
-
     return {int(match[1]): match[2] for match in matches if match}
 
 

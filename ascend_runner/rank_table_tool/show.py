@@ -38,7 +38,6 @@ def facts_of(table: RankTable) -> str:
         "idle_pods": list(table.idle_pods),
         "warnings": list(table.warnings),
     }
-
     return json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
 
 

@@ -107,7 +107,6 @@ def _spawned_late(state: State, event: Spawned) -> Step:
     state = attrs.evolve(
         state, spawning=None, leaders=state.leaders | {event.rank_id}, stopped=state.stopped | {event.rank_id}
     )
-
     return state, (AskToStop(event.rank_id, state.stop_signum) if is_asked else SignalGroup(event.rank_id, SIGKILL),)
 
 

@@ -31,7 +31,6 @@ def tear_down(state: State, cause: Cause | None) -> Step:
         stopped=state.stopped | state.leaders,
         stop_signum=SIGINT if cause == SignalReceived(SIGINT) else state.stop_signum,
     )
-
     return settle(state, (*ask_all(state), SetDeadline(BACKOFF[0] * state.grace)))
 
 
@@ -51,7 +50,6 @@ def cause_beside(state: State, event: SignalReceived) -> Cause:
     """Return the cause after the runner has received a signal (law 1)."""
     cause = state.cause
     is_echo = isinstance(cause, Exited) and cause.ending.signum == event.signum and state.steps_taken == 0
-
     return event if cause is None or is_echo else cause
 
 

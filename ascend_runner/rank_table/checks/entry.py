@@ -217,5 +217,4 @@ def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 def _sort_key(problem: Problem) -> tuple[bool, list[tuple[int, str]]]:
     """Order problems: errors first, then by path, the numbers in a path as numbers."""
     parts = re.split(r"(\d+)", problem.path)
-
     return problem.severity is not Severity.ERROR, [(int(part), "") if part.isdigit() else (0, part) for part in parts]

@@ -205,7 +205,6 @@ def _decode_group(group: Fields, first_index: int) -> list[_Instance]:
 
 def _number_at_end(pod_name: str) -> int | None:
     end = pod_name.rpartition("-")[2]
-
     return int(end) if is_whole_number(end) else None
 
 
@@ -213,7 +212,6 @@ def _put_in_order(instances: Sequence[_Instance]) -> list[_Instance]:
     """Order the instances of one group as their ranks are counted; see the module's docstring."""
     numbered = sorted((pod for pod in instances if pod.ordinal is not None), key=attrgetter("ordinal"))
     following = iter(numbered)
-
     return [pod if pod.ordinal is None else next(following) for pod in instances]
 
 

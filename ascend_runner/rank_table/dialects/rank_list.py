@@ -66,7 +66,6 @@ def encode(table: RankTable) -> dict[str, object]:
 def _decode_device(fields: Fields) -> Device:
     local_id, device_id, rank_id = map(fields.whole_number, ("local_id", "device_id", "rank_id"))
     extra_keys = {**fields.extra_keys(KNOWN_OF_RANK), "local_id": local_id}
-
     return Device(device_id=device_id, rank_id=rank_id, extra_keys=extra_keys, index=fields.index)
 
 

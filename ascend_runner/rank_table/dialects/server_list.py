@@ -140,13 +140,11 @@ def _decode_extra(fields: Fields, known: Collection[str], texts: Collection[str]
 def _decode_super_pod(fields: Fields) -> SuperPod:
     super_pod_id = fields.text("super_pod_id", default="")
     servers = fields.objects("server_list")
-
     return SuperPod(super_pod_id, tuple(server.text("server_id", default="") for server in servers))
 
 
 def _encode_server(server: Server) -> dict[str, object]:
     devices = [_encode_device(device) for device in server.devices]
-
     return {"server_id": server.server_id, **server.extra_keys, "device": devices}
 
 
