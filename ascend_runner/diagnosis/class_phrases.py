@@ -10,6 +10,8 @@ from typing import Final
 
 CLASSES: Final = r"""
 # bash and env(1); CPython subprocess.py; pip; docker, containerd and apptainer; taskset(1) and numactl(8)
+root compiler = a C or C++ compiler is missing: install gcc and g++
+    Failed to find C compiler
 root Windows line endings = a script has Windows line endings: convert it, for example with dos2unix
     \\r\W?: No such file or directory$
 root ssh = ssh to another server is refused: check its keys and known hosts
@@ -86,7 +88,7 @@ root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
 root no such checkpoint = a checkpoint is missing or incomplete: check its path on this node
     (?:can't|cannot|could not|couldn't|unable to|failed to) (?:find|locate|load|read) (?:a |the |any )?
-    (?:\w+ ){0,2}checkpoints?\b
+    (?:\w+ ){0,2}checkpoints?\b|Unable to find 'latest' file|no checkpoints? found
 root file not opened = a file cannot be opened: check its path on this node, and its permissions
     (?:(?:fail(?:ed)?|unable) to|cannot|can't|could not|couldn't) open (?:the )?
     (?:['"]|\S*/|(?:\w+ )?(?:files?|index)\b)
@@ -136,9 +138,13 @@ root files of a model = files of a model cannot be found: check its path or name
     does not appear to have a file named|no file named |Can't load (?:the )?[\w ]+ for '
     |Unable to load (?:weights|vocabulary)|Cannot find any model weights
 root code of a model = a model or dataset brings its own code: pass trust_remote_code=True if you trust it
-    trust_remote_code=True
+    trust_remote_code=True|requires you to execute the configuration file in that repo
+root torch is too old = transformers refuses torch.load of this torch: install torch 2.6 or newer, or use safetensors
+    serious vulnerability issue in `?torch\.load
 root modules to train = the modules to train do not exist in this model: see target_modules
-    Target modules .* not found in the base model
+    Target modules .* not found in the base model|Please specify `?target_modules
+root quantized model = a quantized model cannot be trained itself: attach adapters, or load its full weights
+    fine-tuning on purely quantized models
 # Megatron-LM and its users; DeepSpeed runtime/config.py; PyTorch nn/functional.py
 root batch sizes = train_batch_size must be micro batch size x gradient accumulation steps x data-parallel ranks
     Check batch related parameters
@@ -149,6 +155,8 @@ root distributed checkpoint = a distributed checkpoint is incomplete, or does no
     CheckpointingException
 root optimizer's state = the optimizer's state in a checkpoint does not match the model
     different number of parameter groups|parameter group that doesn't match
+root learning rate of a checkpoint = a scheduler resumes without its optimizer: load the state of both
+    param 'initial_lr' is not specified
 root NaN = a value is NaN or infinite: check the data, the learning rate and the precision
     probability tensor contains|but found invalid values:|Unexpected result nan|returned nan values|Input contains NaN
     |Non-finite|\[xla\] nan
@@ -170,12 +178,14 @@ root shapes of tensors = the shapes of tensors do not match: check the model's s
     |tensors? must be \d-?D\b|(?:with|has|have) negative dimension|same number of dimensions|Padding size should be less
     |\bexpected (?:to be )?(?:\d-?D(?:imensional)? (?:or|\(|input|tensor)|\d or \d dim)|Can't broadcast from
 root devices of tensors = tensors are on different devices: move the model and its inputs to the same one
-    (?:to|must|should) be on the same device|only supports single device modules|but found one of them on device
+    (?:to|must|should) be on the same device|indices should be either on|is on cpu, but expected
+    |only supports single device modules|but found one of them on device
     |Input type \(torch\.(?:(?:npu|cuda)\.)?(\w+)Tensor\) and weight type \(torch\.(?:(?:npu|cuda)\.)?\1Tensor\)
 root tensor to NumPy = a tensor on the device cannot be converted to NumPy: call cpu() first
     can't convert \S+ device type tensor to numpy
 root types of tensors = the data types of tensors differ: convert them, or use autocast
-    expected scalar type \w+ but found|type conversion of 'Parameter' is not supported
+    expected (?:object of )?scalar type \w+ but (?:found|got)|expected dtype \S+ but got|cast to the desired output type
+    |type conversion of 'Parameter' is not supported
     |Found dtype \w+ but expected|must have the same dtype|to have the same dtype
     |The type of data we are trying to retrieve|Input type \(.*\) and (?:weight|bias) type
 root float16 gradients = the trained parameters are in float16: load them in float32, or train in bfloat16
@@ -183,7 +193,7 @@ root float16 gradients = the trained parameters are in float16: load them in flo
 root type of an operator = an operator does not support a data type on this device: is the model still on the CPU?
     not implemented for '(?:Half|BFloat16|Float8\w*|Long|Int|Bool)'
 root no gradient = the loss depends on no trained parameter: all are frozen, or see enable_input_require_grads()
-    does not require grad and does not have a grad_fn
+    does not require grad and does not have a grad_fn|DistributedDataParallel is not needed when
 root no parameters = the optimizer has no parameters: all are frozen, or an iterator over them is exhausted
     optimizer got an empty parameter list
 root no scaled gradient = the gradient scaler saw no gradient: none was computed, or those of other parameters
@@ -198,6 +208,20 @@ root in-place change of a view = a view of a tensor was changed in place: use cl
     is a view and (?:is being|its base or another view).*modified in-?place
 root inference mode = a tensor of inference mode is used for training: clone it, or use no_grad() instead
     to inference tensor outside|Inference tensors cannot
+root gradient of an integer = a parameter of integers, such as a quantized one, cannot be trained
+    Only Tensors of floating point .*can require gradients
+root empty list of tensors = a list of tensors is empty: check the data
+    expect(?:ed|s) a non-empty (?:list of Tensors|TensorList)
+root arguments of a function of torch = a function of torch got arguments of other types than it takes, or None
+    received an invalid combination of arguments
+root device of a wrapped model = the model is not on the device that DistributedDataParallel is given: move it there
+    device_ids and output_device arguments only work
+root pinned memory = the samples are on the device, so that they cannot be pinned: keep them on the CPU
+    only dense CPU tensors can be pinned
+root samples of a batch = a sample is None or of a type that cannot be put into a batch: check the dataset
+    default_collate: batch must contain
+root arguments of a data loader = the arguments of a data loader contradict each other: see the message
+    ^ValueError: .*(?:mutually exclusive|prefetch_factor option|num_workers option|sampler option)
 root value of a condition = a condition has several values: use any() or all()
     Boolean value of Tensor with more than one|truth value of an array with more than one
 root probabilities = the inputs of a loss are not between 0 and 1, or NaN: is a sigmoid missing?
@@ -215,7 +239,7 @@ root meta tensor = parameters have no data (device meta): the model was not load
 root batch of one = batch normalization needs more than one sample in a batch: see drop_last
     Expected more than 1 value per channel
 root not contiguous = a tensor is not contiguous: use reshape() or contiguous()
-    view size is not compatible with input tensor
+    view size is not compatible with input tensor|Tensors must be contiguous
 root torch.compile = torch.compile cannot compile this model: train without it, or set TORCHDYNAMO_DISABLE=1
     ^torch\._(?:dynamo|inductor)\.exc\.
 # Checks of flash-attn, bitsandbytes and others; HCCL and MindSpore
@@ -224,25 +248,11 @@ root CUDA only = a feature needs a CUDA device: use its variant for NPUs, or lea
     |CUDA driver version is insufficient
 root rank table = the rank table does not match the job: compare its ranks with the processes that are started
     (?:invalid|wrong|illegal) rank ?table|rank ?table .*(?:is invalid|inconsistent|not match|not equal)
-# Triton; MindSpore's operators and parallel strategies
+# Triton
 root triton's resources = a kernel needs more on-chip memory than the chip has: use smaller blocks
     OutOfResources: out of resource
 root kernel of triton = a Triton kernel cannot be compiled: check the versions of Triton and CANN
     ^triton\.compiler\.errors\.|MLIRCompilationError
-root arguments of an operator = an operator was called with an argument of a wrong type or shape: see the message
-    ^(?:Value|Type)Error: For (?:primitive\[|'[a-z0-9]+',)
-root kernel of MindSpore = an operator has no kernel for these data types or this device: see those that it supports
-    Can not select a valid kernel info|Select \w+ (?:operator|kernel)\b.*\bfail|Unsupported op \[
-root tensors in a dataset = the functions of a dataset cannot use tensor operations: use NumPy there
-    The pointer\[cnode\] is null
-root runtime of MindSpore = the device was not set up: see MindSpore's first ERROR, and whether the device is in use
-    The pointer\[stream\] is null
-root compiler of MindSpore = a process that compiles operators hangs or has ended: see the errors above, and the memory
-    ^RuntimeError: (?:Response is empty|Try to (?:send request|get response) before Open)
-root internal error of MindSpore = an internal check of MindSpore failed: see its ERROR lines, and try a newer version
-    The pointer\W?[\w()>.:-]+(?: tensor)?\W? is null|framework's unexpected error
-root device of MindSpore = this package of MindSpore was built for another type of device: install that for Ascend
-    package type mindspore-\w+ support
 # CPython multiprocessing and pickle
 root pickle = an object cannot be pickled, for a file or a process: define it at the top level of a module
     Can't (?:pickle|get local (?:object|attribute)) |cannot pickle '
@@ -261,7 +271,7 @@ root access to a server = a server or storage service refuses access: check the 
     |\(40[13]\)|\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
     |SignatureDoesNotMatch|InvalidAccessKeyId|invalid api key
 root object in a storage = an object, bucket or page does not exist: check its name
-    NoSuch(?:Key|Bucket)|doesn't exist on the Hub
+    NoSuch(?:Key|Bucket)|hub\.errors\.NotExistError|doesn't exist on the Hub
     |\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
 root server failed = a server failed or is overloaded: try again
     \b(?:429|50[0234]) (?:Client|Server) Error|SlowDown|Too ?Many ?Requests|Service Unavailable|Bad Gateway
@@ -271,21 +281,4 @@ root download cut off = a download was cut off: try again
 root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
     is less than total desired|Current node has no \w+ available|No available node types can fulfill
     |[Pp]lacement group .*time(?:d )?out
-# MindSpore minddata and its documentation, "data processing debugging methods and common errors"
-root MindRecord = a MindRecord file exists already or is incomplete: delete it, or pass overwrite=True
-    MRMOpenError|MindRecord File could not open
-root page of MindRecord = a sample is larger than a page of its MindRecord file: see set_page_size()
-    Page size: \d+ is too small
-root workers of a dataset = a dataset has more workers than there are CPU cores: see num_parallel_workers
-    num_(?:parallel_)?workers=\d+, this value is not within
-root tree of a dataset = a dataset is used by two pipelines: create it once for each
-    data pipeline is not a tree
-root source of a dataset = the source of a dataset does not give what was declared: check its columns, length and reset
-    Unable to fetch data from GeneratorDataset|'source' of '?GeneratorDataset'? (?:should|is different)
-root transform of a sample = a transform of the dataset failed: check the shape, type and file of the sample
-    map operation: \[\w+\] failed
-root sample = a sample of the dataset cannot be loaded: see the file that the message names
-    Exception thrown from dataset pipeline
-root function of a pipeline = a function of the dataset's pipeline failed: see its exception in the message
-    Exception thrown from user defined Python function
 """

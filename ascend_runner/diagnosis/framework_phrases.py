@@ -70,14 +70,28 @@ root layout of a device mesh = a device mesh does not match the ranks or its use
 # OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
+    |Override '[\w.-]+' not found
 root argument of a program = a program refuses its arguments: check their spelling, and the program's version
     : error: (?:unrecognized arguments|no such option|the following arguments are required|argument \S+: )
 root quantization = a quantization method is unknown or not supported: check its name, and the version of the package
     (?:unknown|invalid|unsupported) quanti[sz]ation|no available \w+ quantizer|quanti[sz]ation .*not supported
 root registry = a name in the configuration is not registered: check its spelling, its import and the version
     is not in the [\w: ]*registry|is not registered (?:in|as)\b|^ValueError: Template \S+ does not exist
+root options of the allocator = PYTORCH_NPU_ALLOC_CONF or its CUDA form has an unknown option: check it, and the version
+    Unrecognized CachingAllocator option|ALLOC_CONF.*(?:unknown|unrecognized|invalid)
+root buffer of HCCL = the buffer of HCCL is too small for an operator: raise HCCL_BUFFSIZE
+    HCCL_BUFFSIZE.*(?:too small|increase|larger|at least|insufficient)
+root environment variable = a variable of the environment is missing or wrong: set it as the message says
+    ^\w*Error: .*(?:\bset(?:ting)? (?:the )?env(?:ironment)? variable
+    |env(?:ironment)? variable \S+ (?:is not set|must|should))
+root batch size of DeepSpeed = DeepSpeed needs the batch size: prepare a data loader, or set it in its configuration
+    requires you to pass at least one of training or evaluation dataloaders
+root optimizer on the CPU = DeepSpeedCPUAdam needs parameters on the CPU: use it only with offload of the optimizer
+    CPUAdam param is on
 root DeepSpeed's settings = the configuration of DeepSpeed contradicts the trainer's arguments: set it to "auto"
     DeepSpeed config values that mismatch
+root length of an input = an input is longer than the limit of its output: compare max_length and the data
+    Input length of input_ids is \d+, but
 root length of a sequence = a sequence is too long for the model or its settings: compare max_model_len and the data
     ^\w*Error: .*(?:longer|larger|greater|smaller) than .*
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
@@ -88,7 +102,12 @@ root images of a sample = the images of a sample do not match its text: check th
     ^ValueError: .*\bimages?\b.{0,80}(?:do(?:es)? not match|different from|mismatch)
 root column = samples lack a column that the program expects: check the names of the dataset's columns
     Column name .* not in the dataset|, in (?:\w*collat\w*|get_loc): KeyError: '|collat\w*\.py", line .*: KeyError: '
-    |/llamafactory/data/\w+\.py", line .*: KeyError: '
+    |/llamafactory/data/\w+\.py", line .*: KeyError: '|supply an encoding or a list of encodings
+    |No columns in the dataset match
+root labels = the model got no labels, so it returns no loss: check the columns of the dataset and label_names
+    did not return a loss from the inputs
+root dataset for evaluation = a dataset for the evaluation is missing: pass one, or turn the evaluation off
+    evaluation requires an eval_dataset
 root types of columns = the files of a dataset differ in their columns or types
     Couldn't cast|column names don't match
 root JSON of a dataset = a file of a dataset cannot be read as JSON: see the row that the message names
@@ -103,6 +122,10 @@ root padding token = the tokenizer has no padding token: set pad_token, for exam
     does not have a padding token
 root chat template = the tokenizer has no chat template: set one, or use a model that has one
     chat_template is not set
+root roles of a conversation = a conversation does not follow the chat template: check its roles and their order
+    ^jinja2\.exceptions\.(?:Template|Undefined)Error: |roles must alternate
+root file of a tokenizer = a file of the tokenizer is missing: check the files of the model
+    /sentencepiece/\S+", line .*: TypeError: not a string|No tokenizer file found
 # torch_npu npu/graphs.py and dynamo/torchair; CUDA graphs; torch inductor; torch autograd; transformers quantizers
 root capture of a graph = an operation cannot be captured in a graph: run it outside of the graph, or in eager mode
     during (?:\w+ )?graph capture|stream is capturing
@@ -115,7 +138,7 @@ root second backward pass = a graph is used in two backward passes: detach tenso
 root leaf = a parameter was changed in place: change it where no gradients are computed, or use a copy
     a leaf (?:variable|parameter) that requires grad
 root order of modules = ZeRO-3 lost track of the modules: all ranks must run them in the same order; see leaf modules
-    inflight params|parameter fetch queue|^AssertionError: \{'id': \d+, 'status': '
+    inflight params|parameter fetch queue|disagreement between rank0 and rank|^AssertionError: \{'id': \d+, 'status': '
 root profiler = the profiler failed: check its arguments, or train without it
     /profiler/\S+", line .*: \w*Error
 root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or run the model in eager mode
@@ -123,27 +146,10 @@ root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or 
 root memory for a model = not enough memory on the device or the server: check what else uses it, and the settings
     ^\w*Error: (?:.*\b)?(?:not enough|insufficient) (?:\w+ )?memory
     |^ValueError: (?:Some modules are dispatched on the CPU or the disk|The current .*weights offloaded to the disk)
-# MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
-root parallel strategy = an operator's parallel strategy does not match its shapes: see MindSpore's ERROR lines above
-    ^\[ERROR\] PARALLEL|can ?not be (?:split|divisible) by strategy|The strategy is .*(?:strategy len|shape)
-root branches of a graph = branches of the code return different types or shapes: see the lines that the message names
-    (?:Type|Shape) Join Failed|Cannot join the return values of different branches
-root depth of a graph = recursion or loops are too deep for graph mode: see max_call_depth
-    function call depth limit|There isn't any branch that can be evaluated
-root arguments of construct = a network is called with arguments that its construct() does not take
-    function construct (?:needs?|requires?) |Multipl[ey] values for (?:specific )?argument
-    |The parameters number of the function is
-root code in graph mode = graph mode does not support this code: see the line that the message names, or use PyNative
-    Unsupported (?:statement|expression|syntax|parsing type)|(?:unsupported|not supported|invalid) in graph mode
-    |Should not use Python object in runtime|Do not support to (?:convert|get attribute)|Parse \w+ Function Fail
-    |Only support comparison with|supports True, False and None|can not compile temporary source code|Illegal AnyValue
-    |comparator 'AnyValue'|should be (?:defined|initialized) .*'__init__' function
-root backend of MindSpore = MindSpore has no backend for this device: check its package, CANN and device_target
-    device address type is wrong|Create device context failed|(?:unsupported|not supported) device[ _]target
-    |Device target \[\w+\] is not supported
+    |a model that has some modules offloaded
 # Checks by words or places that many packages share
 root versions = incompatible versions: install those that the message asks for
-    ^\w*Error: .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version
+    ^[\w.]*(?:Error|Exception): .*(?:the installed version|version mismatch|(?:newer|higher|later|older) version
     |(?:is|are) too (?:old|new)\b|version.*(?:not compatible|incompatible)
     |compiled with different (?:\w+ ){0,2}versions|version .{1,60}(?:does not|doesn't|do not) match
     |please (?:upgrade|update|downgrade|reinstall)\b)
@@ -174,14 +180,16 @@ root samples of a dataset = a sample cannot be processed: check the format of th
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
 root not available here = something is not available here: check its installation, the versions and the device
-    ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: .*(?:\b(?:is|are) not (?:available|installed)\b
+    ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: (?!.*\b(?:port|address|memory)\b).*
+    (?:\b(?:is|are) not (?:available|installed)\b
     |\bno available (?!\w+ (?:node|port|slot)))
 root values to unpack = a shape or tuple in a model has another length than expected: check the data and the versions
     /(?:modeling_\w+|models?/\S+|layers/\S+|\w*attention\w*)\.py", line .*:
     \sValueError: (?:not enough|too many) values to\b
 root not supported here = something is not supported here: check the versions, the device and what the message names
     ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: (?!.*object does not support).*
-    (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|do(?:es|se)? ?n[o']t support
+    (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|\bis not (?:\w+ )?implemented\b
+    |only supported|do(?:es|se)? ?n[o']t support
     |unsupported (?!operand|format|pickle))
     |-packages/\S+", line .*: NotImplementedError: \S
 root equal numbers = numbers that must be equal differ: check the model's settings, the data and the checkpoint
@@ -189,6 +197,6 @@ root equal numbers = numbers that must be equal differ: check the model's settin
     \b(?:num|number|size|length|count|dim)\w*\b.*
     (?:(?:must|should) be equal|(?:must|should|do(?:es)? not|don't) match|\bdifferent from\b|\bmismatch|not equal to)
 root refused value = an argument or setting is refused: check its value, and the version of the package
-    -packages/\S+", line .*: (?:Key|Type|Value)Error: .*
-    \b(?:must|should) (?:contain\b|be (?:an? |one of|of type|either|in |greater|less|positive))
+    (?:-packages|/megatron\w*|/mindspeed\w*)/\S+", line .*: (?:Key|Type|Value|Assertion)Error: .*
+    \b(?:must|should) (?:contain\b|be (?:an? |one of|of type|either|in |set|greater|less|positive|smaller|larger|[<>]))
 """

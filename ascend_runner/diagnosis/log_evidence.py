@@ -75,7 +75,8 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     if found and not found.code.is_wrapper:
         return found
     phrase = first_phrase(message)
-    if told and (statements.is_of_the_program(told) or (phrase and phrase.code.kind is Kind.ROOT and not found)):
+    is_told = bool(phrase and phrase.code.kind is Kind.ROOT and not (found or phrase.code.is_wrapper))
+    if told and (is_told or statements.is_of_the_program(told)):
         return phrase or found or _class_of(told, lines)
     if told and not (phrase or found) and (of_class := _class_of(told, lines)):
         return of_class

@@ -199,7 +199,7 @@ root EOFError = input() reached the end of standard input
 root SIGSEGV = killed by SIGSEGV: native code touched memory that it must not access
     signal SIGSEGV|Signal 11 \((?:SIGSEGV|Segmentation fault)\)|Signals\.SIGSEGV|exitcode\s*: -11|return code = -11\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Segmentation fault|^Segmentation fault(?: \(core dumped\))?$
-root SIGABRT = killed by SIGABRT: native code gave up and aborted
+root* SIGABRT = killed by SIGABRT: native code gave up and aborted
     Signal 6 \((?:SIGABRT|Aborted)\)|Signals\.SIGABRT|exitcode\s*: -6|return code = -6\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Aborted\b|^Aborted(?: \(core dumped\))?$
 root SIGBUS = killed by SIGBUS, usually because /dev/shm is full

@@ -10,6 +10,7 @@ from typing import Final
 from ascend_runner.diagnosis.class_phrases import CLASSES
 from ascend_runner.diagnosis.codes import KINDS, Code, Found
 from ascend_runner.diagnosis.framework_phrases import FRAMEWORKS
+from ascend_runner.diagnosis.mindspore_phrases import MINDSPORE
 from ascend_runner.diagnosis.own_phrases import OWN
 from ascend_runner.diagnosis.peer_phrases import PEERS
 from ascend_runner.diagnosis.setup_phrases import SETUP
@@ -56,4 +57,4 @@ PHRASES: Final = tuple(_parsed(OWN + SETUP + PEERS))
 
 @functools.cache  # only errors that no other rule knows need them
 def _classes() -> tuple[tuple[re.Pattern[str], Code], ...]:
-    return tuple(_parsed(CLASSES + FRAMEWORKS))
+    return tuple(_parsed(CLASSES + MINDSPORE + FRAMEWORKS))

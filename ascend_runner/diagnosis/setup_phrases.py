@@ -55,7 +55,7 @@ root name of a package = a package lacks a name that its caller expects: check t
 root protobuf = incompatible packages: protobuf is newer than a package expects
     Descriptors cannot (?:not )?be created directly
 root --local-rank = a launcher passes --local-rank, which the program does not accept: use torchrun and LOCAL_RANK
-    unrecognized arguments:.* --local[_-]rank
+    unrecognized arguments:.* --local[_-]rank|Override 'local[_-]rank' not found
 root NumPy's binary interface = incompatible packages: one was built for another version of NumPy
     may indicate binary incompatibility|multiarray failed to import|_ARRAY_API not found|Numpy is not available
     |module compiled against A[BP]I version
@@ -145,6 +145,7 @@ root no accelerator = no accelerator is found: check whether torch_npu can be im
 root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|Unknown backend type hccl|have HCCL built in
     |at start of device string: npu|not linked with support for (?:npu|privateuseone)
+    |object has no attribute 'npu'
     |Invalid device string: 'npu
 root operator not on NPUs = an operator is not supported by this version of torch_npu: run it on the CPU
     Could not run '\S+' with arguments from the '(?:PrivateUse1|NPU)' backend|not currently supported on the NPU backend

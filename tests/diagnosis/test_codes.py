@@ -441,6 +441,9 @@ def test_every_meaning_is_one_line() -> None:
         ("invalid device ordinal", Kind.ROOT, "RuntimeError: Device index must be -1 or non-negative, got -8"),
         ("torch_npu is not imported", Kind.ROOT, "RuntimeError: torch is not linked with support for npu devices"),
         ("communicator aborted", Kind.EITHER, "RuntimeError: NCCL communicator was aborted on rank 3."),
+        ("--local-rank", Kind.ROOT, "KeyError: \"Override 'local-rank' not found in: ['seed']\""),
+        ("torch_npu is not imported", Kind.ROOT, "AttributeError: 'Tensor' object has no attribute 'npu'"),
+        ("call of a worker", Kind.EITHER, "TimeoutError: RPC call to execute_model timed out."),
         ("UCX", Kind.EITHER, "pml_ucx.c:175 Error: Failed to receive UCX worker address: Not found (-13)"),
         (
             "mismatch between collectives",

@@ -330,6 +330,13 @@ def test_asynchronous_operator(code: str, above: bytes) -> None:
     assert code == read(log).code
 
 
+def test_code_before_an_abort() -> None:
+    """That native code aborts says less than a code that it has reported."""
+    log = b"CANN error: EZ9903: [PID: 7] support for Ascend910 is not implemented\n  current device: 0\n"
+
+    assert "EZ9903" == read(log + b"Aborted (core dumped)\n", Ending(exit_code=134)).code
+
+
 def test_error_of_the_error_message() -> None:
     """That no message can be got without a context says nothing about the error itself."""
     log = (
