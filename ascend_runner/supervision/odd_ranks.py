@@ -1,4 +1,4 @@
-"""Which ranks of a running job are odd: quiet for unusually long, or some steps behind the others. Pure."""
+"""Which ranks of a running job are odd: quiet for unusually long, some steps behind the others, or busier. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ PART: Final = 0.01  # of its steps, beyond which a rank is behind: ranks do not 
 ALONE: Final = 60.0  # seconds since the last success, after which a rank is quiet that has written nothing since then
 SILENT: Final = 300.0  # seconds without output of any rank that are worth a sentence
 FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
+BUSY: Final = 30.0  # percent of a core, and
+TIMES: Final = 3  # the usage of the others, by which that of a rank differs from each of them
+FEWEST_BUSY: Final = 3  # ranks; of two, neither is the odd one
 
 
 def quiet(seconds: Mapping[int, float], succeeded: Collection[float] = ()) -> frozenset[int]:
@@ -76,6 +79,23 @@ def behind_sentence(ranks: Collection[int], steps: Mapping[int, int], *, is_over
     count = _median(others) - min(steps[rank_id] for rank_id in ranks)
     singular, plural = ("was", "were") if is_over else ("is", "are")
     return f"{rank_list(ranks)} {singular if len(ranks) == 1 else plural} {count} steps behind the others"
+
+
+def busy_sentence(usage: Mapping[int, float]) -> str:
+    """Compare CPU usage: "rank 5 used 98% CPU in the last minute, the others at most 3%"; "" without an odd one.
+
+    `usage` is in percent of a core. That of a slow rank may be higher or lower: while they wait for other ranks, some
+    libraries sleep, and some poll.
+    """
+    ranks = sorted(usage, key=lambda rank_id: usage[rank_id])
+    if len(ranks) < FEWEST_BUSY:
+        return ""
+    for rank_id, nearest, bound in ((ranks[-1], ranks[-2], "most"), (ranks[0], ranks[1], "least")):
+        low, high = sorted((usage[rank_id], usage[nearest]))
+        if high - low > BUSY and high > TIMES * low:
+            others = f"the others at {bound} {usage[nearest]:.0f}%"
+            return f"rank {rank_id} used {usage[rank_id]:.0f}% CPU in the last minute, {others}"
+    return ""
 
 
 def _median(steps: Iterable[int]) -> int:

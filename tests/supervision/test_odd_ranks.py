@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, strategies
 
 from ascend_runner.supervision import odd_ranks
 
@@ -106,3 +107,26 @@ def test_sentence(ranks: tuple[int, ...], words: str) -> None:
 def test_sentence_about_a_job_that_is_over(ranks: tuple[int, ...], words: str) -> None:
     """It is in the past tense."""
     assert words == odd_ranks.behind_sentence(ranks, {0: 40, 1: 30, 2: 22}, is_over=True)
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({0: 3.0, 1: 2.0, 5: 68.0}, "rank 5 used 68% CPU in the last minute, the others at most 3%"),
+        ({0: 101.0, 1: 99.0, 5: 12.0}, "rank 5 used 12% CPU in the last minute, the others at least 99%"),
+        ({0: 300.0, 1: 101.0, 5: 99.0}, ""),
+        ({0: 31.0, 1: 2.0, 5: 1.0}, ""),
+        ({0: 98.0, 1: 97.0, 4: 3.0, 5: 2.0}, ""),
+        ({0: 98.0, 1: 2.0}, ""),
+        ({}, ""),
+    ],
+)
+def test_busy_rank(usage: dict[int, float], expected: str) -> None:
+    """A rank is named if its CPU usage is far above, or far below, that of each other rank."""
+    assert expected == odd_ranks.busy_sentence(usage)
+
+
+@given(strategies.dictionaries(strategies.integers(0, 9), strategies.floats(90, 110)))
+def test_ranks_that_are_equally_busy(usage: dict[int, float]) -> None:
+    """No rank is named if all use about the same."""
+    assert "" == odd_ranks.busy_sentence(usage)

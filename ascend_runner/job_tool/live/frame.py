@@ -178,12 +178,17 @@ def _odd(job: JobView, screen: Screen) -> Line:
     behind = [rank.rank_id for rank in job.ranks if rank.state is State.BEHIND]
     steps = {rank.rank_id: rank.step for rank in job.ranks if rank.step is not None and rank.state in COMPARED}
     sentence = odd_ranks.quiet_sentence(*silences(job.ranks)) or odd_ranks.behind_sentence(behind, steps)
-    if not sentence and job.has_stacks and sum(rank.state is State.RUNNING for rank in job.ranks) > 1:
+    style = Style.ODD if sentence else Style.PLAIN  # a rank that is busier need not be slow
+    running = [rank for rank in job.ranks if rank.state is State.RUNNING]
+    sentence = sentence or odd_ranks.busy_sentence(
+        {rank.rank_id: rank.average_cpu for rank in running if rank.average_cpu is not None}
+    )
+    if not sentence and job.has_stacks and len(running) > 1:
         return WHICH_RANK
     if not sentence or not job.has_stacks:
-        return ((cut(f" {sentence}", screen.columns), Style.ODD),) if sentence else ()
+        return ((cut(f" {sentence}", screen.columns), style),) if sentence else ()
     room = screen.columns - sum(width(text) for text, _style in STACKS)
-    return ((cut(f" {sentence}", room), Style.ODD), *STACKS)
+    return ((cut(f" {sentence}", room), style), *STACKS)
 
 
 def _table(job: JobView, rows: Sequence[RankView], selected: int | None, screen: Screen) -> list[Line]:

@@ -20,6 +20,7 @@ from ascend_runner.host.host import Host
 from ascend_runner.host.npu_watch import Figures, NpuSampler
 from ascend_runner.job_tool.job import jobs
 from ascend_runner.job_tool.job.jobs import FoundJob, UnknownJobError
+from ascend_runner.job_tool.live.cpu_window import CpuWindow
 from ascend_runner.job_tool.live.log_tails import LogTails, Tail
 from ascend_runner.job_tool.live.part import Part
 from ascend_runner.job_tool.live.view import JobView, RankView, judged
@@ -50,6 +51,7 @@ class Observer:
         self._tail_thread: threading.Thread | None = None
         self._listed_at: float | None = None
         self._log_paths: dict[int, str] = {}
+        self._cpu = CpuWindow()
         self._npus = NpuSampler(self._host, environ)
         self._has_started_npu_smi = False
         self._has_npus = any(one.is_of_this_machine for one in found) and bool(npu.devices(self._host))
@@ -74,6 +76,7 @@ class Observer:
             for part, found in by_part
             for rank_id, usage in part.usages([rank for rank in found if rank.rank_id in set(wanted)], now).items()
         }
+        averages = self._cpu.look({rank_id: usage.cpu_seconds for rank_id, usage in usages.items()}, now)
         devices = self._look_at_npus(now)
         tails = dict(self._tails.tails)
         views = []
@@ -81,7 +84,8 @@ class Observer:
             figures = devices if part.is_here else {}
             for rank in found:
                 device = None if rank.npu is None else figures.get(rank.npu)
-                views.append(_complete(rank, tails.get(rank.rank_id), usages.get(rank.rank_id), device))
+                view = _complete(rank, tails.get(rank.rank_id), usages.get(rank.rank_id), device)
+                views.append(attrs.evolve(view, average_cpu=averages.get(rank.rank_id)))
         return self._view(judged(views), tails, now)
 
     def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:

@@ -43,9 +43,9 @@ class RankView:
     """One rank; figures that are unknown are None.
 
     `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `over` for how many it has
-    ended, `cpu` the percent of a core and `memory` the bytes that its processes use. `ending` is how it ended: "failed
-    (SIGSEGV)"; the job failed because of the rank with `is_culprit`. `output` are the bytes of equal spans of time from
-    the start of the attempt until now.
+    ended, `cpu` the percent of a core that its processes use, `average_cpu` that of the last minute, and `memory` their
+    bytes. `ending` is how it ended: "failed (SIGSEGV)"; the job failed because of the rank with `is_culprit`. `output`
+    are the bytes of equal spans of time from the start of the attempt until now.
     """
 
     rank_id: int
@@ -60,6 +60,7 @@ class RankView:
     over: float | None = None
     step: int | None = None
     cpu: float | None = None
+    average_cpu: float | None = None
     memory: int | None = None
     device: Figures | None = None
     output: tuple[int, ...] = ()

@@ -111,6 +111,18 @@ def test_ranks_that_wait_for_each_other() -> None:
     assert hint not in drawn(attrs.evolve(job, ranks=job.ranks[:1]))
 
 
+def test_rank_that_is_busier() -> None:
+    """Its CPU usage is a fact without a judgment: it may be slow, and is not marked as an outlier."""
+    ranks = [rank(number, average_cpu=98.0 if number == 5 else 4.0) for number in range(8)]
+    job = attrs.evolve(EIGHT, ranks=tuple(ranks))
+    line = drawn(job)[3]
+
+    assert line.startswith(" rank 5 used 98% CPU")
+    assert line.endswith("(s: stacks)")
+    assert {Style.PLAIN} == styles(job, "98%")
+    assert " 8 ranks: 8 running" == drawn(job)[2]
+
+
 def test_node_of_each_rank() -> None:
     """In a job of several nodes, it is shown on every terminal, as much of its end as there is room for."""
     ranks = tuple(attrs.evolve(one, node=f"modelarts-job-9a11-{one.node}") for one in THOUSAND.ranks)
