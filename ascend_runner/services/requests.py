@@ -140,8 +140,8 @@ class Requests:
         self._refuse_limit()
         elapsed = self._clock.now() - self.began
         if seconds is not None and seconds < elapsed:
-            run, limit = duration(elapsed), duration(max(0.0, seconds))
-            raise ValueError(f"the job has already run for {run}, longer than {limit}; use ascend-job stop to stop it")
+            already = f"the job has already run for {duration(elapsed)}"
+            raise ValueError(f"the new time limit would be in the past, as {already}; use ascend-job stop to stop it")
         earliest = elapsed + self._checkpoint_grace
         is_postponed = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
         self.limit = earliest if is_postponed else seconds
