@@ -58,9 +58,9 @@ class Requests:
 
     @property
     def deadline(self) -> float | None:
-        """The moment at which the job is stopped, in seconds of the manager's clock, or None if there is no limit."""
+        """The moment at which the job is stopped, in seconds of the manager's clock, or None if no limit applies."""
         limit = self.limit
-        return None if limit is None else self.began + limit
+        return None if limit is None or self.is_held else self.began + limit
 
     @property
     def time_left(self) -> float | None:

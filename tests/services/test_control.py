@@ -178,6 +178,16 @@ def test_limit_of_a_job_without_ranks(job: Job, state: JobState, *, is_refused: 
     assert is_refused is ("refused" in answer) is (job.requests.limit is None)
 
 
+def test_held_job_has_no_end_by_its_limit() -> None:
+    """A limit from before the failure is not shown as one that would end the hold."""
+    with job_with(3600.0) as job:
+        before = job.ask(request="status")
+        job.requests.note(JobState.HOLDING)
+
+        assert before["limit_at"] is not None
+        assert job.ask(request="status")["limit_at"] is None
+
+
 def test_checkpoint_without_a_signal(job: Job) -> None:
     """A job that has no signal to ask its ranks with refuses the request."""
     job.requests.has_checkpoint_signal = False
