@@ -139,14 +139,13 @@ def _findings(report: Members, culprit: Rank | None) -> Iterator[Group]:
 
 def _attempts(report: Members) -> Iterator[tuple[str, ...]]:
     for one in report.children("attempts"):
-        seconds, delay = one.number("seconds"), one.number("delay")
-        verdict = one.text("verdict").replace("_", " ")
+        seconds = one.number("seconds")
         yield (
             str((one.whole("attempt") or 0) + 1),
             clock(one.moment("started_at")),
             "" if seconds is None else duration(seconds),
             cause_text.of_attempt(one) or GOOD,
-            f"{verdict} in {duration(delay)}" if verdict == "restart" and delay else verdict,
+            event_text.decision(one.members),
         )
 
 

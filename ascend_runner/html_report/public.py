@@ -23,7 +23,7 @@ _RANK: Final = (
     *("rank_id", "local_rank", "state", "exit_code", "signal", "core_dumped", "started_at", "ended_at", "seconds"),
     *("max_rss", "user_seconds", "system_seconds", "log_size", "log_lost"),
 )
-_ATTEMPT: Final = ("attempt", "started_at", "ended_at", "seconds", "status", "verdict", "delay")
+_ATTEMPT: Final = ("attempt", "started_at", "ended_at", "seconds", "status", "restart", "verdict", "delay")
 _PEER: Final = ("rank_id", "device_id")
 _FINDING: Final = ("code", "code_kind", "code_meaning")
 _STACK: Final = ("rank_ids", "has_changed")

@@ -79,7 +79,7 @@ def _text(data: Mapping[str, object]) -> str:
     signum, status, attempt = data.get("signum"), data.get("status"), data.get("attempt")
     if kind == "ended":
         text = text or (f"exit status {status}" if status else "all ranks have succeeded")
-        text += _verdict(data)
+        text = "; ".join(filter(None, (text, decision(data))))
     elif kind == LIMIT_CHANGED:
         limit = number_within(data.get("limit"), LONGEST_DURATION)
         after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
@@ -100,10 +100,14 @@ def _text(data: Mapping[str, object]) -> str:
     return head + ", ".join((text, *others))
 
 
-def _verdict(data: Mapping[str, object]) -> str:
+def decision(data: Mapping[str, object]) -> str:
+    """Return the decision after a failure, "restart in 10 s" or "no restart: ...", or "" if there is nothing to say.
+
+    `data` is that of an event, or the record of an attempt in a report.
+    """
     verdict, delay = str(data.get("verdict")), number_within(data.get("delay"), LONGEST_DURATION)
     if verdict == Verdict.RESTART.value and delay is not None:
-        return f"; restart in {duration(delay)}" if delay else "; restart at once"
+        return f"restart in {duration(delay)}" if delay else "restart at once"
     signum = data.get("signum")
     by = f" by {signal_name(signum)}" if verdict == Verdict.STOPPED.value and isinstance(signum, int) and signum else ""
     is_by_status = data.get("restart") != Restart.EXCLUDED.value
@@ -111,4 +115,4 @@ def _verdict(data: Mapping[str, object]) -> str:
         why = why_no_restart(Verdict(verdict), str(data.get("fingerprint")), is_by_status=is_by_status)
     except ValueError:  # of another version
         return ""
-    return why and f"; no restart: {why}{by}"
+    return why and f"no restart: {why}{by}"

@@ -105,8 +105,8 @@ def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) ->
     """Return why a job is not restarted, "" if no reason is needed. `is_by_status`: its exit status excludes it."""
     if verdict is not Verdict.EXCLUDED:
         return _NO_RESTART[verdict]
-    option = None if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0])
-    return f"{option or '--no-restart-on'} excludes it"
+    option = "--no-restart-on" if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0], "an option")
+    return f"{option} excludes it"
 
 
 def _line(document: Mapping[str, object]) -> bytes:

@@ -64,3 +64,21 @@ def test_signal_that_stops_a_job_after_a_failure() -> None:
     text = described(event="ended", status=7, signum=15, verdict="stopped", sentence="rank 1 failed: exit status 7")
 
     assert "rank 1 failed: exit status 7; no restart: the job was stopped by SIGTERM" == text
+
+
+@pytest.mark.parametrize(
+    ("attempt", "expected"),
+    [
+        ({"verdict": None}, ""),
+        ({"verdict": "not_wanted"}, ""),
+        ({"verdict": "restart", "delay": 10.0}, "restart in 10 s"),
+        ({"verdict": "restart", "delay": 0.0}, "restart at once"),
+        ({"verdict": "used_up"}, "no restart: the limit of --max-restarts is reached"),
+        ({"verdict": "excluded", "restart": "transient"}, "no restart: --no-restart-on excludes it"),
+        ({"verdict": "excluded", "restart": "excluded"}, "no restart: an option excludes it"),
+        ({"verdict": "of a later version"}, ""),
+    ],
+)
+def test_decision_after_an_attempt(attempt: dict[str, object], expected: str) -> None:
+    """Its record in a report is enough, also in one without fingerprints."""
+    assert expected == event_text.decision(attempt)
