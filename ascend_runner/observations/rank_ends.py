@@ -35,7 +35,7 @@ def described(state: RankState, ending: Ending | None) -> str:
     if state not in WITH_ENDING:
         return WORDS.get(state, state.value)
     verb = _stopped(ending) if state is RankState.STOPPED else state.value
-    return f"{verb} ({how(ending).replace('killed by ', '')})" if ending else verb
+    return f"{verb} ({in_parentheses(ending).replace('killed by ', '')})" if ending else verb
 
 
 def _stopped(ending: Ending | None) -> str:
@@ -45,6 +45,6 @@ def _stopped(ending: Ending | None) -> str:
     return f"{'killed' if ending and ending.signum == SIGKILL else 'stopped'} by the runner"
 
 
-def how(ending: Ending) -> str:
+def in_parentheses(ending: Ending) -> str:
     """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
     return str(ending).replace(" (", ", ").rstrip(")")

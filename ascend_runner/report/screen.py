@@ -11,7 +11,7 @@ from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING
 
 from ascend_runner.observations import cause_text
-from ascend_runner.observations.rank_ends import described, how
+from ascend_runner.observations.rank_ends import described, in_parentheses
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.report import causes, health
@@ -52,7 +52,7 @@ def reason(cause: Cause, job: JobSpec) -> str:
     """Return a phrase for the cause of the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
     if isinstance(cause, Exited):
         title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
-        return f"{title} failed ({how(cause.ending)})"
+        return f"{title} failed ({in_parentheses(cause.ending)})"
     if isinstance(cause, LimitReached):
         return f"time limit of {duration(cause.seconds)}"
     if isinstance(cause, SignalReceived) and not (cause.guardian or cause.launcher):
@@ -147,7 +147,9 @@ def _unsaved(outcome: Outcome) -> list[str]:
     lines = []
     for rank in outcome.ranks:
         if rank.rank_id in outcome.unsaved:
-            lines += [f"  failed rank {rank.rank_id} before it had saved ({how(outcome.unsaved[rank.rank_id])})"]
+            lines += [
+                f"  failed rank {rank.rank_id} before it had saved ({in_parentheses(outcome.unsaved[rank.rank_id])})"
+            ]
             lines += _evidence(rank.finding) if rank.finding else []
             lines += [f"  log    {rank.log_path}"]
     return lines
@@ -173,7 +175,7 @@ def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
         consequence = ", as a consequence" if root.is_first_a_consequence else ""
         head = [
             f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
-            f"  first  {title} ended first ({how(cause.ending)}){consequence}{why}",
+            f"  first  {title} ended first ({in_parentheses(cause.ending)}){consequence}{why}",
         ]
     return [*head, *_candidates(root, outcome)] if root else head
 
