@@ -30,10 +30,9 @@ def document(width: int, height: int, title: str, parts: Iterable[str], *, has_s
     return "\n".join((head, f"<title>{_escaped(title)}</title>", *own, *parts, "</svg>\n"))
 
 
-def text(x: float, y: float, content: str, size: int, style: str = "") -> str:
+def text(x: float, y: float, content: str, size: int, style: str) -> str:
     """Return a text with its base line at `y`, in the styles of some letters of STYLES."""
-    classes = f' class="{" ".join(style)}"' if style else ""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}"{classes}>{_escaped(content)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" class="{" ".join(style)}">{_escaped(content)}</text>'
 
 
 def box(x: float, y: float, width: float, height: float, **attributes: object) -> str:
