@@ -106,6 +106,8 @@ root extension loaded twice = a native extension is loaded twice, or in two vers
     generic_type: (?:type|cannot initialize type) "|with the same name multiple times|Only a single TORCH_LIBRARY
 root no native module = a native extension was built for another version of Python: install it again
     does not define module export function
+root protocol of a pickle = a file was written by a newer version of Python: use that one, or write it again
+    unsupported pickle protocol
 root circular import = modules import each other, or a file has the name of a package
     partially initialized module|\(consider renaming '
 root namespace package = a directory without __init__.py is taken for a package: see the working directory and sys.path
@@ -153,6 +155,8 @@ root not divisible = sizes do not match: ranks, parallel sizes, batch sizes, lay
 # Megatron-LM core/dist_checkpointing and rerun_state_machine.py; torch optim/optimizer.py, autograd and distributions
 root distributed checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
     CheckpointingException
+root location of a checkpoint = a checkpoint was saved on other devices: see map_location, and import torch_npu before
+    Attempting to deserialize object on|don't know how to restore data location
 root optimizer's state = the optimizer's state in a checkpoint does not match the model
     different number of parameter groups|parameter group that doesn't match
 root learning rate of a checkpoint = a scheduler resumes without its optimizer: load the state of both
@@ -179,8 +183,11 @@ root shapes of tensors = the shapes of tensors do not match: check the model's s
     |\bexpected (?:to be )?(?:\d-?D(?:imensional)? (?:or|\(|input|tensor)|\d or \d dim)|Can't broadcast from
 root devices of tensors = tensors are on different devices: move the model and its inputs to the same one
     (?:to|must|should) be on the same device|indices should be either on|is on cpu, but expected
+    |^RuntimeError: Expected \w+ tensor, please check whether the input tensor device
     |only supports single device modules|but found one of them on device
     |Input type \(torch\.(?:(?:npu|cuda)\.)?(\w+)Tensor\) and weight type \(torch\.(?:(?:npu|cuda)\.)?\1Tensor\)
+root generator = a generator of random numbers is on another device than the tensors: create it for theirs
+    device type for generator but found
 root tensor to NumPy = a tensor on the device cannot be converted to NumPy: call cpu() first
     can't convert \S+ device type tensor to numpy
 root types of tensors = the data types of tensors differ: convert them, or use autocast

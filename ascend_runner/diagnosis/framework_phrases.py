@@ -81,6 +81,10 @@ root options of the allocator = PYTORCH_NPU_ALLOC_CONF or its CUDA form has an u
     Unrecognized CachingAllocator option|ALLOC_CONF.*(?:unknown|unrecognized|invalid)
 root buffer of HCCL = the buffer of HCCL is too small for an operator: raise HCCL_BUFFSIZE
     HCCL_BUFFSIZE.*(?:too small|increase|larger|at least|insufficient)
+root no environment variable = a variable of the environment is not set: see the name that the message tells
+    /os\.py", line \d+, in __getitem__: KeyError: '
+root libuv = this torch has no libuv: set USE_LIBUV=0
+    built without libuv
 root environment variable = a variable of the environment is missing or wrong: set it as the message says
     ^\w*Error: .*(?:\bset(?:ting)? (?:the )?env(?:ironment)? variable
     |env(?:ironment)? variable \S+ (?:is not set|must|should))
@@ -96,6 +100,8 @@ root length of a sequence = a sequence is too long for the model or its settings
     ^\w*Error: .*(?:longer|larger|greater|smaller) than .*
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
 # HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
+root no data = the dataset is empty: check its path, and what is filtered out
+    ^\w*Error: (?:.*\b(?:data ?set|data|data ?loader) is empty\b|no (?:train\w* |valid\w* )?(?:data|samples|examples)\b)
 root format of samples = no sample has the expected form: check the dataset's columns, roles and template
     Cannot find valid samples
 root images of a sample = the images of a sample do not match its text: check the data and the cut-off length
@@ -163,7 +169,8 @@ root data types = the data types of tensors differ: convert them, or use autocas
     |\b(?:same|identical|uniform|consistent) (?:data ?)?(?:d?type|precision)s?\b|\bdtype mismatch)
 root sizes of tensors = the sizes of tensors do not match: check the model's settings, the data and the checkpoint
     ^(?:Value|Type|Runtime|Assertion|Index)Error: (?!.*\b(?:files?|bytes|download\w*)\b).*
-    (?:\b(?:shape|(?<!world )size|dimension)s? (?:of \S+ )?
+    (?:\bdim(?:ension)?s? of \S+ (?:should|must) be \d|\bshapes? of \S+ and \S+ (?:is|are) (?:inconsistent|different)
+    |\b(?:shape|(?<!world )size|dimension)s? (?:of \S+ )?
     (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
     |\b(?:identical|same|different|inconsistent|mismatched) (?:batch |tensor )?(?:shape|size|dimension)s?\b)
 root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeRO's stage, optimizer, offload, precision
@@ -189,7 +196,7 @@ root values to unpack = a shape or tuple in a model has another length than expe
 root not supported here = something is not supported here: check the versions, the device and what the message names
     ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: (?!.*object does not support).*
     (?:not (?:yet )?(?:be )?support(?:ed)?\b(?! between)|\bis not (?:\w+ )?implemented\b
-    |only supported|do(?:es|se)? ?n[o']t support
+    |only supported|only supports? \w+ ?[<>=]|do(?:es|se)? ?n[o']t support
     |unsupported (?!operand|format|pickle))
     |-packages/\S+", line .*: NotImplementedError: \S
 root equal numbers = numbers that must be equal differ: check the model's settings, the data and the checkpoint

@@ -119,7 +119,8 @@ root inotify = too many watched files: raise fs.inotify.max_user_watches or max_
     inotify (?:watch|instance) limit reached
 root HDF5 file lock = an HDF5 file cannot be locked: in use by another process, or see HDF5_USE_FILE_LOCKING
     unable to lock file, errno
-# errno(3): ENOSPC, EDQUOT, EIO, ESTALE, EMFILE, EROFS, EACCES; torch inline_container.cc, multiprocessing/reductions.py
+# errno(3): ENFILE, ENOSPC, EDQUOT, EIO, ESTALE, EMFILE, EROFS, EACCES; torch inline_container.cc,
+# multiprocessing/reductions.py
 root No space left on device = a disk or /dev/shm is full
     No space left on device
 root Disk quota exceeded = a disk is over quota: free some space, or request a higher quota
@@ -130,6 +131,8 @@ root file cannot be opened = a file cannot be created: check its directory, its 
     RuntimeError: File \S+ cannot be opened\.$
 root input/output error = a disk or network file system failed
     \[Errno 5\]|Stale file handle|\[Errno 107\] Transport endpoint is not connected: '
+root files of the system = too many open files on this server: see fs.file-max and who has them open
+    Too many open files in system
 root Too many open files = too many open files: raise ulimit -n
     Too many open files|received \d+ items of ancdata
 root Read-only file system = a file cannot be written: its file system is mounted read-only

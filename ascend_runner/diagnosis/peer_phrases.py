@@ -87,7 +87,9 @@ peer It may exit with exception = MindSpore's scheduler lost a worker
 peer Spawned worker process number is not as expected = a MindSpore worker exited early
     Spawned worker process number is not as expected
 peer Timed out waiting for clients = not all ranks joined the rendezvous
-    timed out.*(?:waiting for clients|trying to connect to|in store based barrier)|clients joined
+    RendezvousTimeoutError|timed out.*(?:waiting for clients|trying to connect to|in store based barrier)|clients joined
+peer RendezvousConnectionError = the server of the rendezvous cannot be reached: not started, ended, or unreachable
+    RendezvousConnectionError
 peer RendezvousClosedError = the rendezvous was closed: the launcher of another node has ended
     RendezvousClosedError
 # ray gcs_client and gcs_rpc_client.h

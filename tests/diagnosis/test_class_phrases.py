@@ -61,6 +61,11 @@ def code_of(text: str) -> str:
             "devices of tensors",
             "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.npu.FloatTensor) should be the same",
         ),
+        ("devices of tensors", "RuntimeError: Expected npu tensor, please check whether the input tensor device is"),
+        ("generator", "RuntimeError: Expected a 'npu' device type for generator but found 'cpu'"),
+        ("location of a checkpoint", "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda"),
+        ("location of a checkpoint", "RuntimeError: don't know how to restore data location of torch.FloatStorage"),
+        ("protocol of a pickle", "ValueError: unsupported pickle protocol: 5"),
         ("tensor to NumPy", "TypeError: can't convert npu:0 device type tensor to numpy. Use Tensor.cpu() to copy it"),
         ("types of tensors", "RuntimeError: expected scalar type Float but found Half"),
         (
