@@ -38,7 +38,7 @@ def test_views(texts: tuple[str, ...], program: Program, tool: Tool, run_dir: os
 
     assert 1 == status
     assert {} == {name: odd(text) for name, text in views.items() if odd(text)}
-    assert len(texts) + 8 == views["status"].count("\n")  # six of the job, an empty one and the heads of the columns
+    assert len(texts) + 9 == views["status"].count("\n")  # seven of the job, an empty one and the heads of the columns
     assert len(texts) * 2 == views["logs -n all"].count("\n")
     assert len(texts) == len(json.loads(views["status --json"])["ranks"])
 
