@@ -75,7 +75,8 @@ def frame(job: JobView, screen: Screen) -> Frame:
     lines = lines[: screen.rows - 1]
     lines += [BLANK] * (screen.rows - 1 - len(lines))
     is_partial = screen.shows_all or len(rows) < len(ordered)
-    lines.append(_keys(screen, {name for name, is_of_use in ((A, is_partial), (S, job.has_stacks)) if not is_of_use}))
+    has_stacks = job.has_stacks and any(rank.state.is_running for rank in job.ranks)
+    lines.append(_keys(screen, {name for name, is_of_use in ((A, is_partial), (S, has_stacks)) if not is_of_use}))
     clipped = tuple(_clipped(line, screen.columns) for line in lines)
     return Frame(clipped, tuple(rank.rank_id for rank in rows), selected)
 

@@ -209,10 +209,12 @@ def test_outlook() -> None:
 def test_keys() -> None:
     """Those that have no effect at the moment, or no room, are left out; how to leave the screen is always shown."""
     ended = attrs.evolve(SIXTY_FOUR, has_stacks=False)
+    held = attrs.evolve(EIGHT, ranks=(rank(0, state=State.STOPPED), rank(1, state=State.FAILED)))
 
     assert " enter log   s stacks   e events   q quit" == drawn(EIGHT)[-1]
     assert " enter log   e events   a all ranks   q quit" == drawn(ended)[-1] == drawn(ended, shows_all=True)[-1]
     assert " enter log   s stacks   q quit" == drawn(EIGHT, columns=39)[-1]
+    assert " enter log   e events   q quit" == drawn(held)[-1]
 
 
 def test_culprit_comes_first() -> None:
