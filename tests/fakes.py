@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from signal import SIGCHLD, SIGKILL, SIGSTOP, SIGTERM
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
@@ -26,6 +26,7 @@ from ascend_runner.supervision.events import Emptied, Ending, Exited, SignalRece
 
 MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls
 FIRST_PID: Final = 1000
+OneFact = TypeVar("OneFact")
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +62,11 @@ class FakeClock:
     def receive(self, *signums: int) -> None:
         """Let signals arrive now."""
         self._signals += signums
+
+    def receive_at(self, signum: int, *moments: float) -> None:
+        """Let a signal arrive at some moments."""
+        for moment in moments:
+            self.at(moment, functools.partial(self.receive, signum))
 
     def wake(self) -> None:
         """End the wait."""
@@ -431,6 +437,14 @@ class Recording:
     def facts(self) -> list[Fact]:
         """The facts without their times."""
         return [fact for fact, _at in self.timed]
+
+    def of(self, kind: type[OneFact]) -> list[OneFact]:
+        """Return the facts of one type."""
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    def times_of(self, kind: type[Fact]) -> list[float]:
+        """Return when the facts of one type were observed."""
+        return [at for fact, at in self.timed if isinstance(fact, kind)]
 
     def observe(self, fact: Fact, at: float) -> None:
         """Keep one more."""

@@ -98,6 +98,11 @@ def teardown(recording: Recording) -> tuple[State, float]:
     return found
 
 
+def timed_phases(recording: Recording) -> list[tuple[Phase, float]]:
+    """Return the phases, and when they began."""
+    return [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+
+
 # --- The stream of facts ----------------------------------------------------------------------------------------------
 
 
@@ -120,8 +125,8 @@ def test_start_of_a_rank_precedes_its_first_instruction(node: FakeNode, recordin
     node.processes.when_spawned[1] = lambda: node.clock.spend(2.0)
     run(node, 2, recording)
 
-    assert [0.0, 0.0] == [at for fact, at in recording.timed if isinstance(fact, Spawned)]
-    assert [2.0, 2.0] == [at for fact, at in recording.timed if isinstance(fact, Exited)]
+    assert [0.0, 0.0] == recording.times_of(Spawned)
+    assert [2.0, 2.0] == recording.times_of(Exited)
 
 
 def test_teardown_is_one_fact_with_its_cause(node: FakeNode, recording: Recording) -> None:
@@ -140,7 +145,7 @@ def test_outputs_are_told_before_the_ranks_are_asked(node: FakeNode, recording: 
     node.clock.at(1.5, lambda: node.output.write(1, b"SystemExit\n"))
     run(node, 2, recording)
 
-    outputs = [fact.tail for fact in recording.facts if isinstance(fact, RankOutput) and fact.rank_id == 1]
+    outputs = [fact.tail for fact in recording.of(RankOutput) if fact.rank_id == 1]
     assert [b"step 7\n", b"step 7\nSystemExit\n"] == outputs
 
 
@@ -193,13 +198,13 @@ def test_rank_that_fails_before_it_is_asked_to_stop_was_not_stopped(node: FakeNo
     recording = Recording(when)
     run(node, 3, recording)
 
-    assert [SignalsSent({2: SIGTERM})] == [fact for fact in recording.facts if isinstance(fact, SignalsSent)]
+    assert [SignalsSent({2: SIGTERM})] == recording.of(SignalsSent)
 
 
 def test_own_failure_precedes_a_signal_of_the_same_moment(node: FakeNode) -> None:
     """A rank that exits 7 failed by itself, even if SIGTERM arrives in the same wake-up, before it or after it."""
     node.processes.behaviours = {0: exits(FAILED)}
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
 
     assert Exited(0, FAILED) == run(node, 2).cause
 
@@ -210,7 +215,7 @@ def test_own_failure_precedes_a_signal_of_the_same_moment(node: FakeNode) -> Non
 def test_signal_precedes_a_death_that_it_may_have_caused(node: FakeNode, ending: Ending) -> None:
     """A signal to the whole container reaches ranks and runner: an interruption, not a failure."""
     node.processes.behaviours = {0: exits(ending)}
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
 
     assert SignalReceived(SIGTERM) == run(node, 2).cause
 
@@ -277,8 +282,7 @@ def test_signal_after_the_last_rank_changes_no_status(
 def test_second_sigterm_kills_at_once(node: FakeNode) -> None:
     """The grace is for the patient: SIGKILL follows the second SIGTERM, not the end of the grace."""
     node.processes.behaviours = {0: STUBBORN, 1: STUBBORN}
-    for moment in (2.0, 2.5):
-        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 2.0, 2.5)
     state = run(node, 2)
 
     assert 143 == status(state)
@@ -288,14 +292,11 @@ def test_second_sigterm_kills_at_once(node: FakeNode) -> None:
 def test_signal_that_changes_nothing_is_a_fact(node: FakeNode, recording: Recording) -> None:
     """A SIGTERM while ranks are stopped because of a failure is told; one that begins to stop or kill is a phase."""
     node.processes.behaviours = {0: exits(FAILED, 1.0), 1: STUBBORN}
-    for moment in (2.0, 4.0):
-        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
-    node.clock.at(3.0, lambda: node.clock.receive(SIGCONT))
+    node.clock.receive_at(SIGTERM, 2.0, 4.0)
+    node.clock.receive_at(SIGCONT, 3.0)
     run(node, 2, recording)
 
-    assert [(SignalReceived(SIGTERM), 2.0)] == [
-        (fact, at) for fact, at in recording.timed if isinstance(fact, SignalReceived)
-    ]
+    assert ([SignalReceived(SIGTERM)], [2.0]) == (recording.of(SignalReceived), recording.times_of(SignalReceived))
     assert [(Phase.KILLING, SIGTERM, 4.0)] == [
         (fact.phase, fact.killed_by, at)
         for fact, at in recording.timed
@@ -374,8 +375,8 @@ def test_failure_at_the_moment_of_a_hang_is_the_cause(node: FakeNode, recording:
 
 def test_stopped_ranks_do_not_hang(node: FakeNode) -> None:
     """Between Ctrl-Z and SIGCONT nothing counts as a hang; the limit starts over with the first check afterwards."""
-    node.clock.at(10.0, lambda: node.clock.receive(SIGTSTP))
-    node.clock.at(500.0, lambda: node.clock.receive(SIGCONT))
+    node.clock.receive_at(SIGTSTP, 10.0)
+    node.clock.receive_at(SIGCONT, 500.0)
     state = run(node, 1, hang_timeout=60.0)
 
     assert HangDetected(60.0) == state.cause
@@ -444,12 +445,11 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     node.processes.behaviours = {0: exits(OK, 1000.0)}
     node.clock.at(500.0, lambda: node.output.write(0, b"step 1\n"))
     state = run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
-    seen = [(type(fact), at) for fact, at in recording.timed if isinstance(fact, (HangDetected, HangSeen))]
     ends = [at for fact, at in recording.timed if isinstance(fact, HangDetected) and fact.is_over]
 
     assert 0 == status(state)
-    assert [60.0, 504.0, 560.0] == [at for kind, at in seen if kind is HangDetected]
-    assert [60.0, 560.0] == [at for kind, at in seen if kind is HangSeen]
+    assert [60.0, 504.0, 560.0] == recording.times_of(HangDetected)
+    assert [60.0, 560.0] == recording.times_of(HangSeen)
     assert [504.0] == ends
 
 
@@ -462,7 +462,7 @@ def test_end_of_a_job_that_hangs(node: FakeNode, recording: Recording, *, is_act
         node.clock.at(499.0, lambda: node.heartbeats.send(0))
     run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
 
-    assert is_active is any(isinstance(fact, HangDetected) and fact.is_over for fact in recording.facts)
+    assert is_active is any(fact.is_over for fact in recording.of(HangDetected))
 
 
 def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Recording) -> None:
@@ -472,17 +472,16 @@ def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Re
     node.clock.at(55.0, lambda: node.output.write(0, b"step 1\n"))
     node.clock.at(500.0, lambda: node.output.write(0, b"step 2\n"))
     run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
-    seen = [at for fact, at in recording.timed if isinstance(fact, HangSeen)]
 
     assert [30.0, 86.0, 535.0] == node.evidence.noted_at
     assert [86.0, 535.0] == node.evidence.compared_with
-    assert [115.0, 560.0] == seen
+    assert [115.0, 560.0] == recording.times_of(HangSeen)
 
 
 def test_stacks_of_another_silence_are_not_compared(node: FakeNode) -> None:
     """If the limit starts over after half of it, because the ranks were stopped, what was read before is forgotten."""
-    node.clock.at(40.0, lambda: node.clock.receive(SIGTSTP))
-    node.clock.at(500.0, lambda: node.clock.receive(SIGCONT))
+    node.clock.receive_at(SIGTSTP, 40.0)
+    node.clock.receive_at(SIGCONT, 500.0)
     run(node, 1, hang_timeout=60.0)
 
     assert [30.0, 534.0] == node.evidence.noted_at
@@ -508,7 +507,7 @@ def test_escaped_processes_are_killed_and_named(node: FakeNode, recording: Recor
     assert state.cause is None
     assert Swept(killed={77: "daemon"}, survivors=()) in recording.facts
     assert (1.0, SIGTERM) == node.processes.escaped_asked[0]
-    assert [(Escaped(14.0), 2.0)] == [(fact, at) for fact, at in recording.timed if isinstance(fact, Escaped)]
+    assert ([Escaped(14.0)], [2.0]) == (recording.of(Escaped), recording.times_of(Escaped))
     assert 16.0 == node.clock.now()
 
 
@@ -540,8 +539,7 @@ def test_second_stop_signal_ends_the_sweep_while_others_appear(node: FakeNode, r
     node.processes.escaped = {77: ("chain", True)}
     for pid in range(1000):
         node.clock.at(float(pid), functools.partial(node.processes.escaped.update, {pid: ("chain", True)}))
-    for moment in (5.0, 8.0):
-        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 5.0, 8.0)
     run(node, 1, recording)
 
     assert 8.0 + GIVEN_UP_LIMIT == node.clock.now()
@@ -552,8 +550,7 @@ def test_unkillable_rank_is_given_up_in_time(node: FakeNode, recording: Recordin
     """5 s after SIGKILL the job goes on without the rank, names it, and hurries with the rest."""
     node.processes.behaviours = {0: UNKILLABLE}
     node.processes.escaped = {77: ("stuck", True)}
-    for moment in (1.0, 1.0):
-        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0, 1.0)
     state = run(node, 1, recording)
 
     assert {} == state.endings
@@ -565,8 +562,7 @@ def test_rank_of_another_user_is_given_up_at_once(node: FakeNode, recording: Rec
     """A process that may not be signalled, such as sudo(8), is reported when all others are dead."""
     node.processes.behaviours = {0: UNKILLABLE, 1: Behaviour(dies_of={SIGKILL: 2.0})}
     node.processes.refused = {0}
-    for moment in (1.0, 1.0):
-        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0, 1.0)
     run(node, 2, recording)
 
     assert Swept(killed={}, survivors=("rank 0: 1000 (program)",)) in recording.facts
@@ -577,7 +573,7 @@ def test_rank_of_another_user_is_given_up_at_once(node: FakeNode, recording: Rec
 def test_second_stop_signal_cuts_the_drain(node: FakeNode, before: int, late: int, *, is_cut: bool) -> None:
     """SIGTERM and SIGINT count from the start of the job: the second one means that nothing is waited for."""
     node.processes.behaviours = {0: Behaviour(exits=None if before else (1.0, OK))}
-    node.clock.at(0.5, lambda: node.clock.receive(*[SIGTERM] * before))
+    node.clock.receive_at(SIGTERM, *[0.5] * before)
     node.output.when_finishing = lambda: node.clock.receive(*[SIGINT] * late)
     run(node, 1)
 
@@ -590,7 +586,7 @@ def test_drain_is_bounded(node: FakeNode, recording: Recording) -> None:
     node.output.write(0, b"last line\n")
     state = run(node, 1, recording)
 
-    (complete,) = [fact for fact in recording.facts if isinstance(fact, RankOutput)]
+    (complete,) = recording.of(RankOutput)
     assert state.cause is None
     assert [DRAIN_LIMIT] == node.output.finish_limits
     assert b"last line\n" == complete.tail
@@ -599,13 +595,13 @@ def test_drain_is_bounded(node: FakeNode, recording: Recording) -> None:
 def test_output_that_fails_is_an_error_after_all_have_ended(node: FakeNode, recording: Recording) -> None:
     """The reader of output asks the runner to stop when it dies: ranks are stopped first, then the error is raised."""
     node.output.failure = MemoryError("no room")
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
 
     with pytest.raises(AscendRunnerError, match="no room"):
         run(node, 2, recording)
 
     assert [(1.0, 0, SIGTERM), (1.0, 1, SIGTERM)] == node.processes.signalled
-    assert {0, 1} == {fact.rank_id for fact in recording.facts if isinstance(fact, RankReaped)}
+    assert {0, 1} == {fact.rank_id for fact in recording.of(RankReaped)}
 
 
 # --- The time limit ---------------------------------------------------------------------------------------------------
@@ -627,7 +623,7 @@ def test_job_ends_at_its_time_limit(
     assert LimitReached(changed_to or limit or 0.0) == state.cause
     assert 124 == status(state)
     assert ended_at == teardown(recording)[1]
-    assert [changed_to] * bool(changed_to) == [fact.limit for fact in recording.facts if isinstance(fact, LimitChanged)]
+    assert [changed_to] * bool(changed_to) == [fact.limit for fact in recording.of(LimitChanged)]
 
 
 def test_limit_while_ranks_are_stopped_changes_nothing(node: FakeNode, recording: Recording) -> None:
@@ -685,7 +681,7 @@ SAVER = Behaviour(notes={SIGUSR1})
 
 def ended(recording: Recording) -> CheckpointEnded:
     """Return the only request for a checkpoint that has ended."""
-    (found,) = [fact for fact in recording.facts if isinstance(fact, CheckpointEnded)]
+    (found,) = recording.of(CheckpointEnded)
     return found
 
 
@@ -704,7 +700,7 @@ def test_request_for_a_checkpoint_changes_nothing_else(
     assert (None, 100.0) == (state.cause, node.clock.now())
     assert [(0, SIGUSR1), (1, SIGUSR1)] == node.processes.notified
     assert [] == node.processes.signalled
-    phases = [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+    phases = timed_phases(recording)
     assert [(Phase.CHECKPOINTING, 10.0), (Phase.RUNNING, 51.0)] == phases[2:4]
     assert (10.0, 41.0, {0: 7, 1: 7}, ()) == (
         ended(recording).asked_at,
@@ -719,7 +715,7 @@ def test_checkpoint_from_before_the_request_is_no_answer(node: FakeNode, recordi
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
     node.heartbeats.saving_ranks = {0}
     node.heartbeats.unread = [0]
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
     run(node, 1, recording)
 
@@ -730,7 +726,7 @@ def test_rank_that_was_reached_is_not_asked_again(node: FakeNode) -> None:
     """However long it takes to signal the ranks, each of them gets the signal once."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
     node.processes.notify_seconds = 2 * RETRY_EVERY
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     node.clock.at(30.0, lambda: node.heartbeats.save(0))
     run(node, 1)
 
@@ -753,39 +749,37 @@ def saving_after(seconds: float, node: FakeNode) -> Callable[[Fact], None]:
 def test_request_that_ranks_would_take_for_a_copy_is_postponed(node: FakeNode, *, is_signal: bool) -> None:
     """They would answer it with the checkpoint that they have saved; it is sent once when they no longer do."""
     recording, answers = Recording(saving_after(1.0, node)), []
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     for moment in (12.0, 13.0):
         if is_signal:
-            node.clock.at(moment, lambda: node.clock.receive(SIGUSR1))
+            node.clock.receive_at(SIGUSR1, moment)
         else:
             node.clock.at(moment, lambda: answers.append(node.requests.ask_for_checkpoint()))
     run(node, 2, recording)
 
-    assert [10.0, 11.0 + COPIES] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
+    assert [10.0, 11.0 + COPIES] == recording.times_of(CheckpointAsked)
     postponed = [CheckpointPostponed(COPIES - 1.0), CheckpointPostponed(COPIES - 2.0)]
-    assert postponed[:1] == [fact for fact in recording.facts if isinstance(fact, CheckpointPostponed)]
+    assert postponed[:1] == recording.of(CheckpointPostponed)
     assert ([] if is_signal else postponed) == [answer.get_nowait() for answer in answers]
 
 
 def test_stop_answers_a_request_that_was_postponed(node: FakeNode) -> None:
     """The ranks answer a stop with the checkpoint that they have just saved, and nobody asks them again."""
     recording = Recording(saving_after(1.0, node))
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
-    node.clock.at(12.0, lambda: node.clock.receive(SIGUSR1))
-    node.clock.at(13.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGUSR1, 10.0, 12.0)
+    node.clock.receive_at(SIGTERM, 13.0)
     run(node, 2, recording, checkpoint_grace=60.0)
 
-    assert [10.0, 13.0] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
+    assert [10.0, 13.0] == recording.times_of(CheckpointAsked)
 
 
 def test_copy_of_a_request_is_none(node: FakeNode) -> None:
     """Whoever signals every process of the job means one checkpoint, even if the ranks save at once."""
     recording = Recording(saving_after(ONE_SIGNAL / 4, node))
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
-    node.clock.at(10.0 + ONE_SIGNAL / 2, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0, 10.0 + ONE_SIGNAL / 2)
     run(node, 2, recording)
 
-    assert [10.0] == [at for fact, at in recording.timed if isinstance(fact, CheckpointAsked)]
+    assert [10.0] == recording.times_of(CheckpointAsked)
 
 
 @pytest.mark.parametrize(("notes", "reached"), [([], []), ([0], [0]), ([0, 1], [0, 1])])
@@ -808,7 +802,7 @@ def test_request_is_answered_with_the_ranks_that_were_asked(
 def test_request_during_the_save_before_a_stop_is_answered(node: FakeNode) -> None:
     """No rank is asked again, and the answer names those that are saving."""
     node.processes.behaviours = {0: SAVER, 1: SAVER}
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
     answers = []
     node.clock.at(2.0, lambda: answers.append(node.requests.ask_for_checkpoint()))
     run(node, 2, checkpoint_grace=60.0)
@@ -833,7 +827,7 @@ def test_request_that_comes_with_the_end_is_answered(node: FakeNode) -> None:
 def test_request_that_no_rank_handles_names_all_of_them_at_its_end(node: FakeNode, recording: Recording) -> None:
     """The events then give the reason why there is no checkpoint."""
     node.processes.behaviours = {0: exits(OK, 1000.0), 1: exits(OK, 1000.0)}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     run(node, 2, recording)
 
     assert ((0, 1), {}, ()) == (ended(recording).unasked, ended(recording).saved, ended(recording).missing)
@@ -847,10 +841,10 @@ def test_request_that_no_rank_will_answer_is_over_at_once(
     node.processes.behaviours = {
         rank_id: Behaviour(exits=(1000.0, OK), notes={SIGUSR1} if rank_id in handlers else ()) for rank_id in (0, 1)
     }
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     run(node, 2, recording, checkpoint_grace=60.0)
 
-    phases = [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+    phases = timed_phases(recording)
     assert [(Phase.CHECKPOINTING, 10.0), (Phase.RUNNING, 10.0), (Phase.DONE, 1000.0)] == phases[2:]
     assert () == ended(recording).missing
 
@@ -860,23 +854,23 @@ def test_request_while_only_some_ranks_import(node: FakeNode, recording: Recordi
     """The others get it as soon as they handle it, whether or not those that were reached report; then they save."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: exits(OK, 100.0)}
     node.heartbeats.saving_ranks = {1}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     node.clock.at(20.2, lambda: node.processes.begin_to_note(1, SIGUSR1))
     if saves:
         node.clock.at(30.0, lambda: node.heartbeats.save(1))
     run(node, 2, recording)
 
     assert [(0, SIGUSR1), (1, SIGUSR1)] == node.processes.notified
-    requests = [fact for fact in recording.facts if isinstance(fact, CheckpointEnded)]
+    requests = recording.of(CheckpointEnded)
     assert [[], [1]] == [sorted({*fact.saved, *fact.missing}) for fact in requests] if saves else [[], []]
-    phases = [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+    phases = timed_phases(recording)
     assert [(Phase.CHECKPOINTING, 20.5), (Phase.RUNNING, 30.0)][: 1 + saves] == phases[4 : 5 + saves]
 
 
 def test_rank_that_imports_for_too_long_is_not_asked(node: FakeNode) -> None:
     """Whoever has made the request has stopped waiting for the checkpoint."""
     node.processes.behaviours = {0: exits(OK, 1000.0)}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     node.clock.at(320.0, lambda: node.processes.begin_to_note(0, SIGUSR1))
     run(node, 1)
 
@@ -887,7 +881,7 @@ def test_rank_that_has_just_saved_is_not_asked_again(node: FakeNode) -> None:
     """It may save without having been reached, because another process of it was."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK)), 1: exits(OK, 100.0)}
     node.heartbeats.saving_ranks = {0, 1}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     node.clock.at(20.0, lambda: node.processes.begin_to_note(1, SIGUSR1))
     node.clock.at(20.0, lambda: node.heartbeats.save(1))
     run(node, 2)
@@ -901,26 +895,26 @@ def test_request_needs_ranks(node: FakeNode, recording: Recording) -> None:
     seen = [(node.requests.is_running, node.requests.is_tearing_down)]
     for moment in (5.0, 15.0):
         node.clock.at(moment, lambda: seen.append((node.requests.is_running, node.requests.is_tearing_down)))
-    node.clock.at(16.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 16.0)
     run(node, 2, recording)
 
     assert [(False, False), (True, False), (False, True)] == seen
     assert (False, False) == (node.requests.is_running, node.requests.is_tearing_down)
-    assert [CheckpointRefused(SIGUSR1)] == [fact for fact in recording.facts if isinstance(fact, CheckpointRefused)]
+    assert [CheckpointRefused(SIGUSR1)] == recording.of(CheckpointRefused)
 
 
 def test_rank_gets_the_signal_as_soon_as_it_handles_it(node: FakeNode, recording: Recording) -> None:
     """A rank that imports while a checkpoint is asked for is asked afterwards."""
     node.processes.behaviours = {0: exits(OK, 100.0)}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     node.clock.at(20.2, lambda: node.processes.begin_to_note(0, SIGUSR1))
     run(node, 1, recording)
 
     assert [(0, SIGUSR1)] == node.processes.notified
     assert [(frozenset(), {0}), ({0}, frozenset())] == [
-        (fact.reached, fact.unreached) for fact in recording.facts if isinstance(fact, CheckpointAsked)
+        (fact.reached, fact.unreached) for fact in recording.of(CheckpointAsked)
     ]
-    assert [SignalsSent({0: SIGUSR1})] == [fact for fact in recording.facts if isinstance(fact, SignalsSent)]
+    assert [SignalsSent({0: SIGUSR1})] == recording.of(SignalsSent)
 
 
 @pytest.mark.parametrize(("saved_at", "stopped_at"), [(5.0, 5.0), (None, 61.0)])
@@ -929,7 +923,7 @@ def test_stop_waits_for_the_checkpoint(
 ) -> None:
     """SIGTERM asks for a checkpoint; the ranks are stopped when they have saved, or when the time is over."""
     node.processes.behaviours = {0: SAVER, 1: SAVER}
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
     node.clock.at(2.0, lambda: node.heartbeats.save(0))
     if saved_at:
         node.clock.at(saved_at, lambda: node.heartbeats.save(1))
@@ -946,7 +940,7 @@ def test_rank_that_fails_instead_of_saving_is_named(node: FakeNode, recording: R
     """It can have been asked before a stop, of which no failure is the cause; one that had saved just ends."""
     node.processes.behaviours = dict.fromkeys((0, 1, 2), attrs.evolve(SAVER, exits=(3.0, FAILED)))
     node.heartbeats.saving_ranks = {0, 1}
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
     node.clock.at(2.0, lambda: node.heartbeats.save(1))
     state = run(node, 3, recording, checkpoint_grace=60.0)
 
@@ -959,7 +953,7 @@ def test_rank_that_fails_instead_of_saving_is_named(node: FakeNode, recording: R
 def test_end_of_a_rank_is_its_answer(node: FakeNode, recording: Recording, ending: Ending) -> None:
     """A rank that cannot report a checkpoint, and ends when it is asked for one, is neither missing nor failed."""
     node.processes.behaviours = dict.fromkeys((0, 1), attrs.evolve(SAVER, exits=(3.0, ending)))
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
     run(node, 2, recording, checkpoint_grace=60.0)
 
     assert ((), {}, {}) == (ended(recording).missing, ended(recording).failed, ended(recording).failed_since)
@@ -968,8 +962,7 @@ def test_end_of_a_rank_is_its_answer(node: FakeNode, recording: Recording, endin
 def test_second_signal_stops_and_third_one_kills(node: FakeNode) -> None:
     """A second SIGTERM ends the wait for the checkpoint, and a third one the grace."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, dies_of={SIGKILL: 0.0})}
-    for moment in (1.0, 2.0, 3.0):
-        node.clock.at(moment, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0, 2.0, 3.0)
     state = run(node, 1, checkpoint_grace=60.0)
 
     assert SignalReceived(SIGTERM) == state.cause
@@ -978,7 +971,7 @@ def test_second_signal_stops_and_third_one_kills(node: FakeNode) -> None:
 
 def test_stop_does_not_wait_if_no_rank_handles_the_signal(node: FakeNode) -> None:
     """Nothing would come of the wait, and a platform that stops the job has a limit of its own."""
-    node.clock.at(1.0, lambda: node.clock.receive(SIGTERM))
+    node.clock.receive_at(SIGTERM, 1.0)
     run(node, 2, checkpoint_grace=60.0)
 
     assert [(1.0, 0, SIGTERM), (1.0, 1, SIGTERM)] == node.processes.signalled
@@ -1064,7 +1057,7 @@ def test_rank_without_the_library_is_not_missed(node: FakeNode, recording: Recor
     """Without a time for checkpoints nobody waits for the answer of a rank that cannot give one."""
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(1000.0, OK)), 1: attrs.evolve(SAVER, exits=(1000.0, OK))}
     node.heartbeats.saving_ranks = {1}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     run(node, 2, recording)
 
     assert ((1,), 300.0) == (ended(recording).missing, ended(recording).seconds)
@@ -1077,7 +1070,7 @@ def test_rank_that_fails_while_it_saves_is_the_cause(node: FakeNode, recording: 
     """
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(20.0, FAILED)), 1: SAVER}
     node.heartbeats.saving_ranks = {0, 1}
-    node.clock.at(10.0, lambda: node.clock.receive(SIGUSR1))
+    node.clock.receive_at(SIGUSR1, 10.0)
     state = run(node, 2, recording)
 
     assert Exited(0, FAILED) == state.cause
