@@ -137,7 +137,7 @@ root processor of a model = the processor of a model cannot be loaded: check its
 root tokenizer's file = a tokenizer's file needs newer versions of tokenizers and transformers
     did not match any variant of untagged enum|Tokenizer class \w+ does not exist or is not currently imported
 root files of a model = files of a model cannot be found: check its path or name, and that its download is complete
-    does not appear to have a file named|no file named |Can't load (?:the )?[\w ]+ for '
+    does not appear to have a file named|no file named |Can't find 'adapter_config|Can't load (?:the )?[\w ]+ for '
     |Unable to load (?:weights|vocabulary)|Cannot find any model weights
 root code of a model = a model or dataset brings its own code: pass trust_remote_code=True if you trust it
     trust_remote_code=True|requires you to execute the configuration file in that repo
@@ -280,8 +280,9 @@ root access to a server = a server or storage service refuses access: check the 
 root object in a storage = an object, bucket or page does not exist: check its name
     NoSuch(?:Key|Bucket)|hub\.errors\.NotExistError|doesn't exist on the Hub
     |\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
-root server failed = a server failed or is overloaded: try again
-    \b(?:429|50[0234]) (?:Client|Server) Error|SlowDown|Too ?Many ?Requests|Service Unavailable|Bad Gateway
+root server failed = a server failed or is overloaded: see its log, or try again
+    Internal Server Error|\b(?:429|50[0234]) (?:Client|Server) Error|SlowDown
+    |Too ?Many ?Requests|Service Unavailable|Bad Gateway
     |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b
 root download cut off = a download was cut off: try again
     ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed

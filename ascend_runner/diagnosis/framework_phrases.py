@@ -85,6 +85,16 @@ root no environment variable = a variable of the environment is not set: see the
     /os\.py", line \d+, in __getitem__: KeyError: '
 root libuv = this torch has no libuv: set USE_LIBUV=0
     built without libuv
+root actor of verl = an actor of verl did not register in time: see ray's logs, and ray_wait_register_center_timeout
+    failed to get register_center_actor
+root automatic device map = device_map="auto" spreads a model over devices: leave it out in distributed training
+    loaded with `device_map=.auto
+root quantized model's device = a quantized model is not on the rank's own device: load it there, see device_map
+    loaded in (?:8-bit|4-bit).*(?:on a different device|offload)
+root accelerator created twice = an Accelerator was created twice with different settings: create it once
+    AcceleratorState has already been initialized
+root unbalanced memory = some devices have less free memory than others: other processes use them
+    memory capacity is unbalanced
 root environment variable = a variable of the environment is missing or wrong: set it as the message says
     ^\w*Error: .*(?:\bset(?:ting)? (?:the )?env(?:ironment)? variable
     |env(?:ironment)? variable \S+ (?:is not set|must|should))
@@ -106,14 +116,18 @@ root format of samples = no sample has the expected form: check the dataset's co
     Cannot find valid samples
 root images of a sample = the images of a sample do not match its text: check the data and the cut-off length
     ^ValueError: .*\bimages?\b.{0,80}(?:do(?:es)? not match|different from|mismatch)
+root columns removed = the dataset is empty, or its columns were removed: see remove_unused_columns
+    Invalid key: \d+ is out of bounds for size 0
+root cached dataset = incompatible packages: update datasets, or install an older fsspec
+    dataset cached in a LocalFileSystem
 root column = samples lack a column that the program expects: check the names of the dataset's columns
     Column name .* not in the dataset|, in (?:\w*collat\w*|get_loc): KeyError: '|collat\w*\.py", line .*: KeyError: '
     |/llamafactory/data/\w+\.py", line .*: KeyError: '|supply an encoding or a list of encodings
-    |No columns in the dataset match
+    |No columns in the dataset match|specify (?:either|exactly one of) \S*input_ids
 root labels = the model got no labels, so it returns no loss: check the columns of the dataset and label_names
     did not return a loss from the inputs
-root dataset for evaluation = a dataset for the evaluation is missing: pass one, or turn the evaluation off
-    evaluation requires an eval_dataset
+root dataset for a step = a dataset for the training or the evaluation is missing: pass it, or turn this step off
+    (?:training|evaluation) requires an? (?:train|eval)_dataset
 root types of columns = the files of a dataset differ in their columns or types
     Couldn't cast|column names don't match
 root JSON of a dataset = a file of a dataset cannot be read as JSON: see the row that the message names
@@ -125,7 +139,7 @@ root text = the text of a sample is not a string: look for empty or missing valu
 root padding = samples differ in length: pad and truncate them
     you should probably activate truncation|expected sequence of length \d+ at dim
 root padding token = the tokenizer has no padding token: set pad_token, for example to eos_token
-    does not have a padding token
+    does not have a padding token|if no padding token is defined
 root chat template = the tokenizer has no chat template: set one, or use a model that has one
     chat_template is not set
 root roles of a conversation = a conversation does not follow the chat template: check its roles and their order
@@ -174,7 +188,8 @@ root sizes of tensors = the sizes of tensors do not match: check the model's set
     (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
     |\b(?:identical|same|different|inconsistent|mismatched) (?:batch |tensor )?(?:shape|size|dimension)s?\b)
 root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeRO's stage, optimizer, offload, precision
-    DeepSpeedConfigError: |^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
+    (?:DeepSpeedConfigError|ZeRORuntimeException):
+    |^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
     |/deepspeed/\S+", line \d+, in (?:__init__|_configure\w*|_do_\w*check\w*|_\w*assertion): \w+Error: \S
 root check of settings = a check of the settings failed: compare those that the message names
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):

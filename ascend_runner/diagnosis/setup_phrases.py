@@ -140,8 +140,9 @@ root torch without CUDA = torch was built without CUDA: use npu and hccl, or imp
 root no CUDA device = there is no CUDA device: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
     Found no NVIDIA driver|No CUDA GPUs are available|only supported with GPUs, no GPUs found
 root no accelerator = no accelerator is found: check whether torch_npu can be imported and the devices are visible
-    No supported gpu backend found|No NPUs are available|Found no NPU driver|Torch not compiled with NPU enabled
-    |mixed precision requires a (?:GPU|NPU)|can only be used on CUDA devices|setup doesn't support bf16/gpu
+    No supported gpu backend found|No GPU found|No NPUs are available|Found no NPU driver
+    |Torch not compiled with NPU enabled|mixed precision requires a (?:GPU|NPU)
+    |can only be used on CUDA devices|setup doesn't support bf16/gpu
 root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|Unknown backend type hccl|have HCCL built in
     |at start of device string: npu|not linked with support for (?:npu|privateuseone)

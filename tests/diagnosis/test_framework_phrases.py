@@ -66,7 +66,7 @@ def raised(message: str, file: str = "/job/train.py", function: str = "main") ->
         ("optimizer on the CPU", "AssertionError: CPUAdam param is on npu:0 and must be 'cpu', make sure you enabled"),
         ("length of an input", "ValueError: Input length of input_ids is 4096, but `max_length` is set to 2048."),
         ("labels", "ValueError: The model did not return a loss from the inputs, only the following keys: logits."),
-        ("dataset for evaluation", "ValueError: Trainer: evaluation requires an eval_dataset."),
+        ("dataset for a step", "ValueError: Trainer: evaluation requires an eval_dataset."),
         ("column", "ValueError: No columns in the dataset match the model's forward method signature."),
         (
             "roles of a conversation",
@@ -80,6 +80,24 @@ def raised(message: str, file: str = "/job/train.py", function: str = "main") ->
         ("sizes of tensors", "RuntimeError: The dim of x should be 2, but got 3"),
         ("sizes of tensors", "RuntimeError: The shapes of key and value are inconsistent"),
         ("not supported here", "RuntimeError: npu_fusion_attention: only support head_dim <= 512"),
+        ("actor of verl", "AssertionError: failed to get register_center_actor: a_register_center in []"),
+        (
+            "automatic device map",
+            "ValueError: You can't train a model that has been loaded with `device_map='auto'` in",
+        ),
+        (
+            "quantized model's device",
+            "ValueError: a model that has been loaded in 8-bit precision on a different device",
+        ),
+        (
+            "accelerator created twice",
+            "ValueError: AcceleratorState has already been initialized and cannot be changed",
+        ),
+        ("unbalanced memory", "RuntimeError: The memory capacity is unbalanced. Some devices may be occupied"),
+        ("columns removed", "IndexError: Invalid key: 42 is out of bounds for size 0"),
+        ("cached dataset", "NotImplementedError: Loading a dataset cached in a LocalFileSystem is not supported."),
+        ("column", "ValueError: You have to specify either input_ids or inputs_embeds"),
+        ("configuration of DeepSpeed", "deepspeed.runtime.zero.utils.ZeRORuntimeException: You are using ZeRO-Offload"),
         ("not available here", "AssertionError: Flash Attention is not available, but is needed for dense attention"),
         ("quantization", "ValueError: Unknown quantization method: ascend. Must be one of ['awq', 'fp8']."),
         ("quantization", "NotImplementedError: There is no available ascend quantizer."),
