@@ -6,6 +6,7 @@ request is ignored and reported once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -60,6 +61,7 @@ def ask(folder: str, message: Message) -> Message:
 
     Raises:
         BlockingIOError: It has not answered in time.
+        ConnectionError: It has closed the connection, as at the end of its job, or nobody listens any longer.
         OSError: It does not listen.
         ValueError: The answer is malformed.
     """
@@ -69,7 +71,10 @@ def ask(folder: str, message: Message) -> Message:
             connection.setsockopt(socket.SOL_SOCKET, option, TIMEVAL.pack(int(PATIENCE), 0))
         connection.connect(os.path.join(folder, CONTROL))
         connection.send(json.dumps(message).encode())
-        answer = json.loads(connection.recv(LONGEST))
+        data = connection.recv(LONGEST)
+    if not data:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+    answer = json.loads(data)
     if not isinstance(answer, dict):
         raise ValueError("not an answer")  # noqa: TRY004  as for other data that is no answer
     return answer

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -312,6 +313,26 @@ def test_silent_connection_is_given_up(job: Job) -> None:
     assert ["a connection without a message"] == [
         warning.partition(" on ")[0].partition(" ")[2] for warning in job.messages.of("warning")
     ]
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+def test_runner_that_ends_before_it_answers(*, has_read: bool) -> None:
+    """The connection is closed without an answer, before or after the request was read."""
+
+    def end() -> None:
+        connection, _address = listener.accept()
+        with connection:
+            connection.recv(4096) if has_read else wait_until(lambda: bool(connection.recv(1, socket.MSG_PEEK)))
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, control.LISTENER) as listener:
+        listener.setblocking(True)
+        listener.bind(os.path.join(folder, run_folder.CONTROL))
+        listener.listen()
+        runner = threading.Thread(target=end)
+        runner.start()
+        with pytest.raises(ConnectionResetError):
+            control.ask(folder, {"request": "status"})
+        runner.join()
 
 
 def test_flood_of_requests_is_answered_in_turn(job: Job) -> None:

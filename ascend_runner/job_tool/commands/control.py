@@ -86,6 +86,8 @@ def _request(job: FoundJob, message: Message) -> Message:
         raise RefusedError(f"{job.name} belongs to user {job.owner}; only that user and root may change it") from None
     except BlockingIOError:
         raise RefusedError(f"the runner of {job.name} did not respond within {control.PATIENCE:g} s") from None
+    except ConnectionError:
+        raise RefusedError(f"the runner of {job.name} did not answer; its job seems to have just ended") from None
     except (OSError, ValueError) as error:
         raise RefusedError(f"cannot reach the runner of {job.name}: {reason(error)}") from None
     if "answer" not in answer:
