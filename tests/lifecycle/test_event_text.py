@@ -28,6 +28,11 @@ def test_figures_of_a_slow_training_are_in_its_sentence_only() -> None:
     assert f"{slow}, nodes 3" == described(event=events.SLOW, **members, nodes=3)
 
 
+def test_teardown_after_a_success() -> None:
+    """All ranks have ended, so there is no cause to name; the text is not the name of the event."""
+    assert "processes that ranks have left behind" in described(event="teardown", state="stopping")
+
+
 def test_figures_of_a_hang_are_in_its_sentence_only() -> None:
     """The same holds for a hang."""
     hang = HangDetected(60.0)
