@@ -249,7 +249,7 @@ def _conditions(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Describe the conditions of the job, apart from its cause: a hang, a slow training, an unhealthy node."""
     for one in snapshot.report.children("conditions"):
         sentence, since = one.text("sentence"), one.moment("since")
-        if not snapshot.cause.startswith(sentence or "\n"):
+        if not (sentence and sentence in snapshot.cause):
             yield one.text("condition"), f"{sentence}{f', since {clock(since)}' if since else ''}"
 
 
