@@ -144,14 +144,16 @@ def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
 
 def _unsaved(outcome: Outcome) -> list[str]:
     """Return lines on the ranks that failed instead of saving when the job was to stop after a checkpoint."""
-    lines = []
+    alike: dict[tuple[str, ...], list[RankRecord]] = {}  # by how they ended, and the evidence
     for rank in outcome.ranks:
         if rank.rank_id in outcome.unsaved:
-            lines += [
-                f"  failed rank {rank.rank_id} before it had saved ({in_parentheses(outcome.unsaved[rank.rank_id])})"
-            ]
-            lines += _evidence(rank.finding) if rank.finding else []
-            lines += [f"  log    {rank.log_path}"]
+            how = in_parentheses(outcome.unsaved[rank.rank_id])
+            alike.setdefault((how, *(_evidence(rank.finding) if rank.finding else ())), []).append(rank)
+    lines = []
+    for (how, *evidence), ranks in alike.items():
+        they = "it" if len(ranks) == 1 else "they"
+        lines.append(f"  failed {rank_list(rank.rank_id for rank in ranks)} before {they} had saved ({how})")
+        lines += [*evidence, f"  log    {ranks[0].log_path}"]
     return lines
 
 

@@ -62,6 +62,19 @@ def test_secrets_in_names_of_a_rank_table() -> None:
     assert [] == [line for line in lines if WORD in line]
 
 
+def test_ranks_that_failed_alike_while_saving() -> None:
+    """Their evidence is shown once: a full disk fails the save of every rank of a node."""
+    findings = [Finding(last_lines=(line,)) for line in ("no space left", "no space left", "it was me")]
+    ranks = [attrs.evolve(rank(number, FAILED), finding=finding) for number, finding in enumerate(findings)]
+    unsaved = dict.fromkeys(range(3), FAILED)
+    outcome = Outcome(cause=SignalReceived(SIGTERM), ranks=tuple(ranks), seconds=1.0, unsaved=unsaved)
+    lines = screen.ended(outcome, job(0, 1, 2)).splitlines()
+
+    place = lines.index("  failed ranks 0, 1 before they had saved (exit status 1)")
+    assert ["  | no space left", "  log    /l"] == lines[place + 1 : place + 3]
+    assert ["  failed rank 2 before it had saved (exit status 1)", "  | it was me"] == lines[place + 3 : place + 5]
+
+
 def test_beginning_of_another_attempt() -> None:
     """It says how many are left, and does not repeat where the logs are."""
     again = attrs.evolve(job(0, 1), attempt=1, restarts=Policy(max_restarts=3))
