@@ -88,7 +88,7 @@ root not a directory = a part of a path is a file, but a directory is expected
     ^NotADirectoryError:
 root no such checkpoint = a checkpoint is missing or incomplete: check its path on this node
     (?:can't|cannot|could not|couldn't|unable to|failed to) (?:find|locate|load|read) (?:a |the |any )?
-    (?:\w+ ){0,2}checkpoints?\b|Unable to find 'latest' file|no checkpoints? found
+    (?:\w+ ){0,2}checkpoints?\b|Unable to find 'latest' file|Error: no (?:valid )?checkpoints? found
 root file not opened = a file cannot be opened: check its path on this node, and its permissions
     (?:(?:fail(?:ed)?|unable) to|cannot|can't|could not|couldn't) open (?:the )?
     (?:['"]|\S*/|(?:\w+ )?(?:files?|index)\b)
@@ -103,10 +103,11 @@ root no such path = a file or directory is missing on this node: check its path,
 # CPython pickle.py and import system (import_from in ceval.c: a namespace package has no location); transformers
 # utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root extension loaded twice = a native extension is loaded twice, or in two versions: check the installed packages
-    generic_type: (?:type|cannot initialize type) "|with the same name multiple times|Only a single TORCH_LIBRARY
+    generic_type: (?:type|cannot initialize type) "|with the same name (?:and overload name )?multiple times
+    |Only a single TORCH_LIBRARY
 root no native module = a native extension was built for another version of Python: install it again
     does not define module export function
-root protocol of a pickle = a file was written by a newer version of Python: use that one, or write it again
+root protocol of a pickle = a file was pickled by a newer version of Python: use that version, or write the file again
     unsupported pickle protocol
 root circular import = modules import each other, or a file has the name of a package
     partially initialized module|\(consider renaming '
@@ -130,7 +131,7 @@ root package named = a package is missing or too old: install the one that the m
     ^(?:Import|ModuleNotFound)Error: .*(?:requires .*(?:package|library|module|>=|==)|not installed|\binstall\b)
     |PackageNotFoundError|DistributionNotFound
     |^\w+Error: .*\bpip3? install|^ImportError: .*(?:\binstalled\b|unable to import)
-root package of a tokenizer = a package that the tokenizer needs is missing, such as sentencepiece, or its files are
+root package of a tokenizer = a package that the tokenizer needs, such as sentencepiece, or one of its files is missing
     Cannot instantiate this tokenizer from a slow version|Couldn't instantiate the backend tokenizer
 root processor of a model = the processor of a model cannot be loaded: check its files, and the packages it needs
     Processor was not found
@@ -155,7 +156,7 @@ root not divisible = sizes do not match: ranks, parallel sizes, batch sizes, lay
 # Megatron-LM core/dist_checkpointing and rerun_state_machine.py; torch optim/optimizer.py, autograd and distributions
 root distributed checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
     CheckpointingException
-root location of a checkpoint = a checkpoint was saved on other devices: see map_location, and import torch_npu before
+root location of a checkpoint = a checkpoint was saved on other devices: see map_location, and import torch_npu first
     Attempting to deserialize object on|don't know how to restore data location
 root optimizer's state = the optimizer's state in a checkpoint does not match the model
     different number of parameter groups|parameter group that doesn't match
@@ -228,7 +229,7 @@ root pinned memory = the samples are on the device, so that they cannot be pinne
 root samples of a batch = a sample is None or of a type that cannot be put into a batch: check the dataset
     default_collate: batch must contain
 root arguments of a data loader = the arguments of a data loader contradict each other: see the message
-    ^ValueError: .*(?:mutually exclusive|prefetch_factor option|num_workers option|sampler option)
+    ^ValueError: .*(?:disables auto-batching|prefetch_factor option|num_workers option|sampler option)
 root value of a condition = a condition has several values: use any() or all()
     Boolean value of Tensor with more than one|truth value of an array with more than one
 root probabilities = the inputs of a loss are not between 0 and 1, or NaN: is a sigmoid missing?
@@ -237,7 +238,7 @@ root no tensor = a value cannot become a tensor: look for None, texts and uneven
     Could not infer dtype of|too many dimensions '|can't convert np\.ndarray of type|expected Tensor as element \d+ in
 root internal check of torch = an internal check of torch failed: check the versions of torch and torch_npu
     INTERNAL ASSERT FAILED
-root layers for FSDP = FSDP is to wrap a class of layers that the model lacks: see its name in the settings
+root layers for FSDP = the model lacks the class of layers that FSDP is to wrap: check its name in the settings
     Could not find the transformer layer class
 root frozen parameters in FSDP = FSDP cannot mix frozen and trained parameters: see use_orig_params=True
     Must flatten tensors with uniform `?requires_grad

@@ -26,7 +26,8 @@ root wrapped model = the model is wrapped for parallel training: the attribute b
 root type of a model = this version of transformers does not recognize the model: install a newer one
     /transformers/models/auto/\S+", line .*: KeyError: '
 root unwrapped model = the model is not wrapped for parallel training: only a wrapper has the attribute module
-    ^AttributeError: '\w+' object has no attribute 'module'$
+    ^AttributeError: '(?!(?:NoneType|list|tuple|dict|str|int|\w*(?:namespace|config|args|arguments))')\w+'
+    \sobject has no attribute 'module'$
 root call between packages = packages are incompatible: check the version of the one that raised the error
     /(?:site|dist)-packages/\S+", line \d+, in (?!_\w*call|__call__|wrap|inner|apply|decorate|_run_code)
     \S+: (?:NameError: name '\w+' is not defined
@@ -61,7 +62,7 @@ root parallel settings = parallel settings contradict each other or the model: c
     ^(?:Value|Assertion|NotImplemented)Error: (?!.*\b(?:nan|inf|infinite|overflow)\b).*
     (?:virtual pipeline|pipeline stage|micro[ _-]?batch
     |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
-root number of a rank = a rank is not below the number of ranks: check the world size and the number of nodes
+root number of a rank = a rank is not less than the number of ranks: check the world size and the number of nodes
     Invalid rank \d+, rank should be
 root device mesh = tensors of different device meshes, or an operator without DTensor: check the parallel settings
     ^\w*Error: .*(?:\bthe same mesh\b|\bdevice ?mesh\b|\bdtensor\b|a sharding strategy)
@@ -81,8 +82,8 @@ root options of the allocator = PYTORCH_NPU_ALLOC_CONF or its CUDA form has an u
     Unrecognized CachingAllocator option|ALLOC_CONF.*(?:unknown|unrecognized|invalid)
 root buffer of HCCL = the buffer of HCCL is too small for an operator: raise HCCL_BUFFSIZE
     HCCL_BUFFSIZE.*(?:too small|increase|larger|at least|insufficient)
-root no environment variable = a variable of the environment is not set: see the name that the message tells
-    /os\.py", line \d+, in __getitem__: KeyError: '
+root no environment variable = an environment variable is not set: the message names it
+    (?:/os\.py|<frozen os>)", line \d+, in __getitem__: KeyError: '
 root libuv = this torch has no libuv: set USE_LIBUV=0
     built without libuv
 root actor of verl = an actor of verl did not register in time: see ray's logs, and ray_wait_register_center_timeout
@@ -95,8 +96,8 @@ root accelerator created twice = an Accelerator was created twice with different
     AcceleratorState has already been initialized
 root unbalanced memory = some devices have less free memory than others: other processes use them
     memory capacity is unbalanced
-root environment variable = a variable of the environment is missing or wrong: set it as the message says
-    ^\w*Error: .*(?:\bset(?:ting)? (?:the )?env(?:ironment)? variable
+root environment variable = an environment variable is missing or wrong: set it as the message says
+    ^\w*Error: (?!.*(?:LAUNCH_BLOCKING|_DEBUG|_VERBOSE|_LOG)).*(?:\bset(?:ting)? (?:the )?env(?:ironment)? variable
     |env(?:ironment)? variable \S+ (?:is not set|must|should))
 root batch size of DeepSpeed = DeepSpeed needs the batch size: prepare a data loader, or set it in its configuration
     requires you to pass at least one of training or evaluation dataloaders
@@ -111,7 +112,8 @@ root length of a sequence = a sequence is too long for the model or its settings
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
 # HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
 root no data = the dataset is empty: check its path, and what is filtered out
-    ^\w*Error: (?:.*\b(?:data ?set|data|data ?loader) is empty\b|no (?:train\w* |valid\w* )?(?:data|samples|examples)\b)
+    ^\w*Error: (?:.*\b(?:data ?set|data|data ?loader) is empty\b|no (?:train\w* |valid\w* )?(?:data|samples|examples)\b
+    (?! (?:left in file|received|type|parallel|available)))
 root format of samples = no sample has the expected form: check the dataset's columns, roles and template
     Cannot find valid samples
 root images of a sample = the images of a sample do not match its text: check the data and the cut-off length
@@ -202,11 +204,11 @@ root samples of a dataset = a sample cannot be processed: check the format of th
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
 root not available here = something is not available here: check its installation, the versions and the device
-    ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: (?!.*\b(?:port|address|memory)\b).*
+    ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: (?!.*\b(?:port|address|memory|checkpoint|file|rank)\b).*
     (?:\b(?:is|are) not (?:available|installed)\b
     |\bno available (?!\w+ (?:node|port|slot)))
 root values to unpack = a shape or tuple in a model has another length than expected: check the data and the versions
-    /(?:modeling_\w+|models?/\S+|layers/\S+|\w*attention\w*)\.py", line .*:
+    (?:/(?:modeling_\w+|\w*attention\w*)|-packages/\S+/(?:models?|layers)/\S+)\.py", line .*:
     \sValueError: (?:not enough|too many) values to\b
 root not supported here = something is not supported here: check the versions, the device and what the message names
     ^(?:Value|Runtime|Type|Assertion|NotImplemented)Error: (?!.*object does not support).*

@@ -131,7 +131,7 @@ root file cannot be opened = a file cannot be created: check its directory, its 
     RuntimeError: File \S+ cannot be opened\.$
 root input/output error = a disk or network file system failed
     \[Errno 5\]|Stale file handle|\[Errno 107\] Transport endpoint is not connected: '
-root files of the system = too many open files on this server: see fs.file-max and who has them open
+root files of the system = too many open files on this server: check fs.file-max and which processes have them open
     Too many open files in system
 root Too many open files = too many open files: raise ulimit -n
     Too many open files|received \d+ items of ancdata

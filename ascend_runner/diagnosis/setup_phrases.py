@@ -35,7 +35,7 @@ root GLIBC not found = a package was built for a newer system library than this 
 root static TLS block = a library is loaded too late: add it to LD_PRELOAD
     static TLS block
 root native part of a package = the native part of a package is missing: not built, or shadowed by a source directory
-    No module named '?(?:[\w.]+\._(?:C|ext|c_expression|native|cpp)|(?:\w+\.)*\w+_(?:C|cuda|ext))\b
+    No module named '?(?:[\w.]+\._(?:C|ext|c_expression|native|cpp)|(?:\w+\.)*(?:a(?:mp|pex)_C|\w+_(?:cuda|ext)))\b
 root Python packages of CANN = CANN's Python packages are not on PYTHONPATH: source set_env.sh
     No module named '?(?:tbe|te|acl|hccl|opc_tool|auto_tune|schedule_search|op_test_frame)\b
 root library of Python = Python cannot find its own library: check PYTHONHOME and PYTHONPATH
@@ -45,9 +45,9 @@ root module of a package = a package lacks a module that its caller expects: che
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
 root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN
-    undefined symbol|not defined in file \S+ with link time reference|failed without raising an exception
+    undefined symbol|not defined in file \S+ with link time reference|initialization of \S+ failed without raising
 root damaged library = a native library is damaged, or was built for another type of CPU or page size: install it again
-    : file too short$|invalid ELF header|wrong ELF class|ELF (?:load command|file's phentsize|file OS ABI)
+    \.so[.\d]*: file too short$|invalid ELF header|wrong ELF class|ELF (?:load command|file's phentsize|file OS ABI)
 root executable stack = a library needs an executable stack, which the system refuses: use a newer version of it
     cannot enable executable stack
 root name of a package = a package lacks a name that its caller expects: check the versions of both
@@ -140,13 +140,14 @@ root torch without CUDA = torch was built without CUDA: use npu and hccl, or imp
 root no CUDA device = there is no CUDA device: use npu and hccl, or import torch_npu.contrib.transfer_to_npu
     Found no NVIDIA driver|No CUDA GPUs are available|only supported with GPUs, no GPUs found
 root no accelerator = no accelerator is found: check whether torch_npu can be imported and the devices are visible
-    No supported gpu backend found|No GPU found|No NPUs are available|Found no NPU driver
+    No supported gpu backend found|Error: No GPU found|No NPUs are available|Found no NPU driver
     |Torch not compiled with NPU enabled|mixed precision requires a (?:GPU|NPU)
     |can only be used on CUDA devices|setup doesn't support bf16/gpu
 root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|Unknown backend type hccl|have HCCL built in
     |at start of device string: npu|not linked with support for (?:npu|privateuseone)
-    |object has no attribute 'npu'|name 'torch_npu' is not defined
+    |AttributeError: '(?!(?:NoneType|list|tuple|dict|str|int|ndarray|\w*(?:namespace|config|args|arguments))')\w+'
+    \sobject has no attribute 'npu'|name 'torch_npu' is not defined
     |Invalid device string: 'npu
 root operator not on NPUs = an operator is not supported by this version of torch_npu: run it on the CPU
     Could not run '\S+' with arguments from the '(?:PrivateUse1|NPU)' backend|not currently supported on the NPU backend

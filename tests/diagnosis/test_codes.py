@@ -517,6 +517,9 @@ def test_phrases(phrase: str, kind: Kind, line: str) -> None:
         "fault op_name=Default/MatMul-op3",
         "cannot find option named 'verbose'",
         "rank 3 was cancelled at step 7",
+        "No GPU found, using the CPU",
+        "train.bin: file too short",
+        "two tests failed without raising an exception",
     ],
 )
 def test_no_phrase(line: str) -> None:
