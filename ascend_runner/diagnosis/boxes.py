@@ -17,6 +17,9 @@ _SIDE: Final = re.compile(r"[│|] ?(.*?)\s*[│|]?\s*$")
 _FRAME: Final = re.compile(r"(?P<file>\S.*?):(?P<line>\d+) in (?P<name>.+)$|in (?P<name2>\S+):(?P<line2>\d+)$")
 _INNER_BOX: Final = re.compile(r"[╭┌│╰└]|\+-|\| ")  # of local variables, which typer shows
 _MARKED: Final = re.compile(r"\s*[❱>] ?\d+ [│|]?(.*)")
+_WIDEST: Final = 100  # a box of this width may be narrower than its terminal (rich/traceback.py)
+_MESSAGE_LIMIT: Final = 20  # lines
+_OTHER: Final = re.compile(r"\s|\w+: |\[|\d{4}-|Traceback |[╭│╰]")  # starts another line, such as wandb's
 
 
 def unboxed(lines: Sequence[str]) -> list[str]:
@@ -34,6 +37,11 @@ def unboxed(lines: Sequence[str]) -> list[str]:
         found.append(f"{tag}Traceback (most recent call last):")
         found += [f"{tag}{frame}" for frame in _frames([line[len(tag) :] for line in lines[index + 1 : end]])]
         index = end + 1
+        below = [line[len(tag) :] for line in lines[index : index + _MESSAGE_LIMIT]]
+        count = _wrapped(below, len(lines[end].rstrip()) - len(tag))
+        if count > 1:
+            found.append(tag + " ".join(line.strip() for line in below[:count]))
+            index += count
     return found
 
 
@@ -42,6 +50,17 @@ def _bottom(lines: Sequence[str], start: int, column: int) -> int:
         if _BOTTOM.match(lines[index][column:]):
             return index
     return -1
+
+
+def _wrapped(lines: Sequence[str], width: int) -> int:
+    """Count the lines below a box that are one: rich starts another where the next word does not fit."""
+    count = 0 if width >= _WIDEST else 1
+    while 0 < count < len(lines) and lines[count].strip() and not _OTHER.match(lines[count]):
+        before, after = lines[count - 1].rstrip(), lines[count].rstrip()
+        if max(len(before), len(after)) > width or len(f"{before} {after.split()[0]}") <= width:
+            break
+        count += 1
+    return count
 
 
 def _frames(box: Sequence[str]) -> list[str]:

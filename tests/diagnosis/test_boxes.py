@@ -48,6 +48,22 @@ def test_tag_before_a_box() -> None:
     assert ("ValueError: no data", "terminal.py:7 in main") == (found.exception, found.place)
 
 
+def test_wrapped_message() -> None:
+    """The lines of an exception that does not fit in the terminal are joined, and no others."""
+    message = ["RuntimeError: [enforce fail at inline_container.cc:783] . PytorchStreamWriter ", "failed writing file"]
+    lines = [*BOX.splitlines()[:-2], *message, "wandb: run failed", "step 4"]
+
+    assert [" ".join(map(str.strip, message)), *lines[-2:]] == unboxed(lines)[-3:]
+
+
+def test_message_below_the_widest_box() -> None:
+    """A terminal may be wider than 100 columns, but its boxes are not, so it is unknown whether lines were wrapped."""
+    box = [line[:40] + line[39] * 22 + line[40:] for line in BOX.splitlines()[1:-2]]
+    message = ["ValueError: " + "x" * 87, "y z"]
+
+    assert message == unboxed([*box, *message])[-2:]
+
+
 def test_other_lines_stay() -> None:
     """Tables and rules are no tracebacks, nor is a box without an end."""
     lines = ["╭─ Model ─╮", "│ layers  │", "╰─────────╯", BOX.splitlines()[1], "│ cut off"]
