@@ -34,12 +34,12 @@ root tree of a dataset = a dataset is used by two pipelines: create it once for 
     data pipeline is not a tree
 root source of a dataset = the source of a dataset does not give what was declared: check its columns, length and reset
     Unable to fetch data from GeneratorDataset|'source' of '?GeneratorDataset'? (?:should|is different)
+root function of a pipeline = a function of the dataset's pipeline failed: see its exception in the message
+    Exception thrown from user defined Python function|map operation: \[PyFunc\] failed
 root transform of a sample = a transform of the dataset failed: check the shape, type and file of the sample
     map operation: \[\w+\] failed
 root sample = a sample of the dataset cannot be loaded: see the file that the message names
     Exception thrown from dataset pipeline
-root function of a pipeline = a function of the dataset's pipeline failed: see its exception in the message
-    Exception thrown from user defined Python function
 # MindSpore, graph mode: frontend/parallel, pipeline/jit and the FAQ on network compilation
 root parallel strategy = an operator's parallel strategy does not match its shapes: see MindSpore's ERROR lines above
     ^\[ERROR\] PARALLEL|can ?not be (?:split|divisible) by strategy|The strategy is .*(?:strategy len|shape)

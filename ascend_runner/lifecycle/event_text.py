@@ -20,7 +20,7 @@ WORDS: Final = {
     "all_started": "all ranks have started",
     "checkpoint": "asking the ranks for a checkpoint",
     "checkpoint_over": "the ranks continue",
-    "teardown": "stopping the processes that ranks have left behind",  # only that has no cause
+    "teardown": "stopping the processes that ranks have left behind",  # the only teardown without a cause
     "limit_reached": "the time limit has been reached",
     "resized": "the job runs on fewer nodes",
 }

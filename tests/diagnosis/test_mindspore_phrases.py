@@ -34,6 +34,7 @@ from ascend_runner.supervision.events import Ending
             "tensors in a dataset",
             "RuntimeError: Exception thrown from PyFunc. GetOpOutput] : The pointer[cnode] is null.",
         ),
+        ("function of a pipeline", "RuntimeError: map operation: [PyFunc] failed. The corresponding data file is: a"),
         ("transform of a sample", "RuntimeError: map operation: [Decode] failed. Decode: image decode failed."),
         ("runtime of MindSpore", "RuntimeError: The pointer[stream] is null."),
         ("compiler of MindSpore", "RuntimeError: Response is empty"),
