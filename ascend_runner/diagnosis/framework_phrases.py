@@ -112,8 +112,8 @@ root length of a sequence = a sequence is too long for the model or its settings
     (?:max(?:imum)?[ _](?:model|seq\w*|context)[ _]len|max_position)
 # HF datasets; LlamaFactory data/parser.py; tokenizers; transformers tokenization_utils_base.py; collators; pandas
 root no data = the dataset is empty: check its path, and what is filtered out
-    ^\w*Error: (?:.*\b(?:data ?set|data|data ?loader) is empty\b|no (?:train\w* |valid\w* )?(?:data|samples|examples)\b
-    (?! (?:left in file|received|type|parallel|available)))
+    ^\w*Error: (?:.*\b(?:data ?set|data|data ?loader) is empty\b|no (?:train\w* |valid\w* )?(?:data|samples|examples)
+    (?:$| (?:found|loaded|provided|remain|left\b(?! in file)|after|in|at|to train|(?:was|were) (?:found|loaded))\b))
 root format of samples = no sample has the expected form: check the dataset's columns, roles and template
     Cannot find valid samples
 root images of a sample = the images of a sample do not match its text: check the data and the cut-off length

@@ -48,7 +48,7 @@ root branches of a graph = branches of the code return different types or shapes
 root depth of a graph = recursion or loops are too deep for graph mode: see max_call_depth
     function call depth limit|There isn't any branch that can be evaluated
 root arguments of construct = a network is called with arguments that its construct() does not take
-    function construct (?:needs?|requires?) |Multipl[ey] values for (?:specific )?argument
+    function construct (?:needs?|requires?) |Multipl[ey] values for specific argument
     |The parameters number of the function is
 root code in graph mode = graph mode does not support this code: see the line that the message names, or use PyNative
     Unsupported (?:statement|expression|syntax|parsing type)|(?:unsupported|not supported|invalid) in graph mode
