@@ -19,7 +19,8 @@ _INNER_BOX: Final = re.compile(r"[╭┌│╰└]|\+-|\| ")  # of local variabl
 _MARKED: Final = re.compile(r"\s*[❱>] ?\d+ [│|]?(.*)")
 _WIDEST: Final = 100  # a box of this width may be narrower than its terminal (rich/traceback.py)
 _MESSAGE_LIMIT: Final = 20  # lines
-_OTHER: Final = re.compile(r"\s|\w+: |\[|\d{4}-|Traceback |[╭│╰]")  # starts another line, such as wandb's
+# What starts a line of its own: a record of a program (wandb: ...) or of CANN ([ERROR] ...), or its time.
+_OTHER: Final = re.compile(r"\s|[a-z][\w.-]*: |\[(?:[A-Z]+\]|Error|rank|\d)|\d{4}-\d\d-\d\d[ T]|Traceback |[╭│╰]")
 
 
 def unboxed(lines: Sequence[str]) -> list[str]:

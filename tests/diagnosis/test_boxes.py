@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from ascend_runner.diagnosis.boxes import unboxed
 from ascend_runner.diagnosis.tracebacks import find_all
 
@@ -50,10 +52,12 @@ def test_tag_before_a_box() -> None:
 
 def test_wrapped_message() -> None:
     """The lines of an exception that does not fit in the terminal are joined, and no others."""
-    message = ["RuntimeError: [enforce fail at inline_container.cc:783] . PytorchStreamWriter ", "failed writing file"]
-    lines = [*BOX.splitlines()[:-2], *message, "wandb: run failed", "step 4"]
+    message = "RuntimeError: call failed, detail: EZ1001: [PID: 31] 2026-01-02-03:04:05.678 expected the same types"
+    wrapped = textwrap.wrap(message, len(BOX.splitlines()[1]), break_on_hyphens=False)
+    rest = ["wandb: run failed", "step 4"]
 
-    assert [" ".join(map(str.strip, message)), *lines[-2:]] == unboxed(lines)[-3:]
+    assert len(wrapped) > 1
+    assert [message, *rest] == unboxed([*BOX.splitlines()[:-2], *wrapped, *rest])[-3:]
 
 
 def test_message_below_the_widest_box() -> None:
