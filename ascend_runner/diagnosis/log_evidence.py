@@ -128,7 +128,7 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
         reason = message[message.index("Last error:") :][:2]
         told_by = first_phrase(reason) or found
         return Found(told_by.code, f"{found.line} {' '.join(reason)}")
-    if found is None or not (found.code.is_wrapper or found.code.name.isdigit()):
+    if found is None or not (found.code.is_wrapper or found.code.name.isdigit() or found.code.name in _OF_CANN):
         return found
     at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)
     near = [*message, *lines[max(0, at - NEAR) : at + LAST_LINES]]
@@ -136,6 +136,7 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     return Found(found.code, decoded or next((line for line in near if _DETAIL.search(line)), found.line))
 
 
+_OF_CANN: Final = ("tiling", "aclInit")  # phrases beside which CANN gives the details of a code
 _DETAIL: Final = re.compile(r"\[FUNC:(?!GetDevErrMsg)\w+\]\[FILE:")
 
 

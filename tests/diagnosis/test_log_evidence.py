@@ -337,6 +337,20 @@ def test_code_before_an_abort() -> None:
     assert "EZ9903" == read(log + b"Aborted (core dumped)\n", Ending(exit_code=134)).code
 
 
+def test_detail_beside_a_phrase() -> None:
+    """That the tiling failed is said in a line of its own; the reason, which CANN gives with its code, is shown."""
+    log = (
+        b'Traceback (most recent call last):\n  File "/job/train.py", line 61, in main\n    step()\n'
+        b"RuntimeError: aclnnFooGetWorkspaceSize failed\nEZ9999: Inner Error!\n"
+        b"        headDim only support 128, but got 96.[FUNC:CheckInput][FILE:a_tiling.cpp][LINE:188]\n"
+        b"       Tiling failed\n"
+    )
+    evidence = read(log)
+
+    assert "tiling" == evidence.code
+    assert "headDim" in evidence.code_line
+
+
 def test_error_of_the_error_message() -> None:
     """That no message can be got without a context says nothing about the error itself."""
     log = (
