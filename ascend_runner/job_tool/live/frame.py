@@ -181,9 +181,9 @@ def _odd(job: JobView, screen: Screen) -> Line:
     sentence = odd_ranks.quiet_sentence(*silences(job.ranks)) or odd_ranks.behind_sentence(behind, steps)
     style = Style.ODD if sentence else Style.PLAIN  # a rank that is busier need not be slow
     running = [rank for rank in job.ranks if rank.state is State.RUNNING]
-    sentence = sentence or odd_ranks.busy_sentence(
-        {rank.rank_id: rank.average_cpu for rank in running if rank.average_cpu is not None}
-    )
+    averages = {rank.rank_id: rank.average_cpu for rank in running if rank.average_cpu is not None}
+    if not sentence and len(averages) == len(running):  # those of other machines are unknown
+        sentence = odd_ranks.busy_sentence(averages)
     if not sentence and job.has_stacks and len(running) > 1:
         return WHICH_RANK
     if not sentence or not job.has_stacks:

@@ -112,7 +112,10 @@ def test_ranks_that_wait_for_each_other() -> None:
 
 
 def test_rank_that_is_busier() -> None:
-    """Its CPU usage is a fact without a judgment: it may be slow, and is not marked as an outlier."""
+    """Its CPU usage is a fact without a judgment: it may be slow, and is not marked as an outlier.
+
+    It is compared with that of all others only if theirs is known: on another machine, it is not.
+    """
     ranks = [rank(number, average_cpu=98.0 if number == 5 else 4.0) for number in range(8)]
     job = attrs.evolve(EIGHT, ranks=tuple(ranks))
     line = drawn(job)[3]
@@ -121,6 +124,9 @@ def test_rank_that_is_busier() -> None:
     assert line.endswith("(s: stacks)")
     assert {Style.PLAIN} == styles(job, "98%")
     assert " 8 ranks: 8 running" == drawn(job)[2]
+
+    ranks[7] = rank(7)
+    assert "CPU" not in drawn(attrs.evolve(job, ranks=tuple(ranks)))[3]
 
 
 def test_node_of_each_rank() -> None:
