@@ -42,7 +42,8 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
 
     is_late = is_stopped or bool(ending and ending.signum)
     told = statements.choose(lines, is_late=is_late)
-    found = _detailed(_find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog), lines, told)
+    found = _find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog)
+    found = _judged(_detailed(found, lines, told), told)
     evidence = _evidence(told, lines, found)
     if told is None and found is None:
         record = statements.error_line(lines, is_stopped=is_stopped)
@@ -128,7 +129,7 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
         reason = message[message.index("Last error:") :][:2]
         told_by = first_phrase(reason) or found
         return Found(told_by.code, f"{found.line} {' '.join(reason)}")
-    if found is None or not (found.code.is_wrapper or found.code.name.isdigit() or found.code.name in _OF_CANN):
+    if found is None or not (found.code.is_wrapper or found.code.name.isdigit() or found.code.name == _OF_CANN):
         return found
     at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)
     near = [*message, *lines[max(0, at - NEAR) : at + LAST_LINES]]
@@ -136,8 +137,20 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     return Found(found.code, decoded or next((line for line in near if _DETAIL.search(line)), found.line))
 
 
-_OF_CANN: Final = ("tiling", "aclInit")  # phrases beside which CANN gives the details of a code
+_OF_CANN: Final = "tiling"  # a phrase beside which CANN gives the details of a code
 _DETAIL: Final = re.compile(r"\[FUNC:(?!GetDevErrMsg)\w+\]\[FILE:")
+
+
+def _judged(found: Found | None, told: Traceback | None) -> Found | None:
+    """Let the cause of a code be the rank's own if no other rank can have had a part in it."""
+    if told is None or found is None or found.code.kind is not Kind.EITHER or not _ALONE.search(told.exception):
+        return found
+    return Found(attrs.evolve(found.code, kind=Kind.ROOT), found.line)
+
+
+# What a process does without others: torch_npu opens CANN (npu_sys_ctrl.cpp), and MindSpore has a graph compiled
+# (ge_graph_executor.cc).
+_ALONE: Final = re.compile(r"NPU function error: acl(?:Init|rtGetDeviceCount)\(|Compile graph \S+ failed")
 
 
 def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None) -> Finding:

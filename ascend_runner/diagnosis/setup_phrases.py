@@ -10,8 +10,7 @@ from typing import Final
 SETUP: Final = r"""
 # bash execute_cmd.c; glibc ld.so and dlopen(3); torch_npu FunctionLoader.cpp; CANN's set_env.sh; CPython argparse and
 # importlib; torch distributed/launch.py; torch utils/cpp_extension.py; protobuf descriptor.py;
-# NumPy's C API; gcc, clang and nvcc; CANN's op_api and opbase (checks and tiling precede a launch); torch_npu
-# npu_sys_ctrl.cpp (aclInit precedes every use of a device)
+# NumPy's C API; gcc, clang and nvcc; CANN's op_api and opbase (checks and tiling precede a launch)
 root end of a command line = a command was split by a blank after a backslash, or by Windows line endings
     : (?:-{1,2}\w[\w-]*|\$?'?\\r'?): command not found$
 root command not found = a program is not installed or not on PATH
@@ -77,8 +76,6 @@ root chip of torch_npu = this version of torch_npu or CANN does not support this
     Unsupported soc version
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
     dcmi mod\w* init\w* failed|Can't get ascend_hal device count
-root aclInit = CANN cannot be initialized, before this rank talks to others: check the driver with npu-smi info
-    NPU function error: acl(?:Init|rtGetDeviceCount)\([^)]*\), error code is (?:50[07]000|500003|507899)
 # MindSpore communication/_comm_helper.py, hccl_adapter.cc and the FAQ on distributed parallelism
 root memory for a communicator = not enough device memory for HCCL: let MindSpore reserve less, see max_device_memory
     HcclCommInitRootInfo failed\. \| Error Number 2\b

@@ -267,7 +267,6 @@ def test_every_meaning_is_one_line() -> None:
         ("no kernel", Kind.ROOT, "        Op Softmax does not has any binary."),
         ("no kernel", Kind.ROOT, "EZ9903: [PID: 7] 2026-01-02-03:04:05.678 support for Ascend310P is not implemented"),
         ("tiling", Kind.ROOT, "EZ9999[PID: 7] 2026-01-02-03:04:05.678 (EZ9999):  Conv do tiling failed, ret is -1."),
-        ("aclInit", Kind.ROOT, "Initialize:x.cpp:9 NPU function error: aclInit(nullptr), error code is 507899"),
         ("extension not built", Kind.ROOT, "/job/ops/adam.cpp:12:10: fatal error: omp.h: No such file or directory"),
         ("native part of a package", Kind.ROOT, "ModuleNotFoundError: No module named 'torch_npu._C'"),
         ("end of a command line", Kind.ROOT, "run.sh: line 7: --batch-size: command not found"),

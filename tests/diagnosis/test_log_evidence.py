@@ -440,6 +440,22 @@ def test_excerpt_of_a_deep_stack() -> None:
     assert "  ... called from train.py:88 in step" == read(log.encode(), Ending(exit_code=1)).excerpt[0]
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "f:x.cpp:9 NPU function error: aclInit(nullptr), error code is 507899",
+        "Compile graph kernel_graph0 failed.\n\nE19999: Inner Error!",
+    ],
+)
+def test_step_before_the_rank_talks_to_others(message: str) -> None:
+    """No peer can be at fault for what a rank does alone, although it may be for the same code elsewhere."""
+    log = 'Traceback (most recent call last):\n  File "/job/train.py", line 8, in main\n    step()\nRuntimeError: {}\n'
+    later = message.replace("aclInit(nullptr)", "aclrtRecordEvent(e)").replace("Compile", "Run")
+    kinds = [read(log.format(text).encode(), Ending(exit_code=1)).kind for text in (message, later)]
+
+    assert [Kind.ROOT, Kind.EITHER] == kinds
+
+
 def test_excerpt_of_what_was_under_way() -> None:
     """Where a clean-up failed as well, the excerpt ends with what was under way."""
     log = (
