@@ -144,12 +144,12 @@ def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
             if pid in keep:
                 continue
             try:
-                # A child may end after waitpid(2) has found it alive, so waitpid(2) is called again. If the child has
-                # ended and still cannot be reaped, a debugger is tracing it (ptrace(2)).
-                if _reap(pid) or (not is_alive(pid) and _reap(pid)):
+                if _reap(pid):
                     reaped.append(pid)
-                elif is_alive(pid):
+                elif is_alive(pid):  # asked once: it may end at any moment
                     living.append(pid)
+                elif _reap(pid):  # it has ended meanwhile; if it cannot be reaped, a debugger traces it (ptrace(2))
+                    reaped.append(pid)
             except ChildProcessError:
                 continue
         if living or not reaped:  # one that was reaped may have left a child meanwhile

@@ -213,6 +213,18 @@ def test_process_that_ends_while_it_is_looked_at_is_reaped(monkeypatch: pytest.M
     assert kept == frozenset(process_tree.children(os.getpid()))
 
 
+def test_processes_that_end_while_they_are_reaped_are_not_forgotten() -> None:
+    """What has ended since the last call was not reaped by it, and is by the next: the last call leaves nothing."""
+    kept = frozenset(process_tree.children(os.getpid()))
+    for _ in range(50):
+        for pid in [os.spawnv(os.P_NOWAIT, "/bin/sleep", ["sleep", "60"]) for _ in range(4)]:
+            os.kill(pid, signal.SIGKILL)
+        while sweep.reap_adopted(kept):
+            pass
+
+        assert kept == frozenset(process_tree.children(os.getpid()))
+
+
 def test_send_to_somebody_gone_is_no_trouble() -> None:
     """Processes that have exited are not signalled."""
     popen = subprocess.Popen(["/bin/true"])

@@ -328,7 +328,7 @@ def test_runner_that_ends_before_it_answers(*, has_read: bool) -> None:
         listener.setblocking(True)
         listener.bind(os.path.join(folder, run_folder.CONTROL))
         listener.listen()
-        runner = threading.Thread(target=end)
+        runner = threading.Thread(target=end, daemon=True)
         runner.start()
         with pytest.raises(ConnectionResetError):
             control.ask(folder, {"request": "status"})
