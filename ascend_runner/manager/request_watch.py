@@ -71,7 +71,8 @@ class RequestWatch:
         """Note the state. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
         self._node.requests.is_running = state.phase in ASKABLE
         self._node.requests.is_tearing_down = state.phase not in {*ASKABLE, Phase.DONE}
-        self._node.requests.is_ending = is_last(state, self._job.restarts, self._job.attempt)
+        is_ending = is_last(state, self._job.restarts, self._job.attempt)
+        self._node.requests.is_ending = is_ending or self._job.is_stopped_for(state.cause)
         if state.phase not in ASKABLE:
             self._is_postponed = False
             self._node.requests.take_checkpoint_request()

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.lifecycle.machine import JobState, Policy
+from ascend_runner.supervision.events import Cause, HangDetected, Slowdown
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 
 NO_RESTARTS: Final = Policy()
@@ -192,6 +193,11 @@ class JobSpec:
     def run_path(self) -> str:
         """The file with which `ascend-job` finds this part of the job."""
         return os.path.join(self.log_dir, f"{self.job_id}-run{self.part}.json")
+
+    def is_stopped_for(self, cause: Cause | None) -> bool:
+        """Whether the user wants a hang or a slow training to end the job, whatever restarts are left."""
+        actions = {HangDetected: self.hang_action, Slowdown: self.perf_action}
+        return actions.get(type(cause)) is WatchAction.STOP
 
     def hook_log_path(self, event: str) -> str:
         """The output of the hooks of an event."""

@@ -26,8 +26,7 @@ from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending, Exited, HangDetected, Slowdown
-from ascend_runner.supervision.findings import WatchAction
+from ascend_runner.supervision.events import Ending, Exited
 from ascend_runner.text import lines_of
 
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
@@ -100,8 +99,7 @@ class Investigation:
         finding = failed.finding if failed else None
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
         restart = failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
-        actions = {HangDetected: self.job.hang_action, Slowdown: self.job.perf_action}
-        if actions.get(type(outcome.cause)) is WatchAction.STOP:
+        if self.job.is_stopped_for(outcome.cause):
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(outcome.cause, ending, finding)
 

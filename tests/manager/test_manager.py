@@ -1031,6 +1031,23 @@ def test_limit_during_a_teardown(node: FakeNode, max_restarts: int, expected: fl
     assert expected == node.requests.limit
 
 
+@pytest.mark.parametrize(("action", "expected"), [(WatchAction.RESTART, 200.0), (WatchAction.STOP, 100.0)])
+def test_limit_while_ranks_are_stopped_for_being_slow(node: FakeNode, action: WatchAction, expected: float) -> None:
+    """It counts for the next attempt, but --perf-action stop allows none, whatever restarts are left."""
+
+    def extend() -> None:
+        with nullcontext() if action is WatchAction.RESTART else pytest.raises(ValueError, match="ending"):
+            node.requests.change_limit(100.0)
+
+    node.processes.behaviours = {0: Behaviour(dies_of={SIGTERM: 5.0})}
+    node.requests.limit = 100.0
+    node.clock.at(10.0, lambda: node.requests.pass_on(SLOW))
+    node.clock.at(12.0, extend)
+    run(node, 1, restarts=Policy(max_restarts=1), perf_action=action)
+
+    assert expected == node.requests.limit
+
+
 def test_limit_that_is_extended_in_time_ends_nothing(node: FakeNode) -> None:
     """Until a rank handles the signal, a request before the limit is no end."""
     node.processes.behaviours = {0: exits(OK, 150.0)}
