@@ -12,10 +12,14 @@ function __ascend_runner_jobs
     set -l bases /run/ascend-runner /dev/shm/ascend-runner-(id -u)
     set -q XDG_RUNTIME_DIR; and set -a bases $XDG_RUNTIME_DIR/ascend-runner
     set -q ASCEND_RUNNER_RUN_DIR; and set bases $ASCEND_RUNNER_RUN_DIR
-    set -l names (for folder in $bases/*/
-        test -O $folder -a -f $folder/job.json; and cat $folder/job.json 2>/dev/null
-        echo
-    end | string replace -rf '^{"job_id": "(\w[\w.+@-]*)", "part": "([\w.+@-]*)".*' '$1$2' | sort -u)
+    set -l names
+    for folder in $bases/*/
+        test -O $folder -a -f $folder/job.json -a -r $folder/job.json; or continue
+        # Without a pipeline: on a busy machine, one of a loop and builtins may lose its output (fish 3.6).
+        for name in (string replace -rf '^{"job_id": "(\w[\w.+@-]*)", "part": "([\w.+@-]*)".*' '$1$2' <$folder/job.json)
+            contains -- $name $names; or set -a names $name
+        end
+    end
     set -q names[1]; and printf '%%s\n' $names
     for folder in (__fish_complete_directories (commandline -ct) 'directory with logs')
         contains -- (string replace -r '/\t.*' '' -- $folder) $names; or printf '%%s\n' $folder

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from ascend_runner.guardian import process_tree
 from ascend_runner.services import run_folder
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import wait_until
@@ -103,6 +104,8 @@ def fixture_shell(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Te
     terminal = Terminal([f"/usr/bin/{request.param}", "-i"], tmp_path, env)
     terminal.wait_for("ready> ")
     yield terminal
+    pid = terminal.popen.pid
+    wait_until(lambda: all(process.is_zombie for process in process_tree.descendants(pid)))  # subshells of a completion
     terminal.close()
 
 
@@ -122,15 +125,14 @@ def test_completions(shell: Terminal, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", LISTED)
 def test_list_of_jobs(shell: Terminal, tmp_path: Path, words: str) -> None:
     """TAB lists each job once, however often it has run, and whatever directory has its name."""
-    line = tmp_path / "home" / "line"
     (tmp_path / "other-3").mkdir()
     for number in range(3):
         add_job(tmp_path / "run" / f"earlier-{number}", "pretraining-7", "-node-1")
         add_job(tmp_path / "run" / f"other-{number}", "other-3")
     shell.type(f"{CLEAR}{words}\t")
     shell.wait_for("pretraining-7-node-1")
-    shell.type(f"{CLEAR}{SHOW}")
-    wait_until(lambda: line.exists() and line.read_text())
+    shell.type(f"{CLEAR}printf 'end of %s' list\r")  # printed after all rows of the list
+    shell.wait_for("end of list")
 
     assert (1, 1) == (shell.screen.count("pretraining-7-node-1"), shell.screen.count("other-3"))
 
