@@ -58,12 +58,20 @@ def start_to_exit() -> Iterator[Row]:
 
 
 def teardown() -> Iterator[Row]:
-    """Time the teardown when one rank exits with 7 and the others obey SIGTERM."""
+    """Time the teardown when one rank exits with 7, in the first second or later, and the others obey SIGTERM.
+
+    Until a job is a second old, the runner has not loaded the modules that judge a failure.
+    """
+    yield from _teardown(0.1, "at once")
+    yield from _teardown(1.5, "after 1.5 s")
+
+
+def _teardown(after: float, words: str) -> Iterator[Row]:
     found: dict[str, list[tuple[float, float]]] = {}
 
     def run(launcher: Launcher) -> float:
         with folder() as path:
-            worker = (sys.executable, "-S", f"{HERE}/workers/death.py", path)
+            worker = (sys.executable, "-S", f"{HERE}/workers/death.py", path, str(after))
             measure.seconds_of(launcher.command(path, *worker, ranks=RANKS))
             gone = time.monotonic_ns()
             names = [name for name in os.listdir(path) if name.startswith(("died-", "told-", "ended-"))]
@@ -77,7 +85,7 @@ def teardown() -> Iterator[Row]:
     measure.alternate({one.name: (20 if one is OURS else 3, functools.partial(run, one)) for one in launchers})
     to_told = {name: statistics.median(told for told, _gone in pairs) for name, pairs in found.items()}
     to_gone = {name: statistics.median(gone for _told, gone in pairs) for name, pairs in found.items()}
-    what = f"1 of {RANKS} exits 7: to the last SIGTERM received"
+    what = f"1 of {RANKS} exits 7 {words}: to the last SIGTERM received"
     yield Row(what, to_told[OURS.name], seconds, "mpirun", to_told.get("mpirun"), 0.005)
     yield Row("", to_told[OURS.name], seconds, "torchrun", to_told.get("torchrun"))
     what = "  then from the last rank's end to the launcher gone"

@@ -1,6 +1,7 @@
-"""A rank for the row about teardown: rank 0 exits with 7 once the others are ready, and these obey SIGTERM.
+"""A rank for the rows about teardown: rank 0 exits with 7 some seconds after the others are ready; these obey SIGTERM.
 
-Each writes times (monotonic, in nanoseconds) to files in the given directory: `died-0`, or `told-N` and `ended-N`.
+Arguments: a directory, and the seconds. Each rank writes times (monotonic, in nanoseconds) to files in this directory:
+`died-0`, or `told-N` and `ended-N`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import signal
 import sys
 import time
 
-FOLDER = sys.argv[1]
+FOLDER, SECONDS = sys.argv[1], float(sys.argv[2])
 RANK = next(os.environ[name] for name in ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK") if name in os.environ)
 RANKS = 8
-CALM = 0.1  # seconds until no process is busy with the start any more
 SAVING = 0.05  # seconds; an exit keeps a core busy for a millisecond, and would delay SIGTERM for others
 
 
@@ -22,7 +22,7 @@ def main() -> None:
         died = open_stamp("died")
         while sum(name.startswith("ready-") for name in os.listdir(FOLDER)) < RANKS - 1:
             time.sleep(0.01)
-        time.sleep(CALM)
+        time.sleep(SECONDS)
         stamp(died)
         os._exit(7)
 
