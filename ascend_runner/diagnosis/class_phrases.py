@@ -20,7 +20,7 @@ root permission of a command = no permission to execute, read or write a file: c
     ^(?:\S+: line \d+|(?:\S*/)?(?:ba|da|z)?sh(?:: (?:line )?\d+)?|(?:\S*/)?env): .+: Permission denied$
     |\berrno\W{1,4}13\b
 root version for pip = pip finds no such version of a package: check its name, the version of Python and the index
-    No matching distribution found|Could not find a version that satisfies|ResolutionImpossible
+    No matching distribution found|is not a supported wheel|Could not find a version that satisfies|ResolutionImpossible
 root container = a container cannot be started: check its image, mounts and devices
     Error response from daemon|container creation failed|failed to create (?:containerd task|shim)|oci runtime
 root cores = CPU cores or NUMA nodes are not available here: check their numbers, and the container's cpuset
@@ -100,6 +100,7 @@ root no such path = a file or directory is missing on this node: check its path,
     |^RuntimeError: Parent directory \S+ does not exist
     |^FileNotFoundError: .*['" ][.~]{0,2}/\w
     |\b(?:file|path|dir|directory|folder|checkpoint|dataset):? ['"]?[.~]*/\S* (?:does not|doesn't|not) (?:exist|found)
+    |^assert (?:(?!\bnot ).)*\b(?:is_?file|is_?dir|exists)\(
 # CPython pickle.py and import system (import_from in ceval.c: a namespace package has no location); transformers
 # utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root extension loaded twice = a native extension is loaded twice, or in two versions: check the installed packages
@@ -122,6 +123,8 @@ root name of a module = a module lacks a name that its caller expects: check its
     ^AttributeError: module '[\w.]+' has no attribute|cannot import name '\w+' from '[\w.]+' \(/
 root class of a pickle = a pickled object needs a name that its module lacks: check its version, or define it there
     ^AttributeError: Can't get attribute '
+root name of a class = a class lacks an attribute that its caller expects: check the versions of both
+    ^AttributeError: type object '\w+' has no attribute
 root keyword of a function = a function lacks an argument that its caller passes: check the versions of both
     got an unexpected keyword argument|keyword argument \S+ is not recognized
 root version of a package = a package has the wrong version: install the one that the message asks for
@@ -152,7 +155,7 @@ root quantized model = a quantized model cannot be trained itself: attach adapte
 root batch sizes = train_batch_size must be micro batch size x gradient accumulation steps x data-parallel ranks
     Check batch related parameters
 root not divisible = sizes do not match: ranks, parallel sizes, batch sizes, layers or heads must divide one another
-    \bdivisible by\b|must be (?:a )?multiples? of|is not a multiple of
+    \bdivisible by\b|must be (?:a )?multiples? of|is not a multiple of|\d ?% ?\d+ ?!= ?0|^assert .*\S % .*== ?0
 # Megatron-LM core/dist_checkpointing and rerun_state_machine.py; torch optim/optimizer.py, autograd and distributions
 root distributed checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
     CheckpointingException
@@ -164,7 +167,7 @@ root learning rate of a checkpoint = a scheduler resumes without its optimizer: 
     param 'initial_lr' is not specified
 root NaN = a value is NaN or infinite: check the data, the learning rate and the precision
     probability tensor contains|but found invalid values:|Unexpected result nan|returned nan values|Input contains NaN
-    |Non-finite|\[xla\] nan
+    |Non-finite|\[xla\] nan|^assert .*\b(?:isfinite|isnan|isinf)\(
 # torch's operators, autograd and DistributedDataParallel; collate.py; torch_npu/npu/amp/grad_scaler.py; transformers'
 # attention (modeling_*.py)
 root shapes in a batch = the samples of a batch have different shapes: crop or pad them, or see collate_fn
@@ -237,7 +240,7 @@ root probabilities = the inputs of a loss are not between 0 and 1, or NaN: is a 
 root no tensor = a value cannot become a tensor: look for None, texts and uneven lists in the data
     Could not infer dtype of|too many dimensions '|can't convert np\.ndarray of type|expected Tensor as element \d+ in
 root internal check of torch = an internal check of torch failed: check the versions of torch and torch_npu
-    INTERNAL ASSERT FAILED
+    INTERNAL ASSERT FAILED|something has gone horribly wrong
 root layers for FSDP = the model lacks the class of layers that FSDP is to wrap: check its name in the settings
     Could not find the transformer layer class
 root frozen parameters in FSDP = FSDP cannot mix frozen and trained parameters: see use_orig_params=True
@@ -253,7 +256,7 @@ root torch.compile = torch.compile cannot compile this model: train without it, 
 # Checks of flash-attn, bitsandbytes and others; HCCL and MindSpore
 root CUDA only = a feature needs a CUDA device: use its variant for NPUs, or leave it out
     (?:requires?|needs?|only supports?|only works? (?:on|with)) (?:\w+ ){0,3}(?:CUDA|NVIDIA|Ampere)\b
-    |CUDA driver version is insufficient
+    |CUDA driver version is insufficient|^assert torch\.cuda\.is_available\(
 root rank table = the rank table does not match the job: compare its ranks with the processes that are started
     (?:invalid|wrong|illegal) rank ?table|rank ?table .*(?:is invalid|inconsistent|not match|not equal)
 # Triton
@@ -273,7 +276,7 @@ root main module = worker processes import the main module: start the program be
     has finished its bootstrapping phase
 root daemonic process = a worker of a data loader or pool cannot start processes of its own
     daemonic processes are not allowed to have children
-# HTTP status codes (RFC 9110) as requests, aiohttp, OBS, S3, wandb and MLflow show them; huggingface_hub; ray
+# HTTP status codes (RFC 9110) as requests, aiohttp, OBS, S3, wandb and MLflow show them; huggingface_hub; MoXing; ray
 root access to a server = a server or storage service refuses access: check the token or key, and its permissions
     \b(?:stat(?:us)?(?:[ _]code)?|error(?:[ _]?code)?|code|http)\b['\"]?[:= (]{1,3}40[13]\b
     |\(40[13]\)|\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
@@ -281,12 +284,15 @@ root access to a server = a server or storage service refuses access: check the 
 root object in a storage = an object, bucket or page does not exist: check its name
     NoSuch(?:Key|Bucket)|hub\.errors\.NotExistError|doesn't exist on the Hub
     |\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
+    |\bbucket\b.{0,30}\bnot (?:found|exist)|\bobject key\b
 root server failed = a server failed or is overloaded: see its log, or try again
     Internal Server Error|\b(?:429|50[0234]) (?:Client|Server) Error|SlowDown
     |Too ?Many ?Requests|Service Unavailable|Bad Gateway
     |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b
 root download cut off = a download was cut off: try again
     ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed
+root download = a download failed: check the network, the address and the free space on the disk
+    \bdownload(?:s|ed|ing)?\b.{0,40}\bfail|\bfail\w* .{0,40}\bdownload
 root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
     is less than total desired|Current node has no \w+ available|No available node types can fulfill
     |[Pp]lacement group .*time(?:d )?out

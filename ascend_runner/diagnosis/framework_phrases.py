@@ -1,7 +1,8 @@
 """The rules of `phrases` for classes of errors of frameworks: how packages, settings, models and data fit each other.
 
 What `class_phrases` says of its rules holds for these. A line that begins with a frame is made of the innermost frame
-of the traceback and its exception: an error inside a package has other reasons than the same one in a program.
+of the traceback and its exception: an error inside a package has other reasons than the same one in a program. Of an
+AssertionError or KeyError, the source line of that frame is searched as well.
 """
 
 from __future__ import annotations
@@ -29,21 +30,26 @@ root unwrapped model = the model is not wrapped for parallel training: only a wr
     ^AttributeError: '(?!(?:NoneType|list|tuple|dict|str|int|\w*(?:namespace|config|args|arguments))')\w+'
     \sobject has no attribute 'module'$
 root call between packages = packages are incompatible: check the version of the one that raised the error
-    /(?:site|dist)-packages/\S+", line \d+, in (?!_\w*call|__call__|wrap|inner|apply|decorate|_run_code)
+    /(?:(?:site|dist)-packages|megatron|mindspeed\w*|vllm\w*|sglang|deepspeed)/\S+", line \d+,
+    \sin (?!_\w*call|__call__|wrap|inner|apply|decorate|_run_code)
     \S+: (?:NameError: name '\w+' is not defined
-    |AttributeError: '(?!(?:NoneType|str|bytes|list|dict|tuple|set|int|float|bool|function|method|Tensor|ndarray)')
-    \w+' object has no attribute
+    |AttributeError: '(?!(?:NoneType|str|bytes|list|dict|tuple|set|int|float|bool|function|method|Tensor|Parameter
+    |ndarray)')\w+' object has no attribute
     |TypeError: .*(?:missing \d+ required |takes .*positional arguments? but|got multiple values for))
 # torch distributed/checkpoint; Megatron-LM training/checkpointing.py; vLLM and transformers: loading of weights
 root loading of weights = the weights of a checkpoint do not match the model: check its configuration and the versions
     , in (?:\w*load_(?:\w*weights?|w\d+|state_dict|checkpoint)|weight_loader): (?:Key|Assertion|Index)Error
+root loading of a checkpoint = a checkpoint cannot be loaded: check its path, its format and the version that saved it
+    , in \w*load_\w*(?:checkpoint|ckpt)\w*: (?:Attribute|Type|Value|Index)Error
 root plan of a checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
     /(?:distributed|_shard|core)/(?:dist_)?checkpoint(?:ing)?/\S+", line .*: (?:Key|Assertion|Value|Index)Error
+root key of a checkpoint = a checkpoint lacks a key that the program expects: check what saved it, and in which version
+    ^(?!assert ).*\b\w*(?:ckpt|checkpoint|state_dict)\w*\[['"]
 root settings of a checkpoint = a checkpoint was saved with other settings: use the same, or convert it
     value from checkpoint \(
 root weights of a model = the weights of a checkpoint do not match the model: check its configuration and the versions
     Trying to set a tensor of shape|Attempted to load weight \(|weights were not initialized from checkpoint
-    |no module or parameter named|size mismatch for [\w.]+:|^KeyError: '(?:[\w.]+\.)?layers?\.\d+\.
+    |no module or parameter named|size mismatch for [\w.]+:|^KeyError: '(?:[\w.]+\.)?layers?\.\d+\.(?![\w.]*attn')
     |^KeyError: '[\w.]+\.(?:weight|bias|qweight|scales)\b
 root shared weights = parameters share their memory: save them without safetensors, or with its save_model()
     Some tensors share memory
@@ -68,12 +74,13 @@ root device mesh = tensors of different device meshes, or an operator without DT
     ^\w*Error: .*(?:\bthe same mesh\b|\bdevice ?mesh\b|\bdtensor\b|a sharding strategy)
 root layout of a device mesh = a device mesh does not match the ranks or its use: check the parallel settings
     /torch/distributed/device_mesh\.py", line
-# OmegaConf and Hydra; pydantic; CPython argparse; transformers hf_argparser.py and integrations/deepspeed.py
+# OmegaConf and Hydra; pydantic; CPython argparse; absl; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
     |Override '[\w.-]+' not found
 root argument of a program = a program refuses its arguments: check their spelling, and the program's version
     : error: (?:unrecognized arguments|no such option|the following arguments are required|argument \S+: )
+    |(?:unknown|unrecognized) (?!cachingallocator)(?:[\w-]+ ){0,2}(?:argument|option|flag)s?\b(?! type)
 root quantization = a quantization method is unknown or not supported: check its name, and the version of the package
     (?:unknown|invalid|unsupported) quanti[sz]ation|no available \w+ quantizer|quanti[sz]ation .*not supported
 root registry = a name in the configuration is not registered: check its spelling, its import and the version
@@ -146,9 +153,13 @@ root chat template = the tokenizer has no chat template: set one, or use a model
     chat_template is not set
 root roles of a conversation = a conversation does not follow the chat template: check its roles and their order
     ^jinja2\.exceptions\.(?:Template|Undefined)Error: |roles must alternate
+root token of a tokenizer = the tokenizer lacks a token that the program needs: check its files, type and version
+    ^\w*Error: (?:can ?not find|could not find|missing|no) .{0,60}\b(?:in|of|for) (?:the |this )?
+    (?:tokeni[sz]er|vocab\w*)\b
 root file of a tokenizer = a file of the tokenizer is missing: check the files of the model
     /sentencepiece/\S+", line .*: TypeError: not a string|No tokenizer file found
-# torch_npu npu/graphs.py and dynamo/torchair; CUDA graphs; torch inductor; torch autograd; transformers quantizers
+# torch_npu npu/__init__.py, npu/graphs.py and dynamo/torchair; bitsandbytes; CUDA graphs; torch inductor; torch
+# autograd; transformers quantizers
 root capture of a graph = an operation cannot be captured in a graph: run it outside of the graph, or in eager mode
     during (?:\w+ )?graph capture|stream is capturing
 root converter of torchair = torchair cannot compile an operator: use a newer torch_npu, or run the model in eager mode
@@ -161,6 +172,10 @@ root leaf = a parameter was changed in place: change it where no gradients are c
     a leaf (?:variable|parameter) that requires grad
 root order of modules = ZeRO-3 lost track of the modules: all ranks must run them in the same order; see leaf modules
     inflight params|parameter fetch queue|disagreement between rank0 and rank|^AssertionError: \{'id': \d+, 'status': '
+root initialization of the device = the device cannot be initialized: check CANN and the driver, and who uses the device
+    /torch_npu/npu/__init__\.py", line \d+, in _lazy_init: RuntimeError
+root bitsandbytes = bitsandbytes has no native part for this device: install one that has, or leave it out
+    /bitsandbytes/\S+", line .*: (?:Attribute|Runtime|Name|Type)Error
 root profiler = the profiler failed: check its arguments, or train without it
     /profiler/\S+", line .*: \w*Error
 root compiler of graphs = a graph cannot be compiled: use a newer torch_npu, or run the model in eager mode
@@ -193,6 +208,9 @@ root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeR
     (?:DeepSpeedConfigError|ZeRORuntimeException):
     |^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
     |/deepspeed/\S+", line \d+, in (?:__init__|_configure\w*|_do_\w*check\w*|_\w*assertion): \w+Error: \S
+root FSDP = FSDP cannot be used like this: check its settings, and that all calls go through the wrapped model
+    (?:/torch/distributed/(?:fsdp|_composable)/|/accelerate/utils/fsdp_utils)\S*", line .*:
+    \s(?:Value|Assertion|Type|Attribute)Error
 root check of settings = a check of the settings failed: compare those that the message names
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):
     \s(?:Value|Assertion)Error: \S
@@ -203,6 +221,11 @@ root samples of a dataset = a sample cannot be processed: check the format of th
     \s(?:Value|Type|Index|Assertion)Error
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
+root data type = a data type is not supported here: convert the data or the model to another one, such as float32
+    ^(?:Value|Runtime|Type|NotImplemented)Error: .*(?:unsupport(?:ed)? (?:data ?|d)types?\b
+    |\b(?:data ?|d)types? .{0,40}\bnot support|not support .{0,20}(?:data ?|d)types?\b)
+root scalar = a tensor is a single value, or is not one: see item(), and the shapes of the data
+    \b0-d(?:im)? tensor|only one element tensors|elements cannot be converted to Scalar
 root not available here = something is not available here: check its installation, the versions and the device
     ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: (?!.*\b(?:port|address|memory|checkpoint|file|rank)\b).*
     (?:\b(?:is|are) not (?:available|installed)\b
@@ -223,4 +246,24 @@ root equal numbers = numbers that must be equal differ: check the model's settin
 root refused value = an argument or setting is refused: check its value, and the version of the package
     (?:-packages|/megatron\w*|/mindspeed\w*)/\S+", line .*: (?:Key|Type|Value|Assertion)Error: .*
     \b(?:must|should) (?:contain\b|be (?:an? |one of|of type|either|in |set|greater|less|positive|smaller|larger|[<>]))
+root refused setting = an argument or setting is refused: check its value
+    ^(?:Value|Assertion)Error: (?!.*\b(?:nan|inf|input_ids|labels?|loss\w*|grad\w*|\w*mask)\b)
+    [`'"(-]*(?:\w+\.)?[a-z0-9]+(?:[_-][a-z0-9]+)+\b.{0,60}\b(?:must|should) (?:not )?be\b
+root setting named = a setting or variable has to be changed: the message names it
+    ^\w*Error: (?!.*(?:LAUNCH_BLOCKING|_DEBUG|_VERBOSE|_LOG|time[ds]? ?out)).*
+    \b(?:please|you (?:must|should|need to|can)|try|consider) (?:to )?
+    (?:set|export|unset|pass|specify|enable|disable|increas|reduc|adjust)(?:ing|e)? [`'"-]{0,3}\w+[_-]\w
+# Assertions, by their source lines
+root assertion on settings = a check of the settings failed: see those in the condition
+    ^assert (?:not )?(?:self\.)?(?:\w*args|\w*config|cfg|hparams)\.
+root assertion on a value = a value is missing: check the settings and the data that it comes from
+    ^assert (?:\w+\.)*\w+ is not None\b
+root assertion on versions = incompatible versions: see the condition
+    ^assert .*version
+root assertion on the number of ranks = the number of ranks does not match the settings: see the condition
+    ^assert .*\bworld_size\b
+root assertion on types = a tensor has another data type than expected: check the settings of the precision
+    ^assert .*\.dtype\b
+root assertion on sizes = sizes that must be equal differ: check the model's settings, the data and the checkpoint
+    ^assert .*(?:\b(?:len|size|numel)\(.*\)|\.shape\b.*) ?==
 """

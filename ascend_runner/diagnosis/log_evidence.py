@@ -100,17 +100,20 @@ def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
     """Find the class of an error that is the rank's own; MindSpore logs the reason for one just before it raises it."""
     if statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines):
         return None
-    frames = [line.strip() for line in _up_to(told.message, told.lines) if FRAME.match(line)]
+    trace = [line.strip() for line in _up_to(told.message, told.lines)]
+    frames = [line for line in trace if FRAME.match(line)]
     frame = next((line for line in reversed(frames) if not line.endswith(_OF_ATTRIBUTES)), "")
     raised = f"{frame}: {told.exception}"
-    found = class_of([*told.message, raised])
-    if found and raised.startswith(found.line):
+    source = "".join(trace[trace.index(frame) + 1 :][:1]) if _TOLD_BY_SOURCE.match(told.exception) and frame else ""
+    found = class_of([*told.message, raised, source])
+    if found and (raised.startswith(found.line) or source.startswith(found.line)):
         return Found(found.code, told.exception)
     above = lines[max(0, told.start - statements.LAST_WORDS) : told.start]
     return found or class_of([line for line in above if line.startswith("[ERROR] ")])
 
 
 _OF_ATTRIBUTES: Final = ("in __getattr__", "in __delattr__")  # of torch.nn.Module: its users' AttributeErrors
+_TOLD_BY_SOURCE: Final = re.compile(r"(?:AssertionError|KeyError)\b")  # often without a message that says what is wrong
 # How a worker or a job ended, which does not explain an error of its own.
 _OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
 _WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived

@@ -19,6 +19,8 @@ root runtime of MindSpore = the device was not set up: see MindSpore's first ERR
     The pointer\[stream\] is null
 root compiler of MindSpore = a process that compiles operators hangs or has ended: see the errors above, and the memory
     ^RuntimeError: (?:Response is empty|Try to (?:send request|get response) before Open)
+root operators' compiler = the compiler of CANN's operators cannot be started: check set_env.sh and Python's packages
+    TbeInitialize \w+ failed
 root internal error of MindSpore = an internal check of MindSpore failed: see its ERROR lines, and try a newer version
     The pointer\W?[\w()>.:-]+(?: tensor)?\W? is null|framework's unexpected error
 root device of MindSpore = this package of MindSpore was built for another type of device: install that for Ascend

@@ -59,7 +59,9 @@ root compiler's target = the compiler of CANN does not support this chip: check 
     Cannot find option named 'Ascend
 root MindSpore's operators = this version of MindSpore has no operators for this chip
     Load op info (?:form )?json (?:config )?failed
-# Linux mm/oom_kill.c; Kubernetes; ray memory_monitor
+# Linux mm/oom_kill.c; Kubernetes; ModelArts; ray memory_monitor
+root check of the devices = the platform's check of the devices failed: see its log, and npu-smi info
+    dsmi-checker detect failed
 root Memory cgroup out of memory = a process was killed by the OOM killer
     Memory cgroup out of memory|OOMKilled
 root node running low on memory = ray killed a worker: not enough memory
@@ -69,6 +71,8 @@ either ray node died = a node of ray's cluster failed or was lost: see its log
     because its node has died|Owner's node has crashed
 either ray owner died = the process that started an actor of ray has ended: see its log
     because its owner has (?:died|exited)
+either ray actor's name = ray has no actor of this name: it was not created, or has died, see its log
+    Failed to look up actor
 either ray worker died = a worker of ray died: killed by the OOM killer, stopped by ray, or crashed
     Worker exit type: SYSTEM_ERROR|actor is dead because its worker process has died|Worker unexpectedly exits
     |actor died unexpectedly before finishing|worker died or was killed while executing

@@ -62,7 +62,7 @@ peer remote process exited or there was a network error = a peer exited, or the 
 peer taking the entire process down = a collective timed out: it waited for a peer that is missing, slow or has exited
     taking the entire process down
 either call of a worker = a worker of vLLM or ray gave no answer in time: it hangs or has ended, see its log
-    RPC call to \w+ timed out|ray\.exceptions\.GetTimeoutError
+    RPC call to \w+ timed out|ray\.exceptions\.(?:Get|RayChannel)TimeoutError
 either communicator aborted = a communicator was aborted: another rank failed, or a collective timed out
     (?:NCCL|HCCL) communicator was aborted
 # torch c10d TCPStore.cpp, ProcessGroupGloo.cpp; gloo transport/tcp

@@ -31,6 +31,11 @@ def code_of(text: str) -> str:
         ("no such path", "ValueError: The file /data/mnist does not exist or permission denied!"),
         ("no such path", "FileNotFoundError: Couldn't find any data file at /data/a."),
         ("no such path", "RuntimeError: Parent directory out/step_9 does not exist."),
+        ("not divisible", "AssertionError: 160 % 64 != 0"),
+        ("name of a class", "AttributeError: type object 'LlamaAttention' has no attribute '_init_rope'"),
+        ("object in a storage", "MoxFileNotExistsException: file or directory or bucket not found."),
+        ("download", "Exception: some parts are failed when download"),
+        ("internal check of torch", "RuntimeError: Could not compute stream ID (something has gone horribly wrong!)"),
         ("shapes of tensors", "ValueError: Attention mask should be of size (1, 1, 8, 8), but is (1, 1, 8, 9)"),
         ("path exists", "FileExistsError: [Errno 17] File exists: '/cache/out'"),
         ("text file busy", "OSError: [Errno 26] Text file busy: '/root/.cache/a.so'"),
@@ -190,6 +195,10 @@ def test_no_class(message: str) -> None:
         ("cores", "taskset: failed to set pid 0's affinity: Invalid argument"),
         ("version for pip", "ERROR: No matching distribution found for torch_npu==2.1.0.post12"),
         ("other format", "tar: Unexpected EOF in archive"),
+        ("version for pip", "ERROR: torch_npu-2.5.1-cp310-cp310-linux_aarch64.whl is not a supported wheel"),
+        ("object in a storage", "ERROR: downloader.py: Get object key failed: 'Contents'"),
+        ("argument of a program", "FATAL Flags parsing error: Unknown command line flag 'index'"),
+        ("check of the devices", 'level=error msg="detect failed, error: dsmi-checker detect failed"'),
     ],
 )
 def test_last_words(name: str, line: str) -> None:

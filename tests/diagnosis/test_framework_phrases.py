@@ -21,6 +21,15 @@ def raised(message: str, file: str = "/job/train.py", function: str = "main") ->
     ("name", "message"),
     [
         ("native extension", "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"),
+        ("argument of a program", "absl.flags._exceptions.UnrecognizedFlagError: Unknown command line flag 'a'"),
+        ("argument of a program", "ValueError: unrecognized options: ['--fast']"),
+        ("token of a tokenizer", "RuntimeError: Cannot find end-of-document symbol (</s>) in tokenizer"),
+        ("data type", "RuntimeError: Unsupport data type: at::ScalarType::Double."),
+        ("data type", "TypeError: The data type float64 is not supported by this operator"),
+        ("scalar", "IndexError: invalid index of a 0-dim tensor. Use `tensor.item()` in Python"),
+        ("refused setting", "AssertionError: mini_batch_size 0 should be larger than 0 after normalization"),
+        ("setting named", "ValueError: the mode A is enabled. Please set VLLM_ASCEND_ENABLE_NZ=0."),
+        ("setting named", "RuntimeError: no memory pool, try increasing `pool_size`"),
         ("native operator", "RuntimeError: operator torchvision::nms does not exist"),
         ("wrapped model", "AttributeError: 'DistributedDataParallel' object has no attribute 'config'"),
         ("weights of a model", "KeyError: 'model.layers.3.mlp.experts.w2_weight'"),
@@ -126,6 +135,12 @@ def test_class(name: str, message: str) -> None:
     [
         ("call between packages", "NameError: name 'A' is not defined", "/py/site-packages/mindspore/a.py", "f"),
         ("call between packages", "AttributeError: 'A' object has no attribute 'b'", "/site-packages/a.py", "f"),
+        ("call between packages", "AttributeError: 'A' object has no attribute 'b'", "/git/vllm_ascend/a.py", "f"),
+        ("loading of a checkpoint", "TypeError: cannot unpack Namespace", "/job/loader.py", "_load_checkpoint"),
+        ("FSDP", "ValueError: expected to be in states A but is B", "/torch/distributed/fsdp/_common_utils.py", "f"),
+        ("FSDP", "TypeError: 'NoneType' object is not callable", "/accelerate/utils/fsdp_utils.py", "f"),
+        ("initialization of the device", "RuntimeError: no", "/torch_npu/npu/__init__.py", "_lazy_init"),
+        ("bitsandbytes", "AttributeError: 'NoneType' object has no attribute 'c'", "/bitsandbytes/functional.py", "f"),
         ("layout of a device mesh", "IndexError: list index out of range", "/torch/distributed/device_mesh.py", "f"),
         ("no environment variable", "KeyError: 'JOB_CONFIG'", "/usr/lib/python3.10/os.py", "__getitem__"),
         ("no environment variable", "KeyError: 'JOB_CONFIG'", "<frozen os>", "__getitem__"),
@@ -177,6 +192,11 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
         ("AttributeError: 'Namespace' object has no attribute 'npu'", "/job/train.py", "main"),
         ("RuntimeError: no data received from peer", "/job/train.py", "main"),
         ("RuntimeError: No data for sm_90 and int8.", "/job/train.py", "main"),
+        ("KeyError: 'model.layers.30.self_attn.attn'", "/job/train.py", "main"),
+        ("AttributeError: 'Parameter' object has no attribute 'main_grad'", "/git/megatron/core/a.py", "f"),
+        ("ValueError: the loss_scale must not be nan", "/job/train.py", "main"),
+        ("RuntimeError: timed out waiting for rank 3, please increase ddp_timeout", "/job/train.py", "main"),
+        ("TypeError: unknown argument type", "/job/train.py", "main"),
         ("TypeError: f() got multiple values for argument 'x'", "/job/train.py", "main"),
         ("RuntimeError: oops; set the environment variable ASCEND_LAUNCH_BLOCKING=1", "/job/train.py", "main"),
         ("ValueError: checkpoint 7 is not available", "/job/train.py", "main"),
@@ -187,6 +207,34 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
 def test_no_class(message: str, file: str, function: str) -> None:
     """An error of the program itself gets no advice on packages, even if a package has raised it."""
     assert "" == raised(message, file, function)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("no such path", "assert os.path.isfile(path), f'not {path}'", "AssertionError: not ./tokenizer.model"),
+        ("no such path", "assert index.is_file()", "AssertionError"),
+        ("NaN", "assert torch.isfinite(loss).all(), parts", "AssertionError: {'loss': tensor(nan)}"),
+        ("not divisible", "assert samples % ranks == 0", "AssertionError"),
+        ("assertion on settings", "assert args.vocab_file is not None", "AssertionError"),
+        ("assertion on a value", "assert learning_rate is not None", "AssertionError"),
+        ("assertion on versions", "assert torch.__version__ >= '2.1'", "AssertionError"),
+        ("assertion on the number of ranks", "assert world_size > 1", "AssertionError"),
+        ("assertion on types", "assert state.dtype == torch.int16", "AssertionError"),
+        ("assertion on sizes", "assert len(indices) == self.num_samples", "AssertionError"),
+        ("CUDA only", "assert torch.cuda.is_available()", "AssertionError"),
+        ("key of a checkpoint", "emb = ckpt['emb'].cuda()", "KeyError: 'emb'"),
+        ("", "assert not os.path.exists(path)", "AssertionError"),
+        ("", "assert self.is_ready", "AssertionError"),
+        ("", "value = row['emb']", "KeyError: 'emb'"),
+        ("", "raise ValueError(args)  # assert args.a", "ValueError: a"),
+    ],
+)
+def test_class_by_source(name: str, source: str, message: str) -> None:
+    """The condition of an assertion, or what a key is read from, tells the class where the message does not."""
+    trace = f'Traceback (most recent call last):\n  File "/job/train.py", line 61, in main\n    {source}\n{message}\n'
+
+    assert name == read(trace.encode(), Ending(exit_code=1)).code
 
 
 def test_line_of_an_error() -> None:

@@ -14,6 +14,7 @@ from ascend_runner.supervision.events import Ending
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("operators' compiler", "RuntimeError: TbeInitialize running failed."),
         ("function of a pipeline", "RuntimeError: Exception thrown from user defined Python function in dataset. "),
         (
             "kernel of MindSpore",
