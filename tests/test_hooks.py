@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
 from tests.helpers.package_source import PACKAGE
@@ -182,7 +184,8 @@ def test_hook_for_a_checkpoint(program: Program) -> None:
     run.send(signal.SIGUSR1)
     program.shell("while ! [ -e up ]; do sleep 0.01; done")
     wait_until(lambda: program.report()["last_checkpoint"] and program.report()["state"] == "running")
-    last = program.report()["last_checkpoint"]
+    last, saved_by = program.report()["last_checkpoint"], time.monotonic()
+    wait_until(lambda: time.monotonic() > saved_by + ONE_SIGNAL)  # what follows at once is a copy of the first signal
     run.send(signal.SIGUSR1)
     run.wait_for("by ranks 0, 1 in ", times=2)
     program.shell("touch down; while ! [ 2 = $(wc -l < saved) ]; do sleep 0.01; done")
