@@ -70,10 +70,14 @@ class WriteQueue:
 
     def flush(self, seconds: float) -> bool:
         """Wait as `wait` does, and warn if not everything was written."""
-        is_done = self.wait(seconds)
-        if not is_done:
-            self._report("", f"cannot write {self._path!r}: no response from its disk within {seconds:g} s")
-        return is_done
+        if self.wait(seconds):
+            return True
+        with self._changed:
+            # On a busy machine the thread may not have taken the first write yet, or have ended the last one by now.
+            path = self._path or next((path for path, _write in self._waiting), "")
+        if path:
+            self._report("", f"cannot write {path!r}: no response from its disk within {seconds:g} s")
+        return not path
 
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds` until everything has been written; return whether it has."""
