@@ -16,7 +16,7 @@ import pytest
 from ascend_runner.platforms.node import MASTER_PORT
 from tests.helpers.program import Program
 from tests.helpers.surroundings import CLEAN, permitted
-from tests.helpers.waiting import LIMIT
+from tests.helpers.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,20 +54,32 @@ def test_user_who_cannot_write_here() -> None:
 
 
 @pytest.fixture
-def stranger() -> Iterator[None]:
-    """Let a program listen on the default port; if one does already, that serves as well, unless it is another test's.
+def _default_port() -> Iterator[None]:
+    """Let one test at a time listen on the default port, of all that run on this machine."""
 
-    Tests that run at the same time share the port, so that none of them relies on one that is about to end.
-    """
+    def is_locked() -> bool:
+        with suppress(OSError):
+            lock.bind("\0ascend-runner-tests-default-port")
+            return True
+        return False
+
+    with socket.socket(socket.AF_UNIX) as lock:
+        wait_until(is_locked)
+        yield
+
+
+@pytest.fixture
+def stranger(_default_port: None) -> Iterator[None]:
+    """Let a program listen on the default port; if one does already, that serves as well."""
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         with suppress(OSError):
             server.bind(("", MASTER_PORT))
             server.listen()
         yield
 
 
+@pytest.mark.usefixtures("_default_port")
 def test_both_run(program: Program) -> None:
     """Two jobs of the same command, directory and user meet at ports of their own and write logs of their own."""
     runs = [program.start_plain("--nproc-per-node", "2", program.python, "-c", MEETS, name) for name in ("one", "two")]
