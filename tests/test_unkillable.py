@@ -40,6 +40,11 @@ def held(*pids: int, how: str = "--exit") -> Iterator[None]:
         holder.stdout.close()
 
 
+def threads_of(pid: int) -> set[int]:
+    """Return the threads of a process but the first; one that has nothing more to write ends soon."""
+    return set(map(int, os.listdir(f"/proc/{pid}/task"))) - {pid}
+
+
 def is_asleep(thread: int) -> bool:
     """Whether a thread is sleeping."""
     found = process_tree.look(thread)
@@ -78,8 +83,8 @@ def test_runner_that_does_not_end(program: Program) -> None:
     run = program.act(1, "say=ready", f"await={program.folder}/go", "exit=3")
     run.wait_for("ready")
     runner = run.runner_pid
-    threads = set(map(int, os.listdir(f"/proc/{runner}/task"))) - {runner}
-    wait_until(lambda: all(map(is_asleep, threads)))  # one that runs Python would keep the others from doing so
+    wait_until(lambda: all(map(is_asleep, threads_of(runner))))  # one that runs Python would keep the others from it
+    threads = threads_of(runner)
     with held(*threads, how="--now"):
         (program.folder / "go").touch()
         assert 3 == run.popen.wait(LIMIT)

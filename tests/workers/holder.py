@@ -10,6 +10,7 @@ usage: holder.py HOW PID...
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sys
 
@@ -24,6 +25,8 @@ def main() -> None:
     nothing, option = ctypes.c_void_p(0), ctypes.c_void_p(0 if how == "--watch" else PTRACE_O_TRACEEXIT)
     for pid in map(ctypes.c_long, map(int, sys.argv[2:])):
         failed = libc.ptrace(PTRACE_SEIZE, pid, nothing, option)
+        if failed and ctypes.get_errno() == errno.ESRCH:  # it has ended meanwhile, so that nothing is left to hold
+            continue
         if failed or (how == "--now" and libc.ptrace(PTRACE_INTERRUPT, pid, nothing, nothing)):
             sys.exit(os.strerror(ctypes.get_errno()))
     print("held", flush=True)
