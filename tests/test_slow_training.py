@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import wait_until
 
 GUIDE = "this iteration hardware time is 2201.521 and e2e time is 3317.794921875 ms."
 SLOW = "slow training (--perf-threshold)"
@@ -40,6 +41,7 @@ def test_warning_event_report_and_status(program: Program) -> None:
     script = f"echo X_STEP=1200; {lines(GUIDE)}{WAIT}; {lines(good)}; while [ ! -e end ]; do sleep 0.05; done"
     run = start(program, "--perf-threshold", "0.6", script=script)
     run.wait_for(SLOW)
+    wait_until(lambda: program.report()["conditions"])  # which is written later than the screen
     command = [sys.executable, "-m", "ascend_runner.job_tool", "status", str(program.log_dir)]
     status = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=60).stdout
     conditions = program.report()["conditions"]

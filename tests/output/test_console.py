@@ -369,7 +369,7 @@ def test_slow_reader_is_awaited_at_the_end(console: Console, screen: Screen) -> 
         console.start()
         console.show(0, [MEBIBYTE] * 3)
         console.show_message(b"own\n")
-        with read_slowly(screen, len(MEBIBYTE) // 2, 0.4):  # until the last mebibyte fits into the pipe: 1.6 s
+        with read_slowly(screen, len(MEBIBYTE) // 4, 0.2):  # until the last mebibyte fits into the pipe: 1.6 s
             close(console)
 
     assert (MEBIBYTE * 3 == screen.out.data) is True

@@ -220,6 +220,7 @@ def test_check_for_a_match_while_the_job_runs(line: bytes, count: int) -> None:
         take(line)
         take(line + b"X_STEP=7\n")
         wait_until(lambda: reader.last_step() == {**(reader.last_step() or {}), "step": 7})
+        wait_until(lambda: len(warnings) >= count)  # the check follows the last line that was waiting
 
     assert count == len(warnings)
 

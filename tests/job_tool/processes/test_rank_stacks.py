@@ -36,8 +36,13 @@ def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None
     (program.folder / "train.py").write_text(SCRIPT)
     run = start(f"exec {program.python} {program.folder}/train.py", ranks=3)
     run.wait_for("begun", times=3)
-    look, places = ("stacks", "--for", "0"), ("elsewhere (train.py:", "in_collective (train.py:")
-    wait_until(lambda: all(place in tool(*look)[1] for place in places))
+    look, places = ("stacks", "--for", "0"), ("elsewhere (train.py:", "in_collective (train.py:", "  ranks 0, 1 (")
+
+    def all_stay() -> bool:
+        screen = tool(*look)[1]
+        return all(place in screen for place in places)
+
+    wait_until(all_stay)
     (status, screen), chosen, wrong = tool(*look), tool(*look, "-r", "0,1"), tool(*look, "-r", "0,7,8")
     compared_ranks = tool("stacks", "--for", "1h")[1]
     run.send(signal.SIGTERM)
