@@ -84,7 +84,8 @@ root argument of a program = a program refuses its arguments: check their spelli
 root quantization = a quantization method is unknown or not supported: check its name, and the version of the package
     (?:unknown|invalid|unsupported) quanti[sz]ation|no available \w+ quantizer|quanti[sz]ation .*not supported
 root registry = a name in the configuration is not registered: check its spelling, its import and the version
-    is not in the [\w: ]*registry|is not registered (?:in|as)\b|^ValueError: Template \S+ does not exist
+    ^(?!assert ).*\b\w*(?:mapping|registry|_map|_classes|_factory)\[[a-z_.]+\]|is not in the [\w: ]*registry
+    |is not registered (?:in|as)\b|^ValueError: Template \S+ does not exist
 root options of the allocator = PYTORCH_NPU_ALLOC_CONF or its CUDA form has an unknown option: check it, and the version
     Unrecognized CachingAllocator option|ALLOC_CONF.*(?:unknown|unrecognized|invalid)
 root buffer of HCCL = the buffer of HCCL is too small for an operator: raise HCCL_BUFFSIZE
@@ -203,6 +204,7 @@ root sizes of tensors = the sizes of tensors do not match: check the model's set
     (?:\bdim(?:ension)?s? of \S+ (?:should|must) be \d|\bshapes? of \S+ and \S+ (?:is|are) (?:inconsistent|different)
     |\b(?:shape|(?<!world )size|dimension)s? (?:of \S+ )?
     (?:mismatch|do(?:es)? ?n[o']t match|(?:must|should) (?:match|be (?:the )?(?:same|equal)))
+    |\b(?:must|should) have (?:[\w-]+ ){0,4}(?:shape|size|length|dimension|dim)s?\b
     |\b(?:identical|same|different|inconsistent|mismatched) (?:batch |tensor )?(?:shape|size|dimension)s?\b)
 root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeRO's stage, optimizer, offload, precision
     (?:DeepSpeedConfigError|ZeRORuntimeException):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ascend_runner.diagnosis.chinese_phrases import CHINESE
 from ascend_runner.diagnosis.class_phrases import CLASSES
 from ascend_runner.diagnosis.codes import KINDS, Code, Found
 from ascend_runner.diagnosis.framework_phrases import FRAMEWORKS
@@ -45,6 +46,7 @@ def _parsed(table: str) -> Iterator[tuple[re.Pattern[str], Code]]:
         # Case does not matter. With re.IGNORECASE, a search cannot skip to the first letters of a pattern and takes
         # almost three times as long. A letter after a backslash is a class of characters.
         expression = re.sub(r"(?<!\\)[A-Z]", lambda found: found[0].lower(), pattern[4:-1].replace("\n    ", ""))
+        expression = f"{expression}|{CHINESE[name]}" if name in CHINESE else expression
         is_lost = kind == "lost"
         yield (
             re.compile(expression),
