@@ -117,11 +117,11 @@ _STAGE: Final = re.compile(rf"\[({'|'.join(map(re.escape, _OF_STAGES))})\]")
 
 # Return codes are plain numbers, so they count only after a word that announces one: "error code is 507015",
 # "retCode=507015", "runtime result = 507035", "HCCL error: 107002", "aclrtSetDevice(0) failed: 507033", "failed,
-# return: 507018".
+# return: 507018". A number of things is none: "failed: 107002 samples".
 _NUMERIC: Final = re.compile(
     r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?(?:code|int))?|result)\b\s*(?:is)?\s*[:=]?\s*\[?"
     r"|\bfailed ?[:,]\s*|\b(?:ACL|HCCL) error: )"
-    r"([1-5][0-9]{5})(?![0-9])",
+    r"([1-5][0-9]{5})(?![0-9]| [a-z]{3,}s\b)",
     re.IGNORECASE,
 )
 _NUMERIC_HINT: Final = re.compile(r"(?<![0-9])[1-5][0-9]{5}(?![0-9])")  # cheap: most log lines contain no such number

@@ -71,6 +71,8 @@ def test_forms(code: str, line: str) -> None:
         "EI0999: not in the table",
         "retries 507015",
         "error code is 5070151",
+        "failed: 107002 samples",
+        "result: 507015 rows written",
         "kernel_EI0006_x: y",
         "RuntimeError: | GPU collective Error: no communicator | Error Number 3",
         "",
