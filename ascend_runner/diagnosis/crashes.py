@@ -37,6 +37,11 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
     return _joined(found)
 
 
+def is_bare_abort(crash: Traceback) -> bool:
+    """Whether a crash is an abort of which only the signal is reported."""
+    return not _detail(crash)
+
+
 def _joined(found: Sequence[Traceback]) -> list[Traceback]:
     """Join each report of an abort to what native code said before it aborted, which says more."""
     joined: list[Traceback] = []

@@ -63,10 +63,15 @@ _EPILOGUE: Final = re.compile(
 
 
 def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> list[Traceback]:
-    """Return the explanation of a crash: the crash itself, unless the program had failed and was on its way out."""
+    """Return the explanation of a crash: the crash itself, unless the program had failed and was on its way out.
+
+    An abort that gives no reason, just below a traceback, is that of libraries which are torn down after the exception.
+    """
     crashes_told = [error for error in told if error in crashed]
     before = told[: told.index(crashes_told[-1])] if crashes_told else []
-    return [error for error in before if is_of_the_program(error)] or crashes_told
+    is_abort = any(map(crashes.is_bare_abort, crashes_told[-1:]))
+    above = [error for error in before[-1:] if is_abort and crashes_told[-1].start - error.end <= LAST_WORDS]
+    return [error for error in before if is_of_the_program(error)] or above or crashes_told
 
 
 def passes_on(error: Traceback) -> bool:

@@ -99,6 +99,17 @@ def test_crash_on_the_way_out() -> None:
     assert "ValueError: loss is nan" == chosen(NAN, terminate, is_late=True)
 
 
+def test_abort_just_below_an_exception() -> None:
+    """An abort that gives no reason yields to an exception just above it, but not to one further up."""
+    abort = ["[node-0:00366] *** Process received signal ***", "[node-0:00366] Signal: Aborted (6)"]
+    failed = traceback("RuntimeError: SET StreamOverflowSwitch Failed.")
+
+    assert "RuntimeError: SET StreamOverflowSwitch Failed." == chosen(failed, abort, is_late=True)
+    assert "Signal: Aborted (6)" == chosen(failed, STEPS[:8], abort, is_late=True)
+    terminate = ["terminate called after throwing an instance of 'std::system_error'", "  what():  no threads"]
+    assert "std::system_error: no threads" == chosen(failed, terminate, abort, is_late=True)
+
+
 def test_error_record() -> None:
     """An error record explains the end of a rank without any other sign: of one that was stopped, the last lines."""
     record = "2026-01-02 03:04:05 | ERROR | no such table"
