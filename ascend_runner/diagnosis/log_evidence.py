@@ -68,10 +68,13 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     """Find the first code or telling phrase of the error, else around it, else at the end of the log.
 
     What surrounds an error of the program itself (a ValueError), or one whose message says that it is the cause (out of
-    memory), does not explain it. The plog counts only if the log contains nothing: a rank that raised an exception has
-    usually failed because of it, and HCCL's errors during its teardown are a consequence.
+    memory), does not explain it, nor does what fails at the exit of the interpreter. The plog counts only if the log
+    contains nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
+    teardown are a consequence.
     """
     message = told.message if told else ()
+    if told:
+        lines = lines[: next((at for at in range(told.start, len(lines)) if _AT_EXIT in lines[at]), len(lines))]
     found = first_code(message)
     if found and not found.code.is_wrapper:
         return found
@@ -114,6 +117,7 @@ def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
 
 _OF_ATTRIBUTES: Final = ("in __getattr__", "in __delattr__")  # of torch.nn.Module: its users' AttributeErrors
 _TOLD_BY_SOURCE: Final = re.compile(r"(?:AssertionError|KeyError)\b")  # often without a message that says what is wrong
+_AT_EXIT: Final = "Error in atexit._run_exitfuncs:"
 # How a worker or a job ended, which does not explain an error of its own.
 _OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
 _WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived

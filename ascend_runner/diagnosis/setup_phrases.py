@@ -76,12 +76,14 @@ root chip of torch_npu = this version of torch_npu or CANN does not support this
     Unsupported soc version
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
     dcmi mod\w* init\w* failed|Can't get ascend_hal device count
-# MindSpore communication/_comm_helper.py, hccl_adapter.cc and the FAQ on distributed parallelism
+# MindSpore communication/_comm_helper.py, hccl_adapter.cc and the FAQ on distributed parallelism; HCCP ra_host.c
 root memory for a communicator = not enough device memory for HCCL: let MindSpore reserve less, see max_device_memory
     HcclCommInitRootInfo failed\. \| Error Number 2\b
 root variables of a launcher = a variable of the rank is not set: start the program with a launcher that sets it
     environment variable \w+ expected, but not set|using \w+:// rendezvous: |Role name '' is invalid
     |KeyError: '(?:LOCAL_RANK|RANK|WORLD_SIZE|MASTER_(?:ADDR|PORT))'
+root address of a device = the rank table has another IP address for the device: compare it with hccn_tool -i N -ip -g
+    in the ranktable is inconsistent with|ra rdev init failed, ret ?\[-17\]
 root RANK_ID has not been exported = MindSpore was started without the rank variables
     RANK_ID has not been exported
 root HcomLoadRanktableFile = HCCL cannot find the rank table file

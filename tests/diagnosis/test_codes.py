@@ -448,6 +448,8 @@ def test_every_meaning_is_one_line() -> None:
         ("--local-rank", Kind.ROOT, "KeyError: \"Override 'local-rank' not found in: ['seed']\""),
         ("torch_npu is not imported", Kind.ROOT, "AttributeError: 'Tensor' object has no attribute 'npu'"),
         ("call of a worker", Kind.EITHER, "TimeoutError: RPC call to execute_model timed out."),
+        ("address of a device", Kind.ROOT, "the IP address(1) in the ranktable is inconsistent with the IP address(2)"),
+        ("address of a device", Kind.ROOT, "[ERROR] HCCP(4120,python): ra rdev init failed, ret[-17]"),
         ("call of a worker", Kind.EITHER, "ray.exceptions.RayChannelTimeoutError: System error: Timed out"),
         ("ray actor's name", Kind.EITHER, "ValueError: Failed to look up actor with name 'buffer:0'."),
         ("files of the system", Kind.ROOT, "OSError: [Errno 23] Too many open files in system: '/job/a'"),

@@ -391,6 +391,18 @@ def test_inner_error_beside_a_code_that_says_more() -> None:
     assert "507015" == found.code
 
 
+def test_error_at_the_exit_of_the_interpreter() -> None:
+    """What fails at the exit, after the exception, does not explain it."""
+    log = (
+        b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    step()\n'
+        b"RuntimeError: ExchangeDevice: NPU error, error code is 500000\nError in atexit._run_exitfuncs:\n"
+        b'Traceback (most recent call last):\n  File "torch/__init__.py", line 429, in _npu_shutdown\n    shutdown()\n'
+        b"RuntimeError: npuSynchronizeDevice: NPU error, error code is 200005.\n"
+    )
+
+    assert "500000" == read(log).code
+
+
 def test_assertion_without_a_message() -> None:
     """The short form of a bare assertion has the condition that is not met."""
     log = (
