@@ -105,7 +105,7 @@ root no such path = a file or directory is missing on this node: check its path,
 # utils/versions.py and import_utils.py; tokenizers; peft; setuptools
 root extension loaded twice = a native extension is loaded twice, or in two versions: check the installed packages
     generic_type: (?:type|cannot initialize type) "|with the same name (?:and overload name )?multiple times
-    |Only a single TORCH_LIBRARY
+    |Only a single TORCH_LIBRARY|illegal RegisterFlag|flag '\S+' was defined more than once
 root no native module = a native extension was built for another version of Python: install it again
     does not define module export function
 root protocol of a pickle = a file was pickled by a newer version of Python: use that version, or write the file again
@@ -259,11 +259,6 @@ root CUDA only = a feature needs a CUDA device: use its variant for NPUs, or lea
     |CUDA driver version is insufficient|^assert torch\.cuda\.is_available\(
 root rank table = the rank table does not match the job: compare its ranks with the processes that are started
     (?:invalid|wrong|illegal) rank ?table|rank ?table .*(?:is invalid|inconsistent|not match|not equal)
-# Triton
-root triton's resources = a kernel needs more on-chip memory than the chip has: use smaller blocks
-    OutOfResources: out of resource
-root kernel of triton = a Triton kernel cannot be compiled: check the versions of Triton and CANN
-    ^triton\.compiler\.errors\.|MLIRCompilationError
 # CPython multiprocessing and pickle
 root pickle = an object cannot be pickled, for a file or a process: define it at the top level of a module
     Can't (?:pickle|get local (?:object|attribute)) |cannot pickle '
@@ -289,6 +284,8 @@ root server failed = a server failed or is overloaded: see its log, or try again
     Internal Server Error|\b(?:429|50[0234]) (?:Client|Server) Error|SlowDown
     |Too ?Many ?Requests|Service Unavailable|Bad Gateway
     |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b
+root retries = all attempts at a request have failed: see the error of the last one, the server and the network
+    \bfailed after \d+ (?:retries|attempts)|\b(?:retries|attempts) exhausted
 root download cut off = a download was cut off: try again
     ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed
 root download = a download failed: check the network, the address and the free space on the disk

@@ -160,11 +160,15 @@ root token of a tokenizer = the tokenizer lacks a token that the program needs: 
 root file of a tokenizer = a file of the tokenizer is missing: check the files of the model
     /sentencepiece/\S+", line .*: TypeError: not a string|No tokenizer file found
 # torch_npu npu/__init__.py, npu/graphs.py and dynamo/torchair; bitsandbytes; CUDA graphs; torch inductor; torch
-# autograd; transformers quantizers
+# autograd; transformers quantizers; Triton
 root capture of a graph = an operation cannot be captured in a graph: run it outside of the graph, or in eager mode
     during (?:\w+ )?graph capture|stream is capturing
 root converter of torchair = torchair cannot compile an operator: use a newer torch_npu, or run the model in eager mode
     op converter is not implemented|Unsupported torch op
+root triton's resources = a kernel needs more on-chip memory than the chip has: use smaller blocks
+    OutOfResources: out of resource
+root kernel of triton = a Triton kernel cannot be compiled: check the versions of Triton and CANN
+    ^triton\.compiler\.errors\.|MLIRCompilationError
 root no Triton = a working Triton is missing: install the one for Ascend, or train without torch.compile
     working triton installation|TritonMissing|0 active drivers
 root second backward pass = a graph is used in two backward passes: detach tensors of earlier steps, or retain_graph
@@ -254,7 +258,8 @@ root refused setting = an argument or setting is refused: check its value
 root setting named = a setting or variable has to be changed: the message names it
     ^\w*Error: (?!.*(?:LAUNCH_BLOCKING|_DEBUG|_VERBOSE|_LOG|time[ds]? ?out)).*
     \b(?:please|you (?:must|should|need to|can)|try|consider) (?:to )?
-    (?:set|export|unset|pass|specify|enable|disable|increas|reduc|adjust)(?:ing|e)? [`'"-]{0,3}\w+[_-]\w
+    (?:set|export|unset|pass|specify|enable|disable|increas|reduc|adjust)(?:ing|e)?
+    \s[`'"-]{0,3}(?!input_ids|attention_mask)\w+[_-]\w
 # Assertions, by their source lines
 root assertion on settings = a check of the settings failed: see those in the condition
     ^assert (?:not )?(?:self\.)?(?:\w*args|\w*config|cfg|hparams)\.

@@ -34,6 +34,8 @@ def code_of(text: str) -> str:
         ("not divisible", "AssertionError: 160 % 64 != 0"),
         ("name of a class", "AttributeError: type object 'LlamaAttention' has no attribute '_init_rope'"),
         ("object in a storage", "MoxFileNotExistsException: file or directory or bucket not found."),
+        ("retries", "RuntimeError: Failed after 3 retries each. Addr: 10.0.0.1:11220."),
+        ("extension loaded twice", 'RuntimeError: illegal RegisterFlag, flag "devices" has been defined in io.cc'),
         ("download", "Exception: some parts are failed when download"),
         ("internal check of torch", "RuntimeError: Could not compute stream ID (something has gone horribly wrong!)"),
         ("shapes of tensors", "ValueError: Attention mask should be of size (1, 1, 8, 8), but is (1, 1, 8, 9)"),

@@ -198,6 +198,7 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
         ("ValueError: the loss_scale must not be nan", "/job/train.py", "main"),
         ("RuntimeError: timed out waiting for rank 3, please increase ddp_timeout", "/job/train.py", "main"),
         ("TypeError: unknown argument type", "/job/train.py", "main"),
+        ("RuntimeError: no tokens, please pass input_ids", "/job/train.py", "main"),
         ("TypeError: f() got multiple values for argument 'x'", "/job/train.py", "main"),
         ("RuntimeError: oops; set the environment variable ASCEND_LAUNCH_BLOCKING=1", "/job/train.py", "main"),
         ("ValueError: checkpoint 7 is not available", "/job/train.py", "main"),
