@@ -74,6 +74,7 @@ def test_screen_and_keys(tmux: Tmux) -> None:
     tmux.wait_for("rank 5 has been quiet for")
     tmux.run("send-keys", "Enter")
     tmux.wait_for("hello ESC]0;EVIL^G from rank 5")
+    tmux.wait_for("Waiting for data")  # Ctrl-C before less follows the log would not end that
     tmux.run("send-keys", "C-c")
     tmux.wait_for("(END)")
     tmux.run("send-keys", "q")
