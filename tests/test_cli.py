@@ -14,6 +14,8 @@ import orjson
 import pytest
 
 import ascend_runner
+from ascend_runner.host import cores
+from ascend_runner.host.host import Host
 from ascend_runner.settings.help import help_text
 from ascend_runner.settings.option import Topic
 from tests.helpers.program import run_to_end, sentence
@@ -202,7 +204,7 @@ def test_dry_run_prints_the_plan_and_touches_nothing(tmp_path: Path) -> None:
         "GROUP_RANK": "0",
         "GROUP_WORLD_SIZE": "1",
         "NODE_RANK": "0",
-        "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // 2)),
+        "OMP_NUM_THREADS": str(max(1, cores.available(Host()) // 2)),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29500",
         "RANK": "1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import os
 import re
@@ -125,6 +126,19 @@ def test_server(start: Start, tool: Tool) -> None:
         assert "" == popen.stderr.read()
 
 
+@pytest.fixture
+def _ipv6() -> None:
+    """Skip where the kernel has no IPv6, or where it is disabled, as in many containers."""
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            tried.bind(("::1", 0))
+    except OSError as error:
+        if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
+            raise
+        pytest.skip(f"no IPv6 here: {error.strerror}")
+
+
+@pytest.mark.usefixtures("_ipv6")
 def test_addresses(start: Start, tool: Tool) -> None:
     """It listens on another address if one is given; one that cannot be used is an error."""
     run = start("true", ranks=1)
