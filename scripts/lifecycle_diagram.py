@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from ascend_runner.lifecycle.machine import TRANSITIONS, Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle.machine import TRANSITIONS
+from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
 
 # The values that a field takes, by its type; a field of any other type keeps its default.
 VALUES: Final[Mapping[str, tuple[object, ...]]] = {

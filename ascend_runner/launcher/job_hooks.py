@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.launcher.job_setup import JobSetup
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import CheckpointEnded, Fact
 from ascend_runner.report import checkpoint
 from ascend_runner.report.journal import Journal

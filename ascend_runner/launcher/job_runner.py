@@ -14,7 +14,7 @@ from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.launcher.job_hooks import JobHooks
 from ascend_runner.launcher.job_setup import JobSetup
-from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Verdict
+from ascend_runner.lifecycle.state import Action, Event, JobState, Kind, Verdict
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.manager.manager import Manager
 from ascend_runner.observations.rank_record import Outcome

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import attrs
 
-from ascend_runner.lifecycle.events import LIMIT_CHANGED, why_no_restart
-from ascend_runner.lifecycle.machine import Restart, Verdict
+from ascend_runner.lifecycle.cloud_events import LIMIT_CHANGED
+from ascend_runner.lifecycle.state import Restart, Verdict
 from ascend_runner.members import Members
 from ascend_runner.supervision.events import LAUNCHER, HangDetected, Slowdown, signal_name
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
@@ -49,6 +49,18 @@ KNOWN: Final = {
     "condition",
     *(field.name for kind in (HangDetected, Slowdown) for field in attrs.fields(kind)),
 }
+_NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
+    Verdict.RESTART: "",
+    Verdict.NOT_WANTED: "",
+    Verdict.USED_UP: "the limit of --max-restarts is reached",
+    Verdict.SAME_FAILURE: "the same failure occurred too often",
+    Verdict.POINTLESS: "a restart cannot fix this failure",
+    Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
+    Verdict.STOPPED: "the job was stopped",
+    Verdict.NO_TIME: "the time limit would end the job before it",
+}
+# The options that exclude a restart after what a fingerprint (see `lifecycle.failure`) begins with.
+_EXCLUDING: Final = {"hang": "--hang-action stop", "slow": "--perf-action stop", "unhealthy": "--inspect stop"}
 
 
 def described(event: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -117,3 +129,11 @@ def decision(data: Mapping[str, object]) -> str:
     except ValueError:  # of another version
         return ""
     return why and f"no restart: {why}{by}"
+
+
+def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) -> str:
+    """Return why a job is not restarted, "" if no reason is needed. `is_by_status`: its exit status excludes it."""
+    if verdict is not Verdict.EXCLUDED:
+        return _NO_RESTART[verdict]
+    option = "--no-restart-on" if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0], "an option")
+    return f"{option} excludes it"

@@ -13,7 +13,7 @@ from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN
-from ascend_runner.lifecycle.machine import Restart
+from ascend_runner.lifecycle.state import Restart
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Slowdown, signal_name
 from ascend_runner.supervision.findings import NodeFinding
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ascend_runner.lifecycle.machine import Policy
+from ascend_runner.lifecycle.state import Policy
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.state import State

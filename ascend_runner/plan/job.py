@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.lifecycle.machine import JobState, Policy
+from ascend_runner.lifecycle.state import JobState, Policy
 from ascend_runner.supervision.events import Cause, HangDetected, Slowdown
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 

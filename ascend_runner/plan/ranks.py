@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
-from ascend_runner.lifecycle.machine import JobState, Policy
+from ascend_runner.lifecycle.state import JobState, Policy
 from ascend_runner.plan.context import Command, PlanContext
 from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
 from ascend_runner.plan.this_node import NodeShare

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.lifecycle.machine import Event, Job, JobState
+from ascend_runner.lifecycle.state import Event, Job, JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord

@@ -10,8 +10,8 @@ from functools import partial
 import attrs
 
 from ascend_runner import files
-from ascend_runner.lifecycle import events
-from ascend_runner.lifecycle.machine import Event, Job
+from ascend_runner.lifecycle import cloud_events
+from ascend_runner.lifecycle.state import Event, Job
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import document
 from ascend_runner.report.write_queue import WriteQueue
@@ -23,7 +23,7 @@ class EventLog:
 
     def __init__(self, spec: JobSpec, writes: WriteQueue) -> None:
         self._path = spec.events_path
-        self._origin = events.origin(spec.job_id, spec.part, f"{time.time() * 1000:.0f}-{os.getpid()}")
+        self._origin = cloud_events.origin(spec.job_id, spec.part, f"{time.time() * 1000:.0f}-{os.getpid()}")
         self._writes = writes
         self._count = 0
         self._written = 0  # by the thread of the disk
@@ -31,17 +31,17 @@ class EventLog:
     def rename(self, spec: JobSpec) -> None:
         """Give the file its final name. Earlier events keep their source, because another process may be reading."""
         before, self._path = self._path, spec.events_path
-        self._origin = events.origin(spec.job_id, spec.part, self._origin.run_id)
+        self._origin = cloud_events.origin(spec.job_id, spec.part, self._origin.run_id)
         self._writes.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
     def note(self, job: Job, event: Event | None) -> None:
         """Write the change of the state that has led to `job`; without an event, its begin."""
         masked = event and attrs.evolve(event, sentence=Masker().text(event.sentence))
-        self._append(partial(events.encode, job, masked))
+        self._append(partial(cloud_events.encode, job, masked))
 
     def remark(self, name: str, data: Mapping[str, object]) -> None:
         """Write an event that changes no state."""
-        self._append(partial(events.encode_note, name, Masker().members(data)))
+        self._append(partial(cloud_events.encode_note, name, Masker().members(data)))
 
     def loss(self) -> str:
         """Return a sentence on the events that were not written, or "" if none is missing."""

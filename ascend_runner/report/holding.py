@@ -9,8 +9,7 @@ from typing import Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle import event_text
-from ascend_runner.lifecycle.events import why_no_restart
-from ascend_runner.lifecycle.machine import Event, Job, Verdict
+from ascend_runner.lifecycle.state import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.events import signal_name
 from ascend_runner.text import clock, counted, duration
@@ -63,7 +62,7 @@ def attempts(job: Job) -> str:
     if job.policy.max_restarts and (job.attempt or job.verdict):
         lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}"
     if job.policy.max_restarts and job.verdict:
-        why = why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
+        why = event_text.why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
         same = _same_failures(job.same_failures, job.attempt + 1)
         lines += f"{same}{why and f'; no restart: {why}'}"
     if job.exit_verdict is None:

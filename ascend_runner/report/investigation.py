@@ -21,7 +21,7 @@ from ascend_runner.host import bounded, executables, memory
 from ascend_runner.host.host import Host
 from ascend_runner.host.memory import MemorySample
 from ascend_runner.lifecycle import failure
-from ascend_runner.lifecycle.machine import Restart
+from ascend_runner.lifecycle.state import Restart
 from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec

@@ -18,8 +18,8 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
 from ascend_runner.host import bounded
-from ascend_runner.lifecycle import events, machine
-from ascend_runner.lifecycle.machine import Action, Event, Job, JobState, Kind
+from ascend_runner.lifecycle import cloud_events, machine
+from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind
 from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.job import JobSpec
@@ -111,14 +111,14 @@ class Journal:
         """Write a line of the events if an attempt has fewer nodes than it could have."""
         nodes = self.spec.nodes
         if nodes[0] < nodes[1]:
-            self._remark(events.RESIZED, {"nodes": nodes[0], "nnodes": nodes[1]})
+            self._remark(cloud_events.RESIZED, {"nodes": nodes[0], "nnodes": nodes[1]})
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt, and the ranks that are started."""
         if isinstance(fact, Spawned):
             self._started[fact.rank_id] = fact.pid, time.time()
         elif isinstance(fact, LimitChanged):
-            self._remark(events.LIMIT_CHANGED, {"limit": fact.limit})
+            self._remark(cloud_events.LIMIT_CHANGED, {"limit": fact.limit})
         elif isinstance(fact, (HangDetected, Slowdown)):
             self._note_condition(fact)
         elif isinstance(fact, NodeFinding):
@@ -142,14 +142,14 @@ class Journal:
         if not was_saving:
             self.feed(Event(kind=kind, sentence=self._why))
         elif before != self._why:
-            self._remark(events.STOP_PENDING, {"sentence": self._why})
+            self._remark(cloud_events.STOP_PENDING, {"sentence": self._why})
 
     def _note_condition(self, fact: HangDetected | Slowdown) -> None:
         """Begin or end a condition of the job. A training can be slow by several rules, and so can several ranks."""
         key: tuple[Rule | None, int] = None, 0
         if isinstance(fact, Slowdown):
             key = fact.rule, fact.rank_id if fact.rule.is_about_a_rank else 0
-        name = events.SLOW if isinstance(fact, Slowdown) else events.HANGING
+        name = cloud_events.SLOW if isinstance(fact, Slowdown) else cloud_events.HANGING
         known = attrs.asdict(fact, filter=lambda field, value: field.name != "is_over" and value not in {None, ""})
         member = document.plain_members({"condition": name, **known, "sentence": str(fact)})
         if fact.is_over:
@@ -157,7 +157,7 @@ class Journal:
         else:
             seconds = fact.seconds if isinstance(fact, HangDetected) else 0.0  # since the last output
             self._conditions[key] = {**member, "since": document.iso(time.time() - seconds)}
-        self._remark(events.OVER % name if fact.is_over else name, member)
+        self._remark(cloud_events.OVER % name if fact.is_over else name, member)
         self._replace_unfinished()
 
     def feed(self, event: Event) -> tuple[Action, ...]:

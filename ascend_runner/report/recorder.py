@@ -17,7 +17,7 @@ import attrs
 
 from ascend_runner.host import bounded, clock, memory
 from ascend_runner.host.host import Host
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.observations.stopped_ranks import StoppedRanks

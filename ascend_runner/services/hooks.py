@@ -19,7 +19,7 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError, reason
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host import bounded
-from ascend_runner.lifecycle.machine import Job
+from ascend_runner.lifecycle.state import Job
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.secrets import Masker
 from ascend_runner.settings.option import VARIABLE_PREFIX

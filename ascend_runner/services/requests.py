@@ -10,7 +10,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Protocol, Union
 
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.supervision.events import Slowdown
 from ascend_runner.supervision.findings import FindingKind, NodeFinding

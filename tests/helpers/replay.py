@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 
 from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
-from ascend_runner.lifecycle.machine import Event, Job, Kind, Policy, Restart
+from ascend_runner.lifecycle.cloud_events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
+from ascend_runner.lifecycle.state import Event, Job, Kind, Policy, Restart
 from ascend_runner.supervision.findings import FindingKind
 
 WITHOUT_STATE: Final = {

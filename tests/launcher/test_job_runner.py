@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ascend_runner.launcher.job_runner import JobRunner
-from ascend_runner.lifecycle.machine import Event, Kind
+from ascend_runner.lifecycle.state import Event, Kind
 from ascend_runner.observations.rank_record import Outcome
 from tests.report.test_journal import ENDED, FAILED, begun, report
 

@@ -7,8 +7,8 @@ import json
 import attrs
 import pytest
 
-from ascend_runner.lifecycle import event_text, events, failure, machine
-from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle import cloud_events, event_text, failure, machine
+from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
 from ascend_runner.report import document, holding
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Rule, Slowdown
 from ascend_runner.supervision.findings import NodeFinding
@@ -22,10 +22,10 @@ def described(**data: object) -> str:
 def test_figures_of_a_slow_training_are_in_its_sentence_only() -> None:
     """The figures that a program reads are not shown again; other members are."""
     slow = Slowdown(rule=Rule.STRAGGLER, rank_id=3, own=0.2, reference=0.1, step=70, device=3, temperature=71)
-    members = document.plain_members({"condition": events.SLOW, **attrs.asdict(slow), "sentence": str(slow)})
+    members = document.plain_members({"condition": cloud_events.SLOW, **attrs.asdict(slow), "sentence": str(slow)})
 
-    assert str(slow) == described(event=events.SLOW, **members)
-    assert f"{slow}, nodes 3" == described(event=events.SLOW, **members, nodes=3)
+    assert str(slow) == described(event=cloud_events.SLOW, **members)
+    assert f"{slow}, nodes 3" == described(event=cloud_events.SLOW, **members, nodes=3)
 
 
 def test_teardown_after_a_success() -> None:
@@ -37,7 +37,7 @@ def test_figures_of_a_hang_are_in_its_sentence_only() -> None:
     """The same holds for a hang."""
     hang = HangDetected(60.0)
 
-    assert str(hang) == described(event=events.HANGING, **attrs.asdict(hang), sentence=str(hang))
+    assert str(hang) == described(event=cloud_events.HANGING, **attrs.asdict(hang), sentence=str(hang))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_option_that_excludes_a_restart(cause: Cause, action: Restart, option: s
     ended = Event(kind=Kind.ENDED, status=cause.exit_status, restart=action, fingerprint=fingerprint)
     running = Job(policy=Policy(max_restarts=1, never=never), state=JobState.RUNNING)
     job, _actions = machine.transition(running, ended)
-    line = events.encode(job, ended, events.origin("job", "", "1"), number=1, at="2026-11-22T15:00:00")
+    line = cloud_events.encode(job, ended, cloud_events.origin("job", "", "1"), number=1, at="2026-11-22T15:00:00")
 
     expected = f"; no restart: {option} excludes it"
     assert event_text.described(json.loads(line))[2].endswith(expected)

@@ -9,7 +9,7 @@ import pytest
 
 from ascend_runner.lifecycle import machine
 from ascend_runner.lifecycle.last_attempt import is_last
-from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
 from ascend_runner.supervision.events import (
     Cause,
     Ending,

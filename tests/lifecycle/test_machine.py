@@ -15,17 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.machine import (
-    TRANSITIONS,
-    Action,
-    Event,
-    Job,
-    JobState,
-    Kind,
-    Policy,
-    Restart,
-    Verdict,
-)
+from ascend_runner.lifecycle.machine import TRANSITIONS
+from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind, Policy, Restart, Verdict
 
 RANKS = 2
 STOPPED = 128 + SIGTERM

@@ -14,7 +14,7 @@ import pytest
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
 from ascend_runner.host.clock import Clock
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec, with_devices
 from ascend_runner.report import build, document

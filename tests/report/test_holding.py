@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
 from ascend_runner.report import holding
 
 FAILURE = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")

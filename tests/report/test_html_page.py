@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from ascend_runner.html_report import page
-from ascend_runner.lifecycle.machine import Event, JobState, Kind
+from ascend_runner.lifecycle.state import Event, JobState, Kind
 from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report import html_page

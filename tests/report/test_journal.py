@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from ascend_runner.errors import OutputError, StopRequestedError
-from ascend_runner.lifecycle.machine import Action, Event, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle.state import Action, Event, JobState, Kind, Policy, Restart
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
 from ascend_runner.observations.rank_ends import RankState
 from ascend_runner.observations.rank_record import Outcome

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
-from ascend_runner.lifecycle.machine import Policy
+from ascend_runner.lifecycle.state import Policy
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.report import causes, screen, stacks

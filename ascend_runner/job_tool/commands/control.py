@@ -11,7 +11,8 @@ from ascend_runner.job_tool.commands import running
 from ascend_runner.job_tool.commands.running import RefusedError
 from ascend_runner.job_tool.job import snapshot
 from ascend_runner.job_tool.job.jobs import FoundJob
-from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
+from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
 from ascend_runner.text import printable

@@ -19,7 +19,8 @@ from ascend_runner.guardian import process_tree
 from ascend_runner.host import bounded
 from ascend_runner.job_tool.job import log_end
 from ascend_runner.job_tool.job.jobs import FoundJob, UnknownJobError, with_its_logs
-from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT, JobState
+from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.report import rank_member

@@ -15,7 +15,7 @@ from typing import Final
 from ascend_runner.job_tool.job.snapshot import RUNNING, Condition, Snapshot
 from ascend_runner.job_tool.status import job_rows, rank_rows
 from ascend_runner.job_tool.status.rank_rows import Row
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.secrets import Masker

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.lifecycle.machine import Event, Job, Verdict
+from ascend_runner.lifecycle.state import Event, Job
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
 TYPE: Final = "io.ascend-runner.job.%s.v1"  # % the state
@@ -26,18 +26,6 @@ SLOW: Final = "slow"
 HANGING: Final = "hanging"
 OVER: Final = "%s-over"  # % a condition that has ended
 STOP_PENDING: Final = "stop-pending"  # once the ranks have saved, which they were asked for already
-_NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
-    Verdict.RESTART: "",
-    Verdict.NOT_WANTED: "",
-    Verdict.USED_UP: "the limit of --max-restarts is reached",
-    Verdict.SAME_FAILURE: "the same failure occurred too often",
-    Verdict.POINTLESS: "a restart cannot fix this failure",
-    Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
-    Verdict.STOPPED: "the job was stopped",
-    Verdict.NO_TIME: "the time limit would end the job before it",
-}
-# The options that exclude a restart after what a fingerprint (see `lifecycle.failure`) begins with.
-_EXCLUDING: Final = {"hang": "--hang-action stop", "slow": "--perf-action stop", "unhealthy": "--inspect stop"}
 
 
 @attrs.frozen(kw_only=True)
@@ -99,14 +87,6 @@ def _document(name: str, data: object, origin: Origin, *, number: int, at: str) 
         "datacontenttype": "application/json",
         "data": data,
     }
-
-
-def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) -> str:
-    """Return why a job is not restarted, "" if no reason is needed. `is_by_status`: its exit status excludes it."""
-    if verdict is not Verdict.EXCLUDED:
-        return _NO_RESTART[verdict]
-    option = "--no-restart-on" if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0], "an option")
-    return f"{option} excludes it"
 
 
 def _line(document: Mapping[str, object]) -> bytes:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.lifecycle import events, machine
-from ascend_runner.lifecycle.machine import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle import cloud_events, machine
+from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
 from tests.helpers.replay import replay
 
-ORIGIN = events.origin("job", "", "1-2")
+ORIGIN = cloud_events.origin("job", "", "1-2")
 AT = "2026-11-22T03:12:45.000+00:00"
 POLICY = Policy(
     max_restarts=3,
@@ -40,7 +40,7 @@ happenings = st.builds(
 
 def line(job: Job, event: Event | None, number: int = 1) -> bytes:
     """Encode one event."""
-    return events.encode(job, event, ORIGIN, number=number, at=AT)
+    return cloud_events.encode(job, event, ORIGIN, number=number, at=AT)
 
 
 @given(st.lists(happenings, max_size=40))
@@ -84,7 +84,7 @@ def test_line_about_the_size_changes_nothing() -> None:
     job = Job(policy=POLICY)
     lines = [
         line(job, None),
-        events.encode_note(events.RESIZED, {"nodes": 3, "nnodes": 4}, ORIGIN, number=2, at=AT),
+        cloud_events.encode_note(cloud_events.RESIZED, {"nodes": 3, "nnodes": 4}, ORIGIN, number=2, at=AT),
     ]
     document = json.loads(lines[1])
 
@@ -123,5 +123,5 @@ def test_line_is_whole_whatever_the_sentence(sentence: str) -> None:
 
 def test_source_is_a_uri() -> None:
     """Whatever a job is called, its source has only characters of a URI."""
-    assert "/ascend-runner/a%20b%25-node-1" == events.origin("a b%", "-node-1", "").source
-    assert "/ascend-runner/%E8%AA%A4%FF" == events.origin("誤\udcff", "", "").source
+    assert "/ascend-runner/a%20b%25-node-1" == cloud_events.origin("a b%", "-node-1", "").source
+    assert "/ascend-runner/%E8%AA%A4%FF" == cloud_events.origin("誤\udcff", "", "").source
