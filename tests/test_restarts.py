@@ -88,6 +88,7 @@ def test_hang_is_restarted(program: Program, options: tuple[str, ...]) -> None:
     ]
     assert {(124, "hang", "restart")} == {*hangs}  # on a slow machine, more than one
     assert (0, "", None) == last
+    assert f"  tries  {len(hangs) + 1} attempts\n" in run.lines
 
 
 def test_hang_that_is_to_stop_the_job(program: Program) -> None:

@@ -270,7 +270,7 @@ class JobRunner:
         """Show how the job has ended, and that it is held, or why it is not. This node is no longer inspected."""
         self._inspector.close()
         journal, job, outcome = self.journal, self.journal.job, self._outcome
-        show = self._messages.error if outcome.cause else self._messages.info
+        show = self._messages.error if outcome.cause else self._messages.result
         if outcome.is_from_outside:
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._setup.requests.began)
         text = screen.ended(outcome, journal.spec) + holding.attempts(job)

@@ -51,6 +51,10 @@ class Messages:
         if sentence not in self.warnings:
             self.warning(sentence)
 
+    def result(self, text: str) -> None:
+        """Report how a job has ended without a failure; further lines of `text` begin with two spaces."""
+        self._send(Level.INFO, text)
+
     def error(self, text: str) -> None:
         """Report a failure; further lines of `text` begin with two spaces."""
         self._send(Level.ERROR, text)

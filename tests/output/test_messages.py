@@ -21,14 +21,15 @@ def test_secrets(secret: str) -> None:
     assert [] == [line for line in lines if b"***" not in line]
 
 
-def test_only_an_error_has_several_lines() -> None:
-    """An error may have indented lines below its head; in any other message a newline is escaped."""
+def test_only_an_error_and_a_result_have_several_lines() -> None:
+    """The message at the end of a job may have indented lines below its head; in others a newline is escaped."""
     lines: list[bytes] = []
     messages = Messages(lines.append)
     messages.error("head\n  detail")
+    messages.result("head\n  detail")
     messages.info("head\n  detail")
 
-    assert [b"head\n  detail\n", b"head\\n  detail\n"] == [
+    assert [b"head\n  detail\n", b"head\n  detail\n", b"head\\n  detail\n"] == [
         line.partition(b"head")[1] + line.partition(b"head")[2] for line in lines
     ]
 
