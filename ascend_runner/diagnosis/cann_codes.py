@@ -47,7 +47,7 @@ EK0204 root a disk is full: the profiler cannot write
 EL0001 root the device is missing or abnormal: see npu-smi info
 EL0002 root invalid device id: check the list of visible devices
 EL0003 root* invalid argument passed to the driver
-EL0004 root not enough memory, usually of the device: use a smaller batch, or end other processes
+EL0004 root not enough memory, usually on the device: use a smaller batch, or stop other processes on it
 EL0005 root device busy: used by another process, or still being cleaned up
 EL0006 root the device ran out of a resource
 EL0007 root no permission to use the device: check the user's groups and the container's devices
@@ -61,7 +61,7 @@ EL0014 root operation not supported by this device or driver
 EL0015 root invalid access to a device: it is not in the list of visible devices
 EL0016-EL0017 root invalid argument passed to the driver
 EL0018 root not enough host memory for the driver
-EL0019 root not enough device memory: use a smaller batch, or end other processes
+EL0019 root not enough device memory: use a smaller batch, or stop other processes on it
 EL0020 root device in use by several containers
 EL0021 root operation not supported by this device or driver
 EL0023 root a resource of the driver is missing or misconfigured; see its message

@@ -19,7 +19,7 @@ root ssh = ssh to another server is refused: check its keys and known hosts
 root permission of a command = no permission to execute, read or write a file: check its mode and owner
     ^(?:\S+: line \d+|(?:\S*/)?(?:ba|da|z)?sh(?:: (?:line )?\d+)?|(?:\S*/)?env): .+: Permission denied$
     |\berrno\W{1,4}13\b
-root version for pip = pip finds no such version of a package: check its name, the version of Python and the index
+root version for pip = pip finds no matching version of a package: check its name, the version of Python and the index
     No matching distribution found|is not a supported wheel|Could not find a version that satisfies|ResolutionImpossible
 root container = a container cannot be started: check its image, mounts and devices
     Error response from daemon|container creation failed|failed to create (?:containerd task|shim)|oci runtime
@@ -60,7 +60,7 @@ root memory of the host = uncorrectable memory error of the server: hardware fau
 root not supported = a file system or device does not support an operation
     \[Errno (?:38|95)\]
 # tarfile, zlib, lzma and gzip of CPython; Pillow; Arrow; HDF5; NumPy; sentencepiece; libsndfile; OpenCV
-root other format = a file is incomplete, damaged or of another format: copy or download it again
+root other format = a file is incomplete, damaged or in another format: copy or download it again
     tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
     |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
     |unexpected end of file|Unexpected EOF in archive|not in gzip format|End-of-central-directory signature not found
@@ -71,7 +71,7 @@ root other format = a file is incomplete, damaged or of another format: copy or 
 root no image = an image cannot be read: its file is missing or damaged
     _src\.empty\(\)|load image failed|invalid image data|imread\w*\(.*can't open
 # CPython json, codecs and PyYAML
-root JSON = invalid JSON: the text is empty, incomplete or of another format
+root JSON = invalid JSON: the text is empty, incomplete or in another format
     ^(?:[\w.]+\.)?JSONDecodeError:
 root YAML = invalid YAML: see the line and column that the message names
     ^yaml\.\w+\.\w+Error
@@ -93,7 +93,7 @@ root file not opened = a file cannot be opened: check its path on this node, and
     (?:(?:fail(?:ed)?|unable) to|cannot|can't|could not|couldn't) open (?:the )?
     (?:['"]|\S*/|(?:\w+ )?(?:files?|index)\b)
     |open file failed
-root invalid file = a file is incomplete, damaged or of another format: copy or create it again
+root invalid file = a file is incomplete, damaged or in another format: copy or create it again
     Invalid file,
 root no such path = a file or directory is missing on this node: check its path, the working directory and the mounts
     ^(?:[\w.]+\.)?FileNotFoundError: .*\[Errno 2\] .*: b?['\"]|does not exist or permission denied
@@ -115,7 +115,7 @@ root circular import = modules import each other, or a file has the name of a pa
 root namespace package = a directory without __init__.py is taken for a package: see the working directory and sys.path
     cannot import name '\w+' from '(?!(?:_\w+|sys|builtins|math|time|itertools|gc|posix|array)')[\w.]+'
     \s\(unknown location\)
-root submodule = a submodule is used that was not imported: import it by its full name
+root submodule = a submodule was not imported: import it by its full name
     ^AttributeError: module '(?:importlib' has no attribute '(?:util|machinery|metadata|resource)
     |distutils' has no attribute '\w|concurrent' has no attribute 'futures|logging' has no attribute 'handlers
     |xml' has no attribute '\w|urllib' has no attribute '(?:parse|request|error))
@@ -145,7 +145,7 @@ root files of a model = files of a model cannot be found: check its path or name
     |Unable to load (?:weights|vocabulary)|Cannot find any model weights
 root code of a model = a model or dataset brings its own code: pass trust_remote_code=True if you trust it
     trust_remote_code=True|requires you to execute the configuration file in that repo
-root torch is too old = transformers refuses torch.load of this torch: install torch 2.6 or newer, or use safetensors
+root torch is too old = transformers refuses torch.load with this torch: install torch 2.6 or newer, or use safetensors
     serious vulnerability issue in `?torch\.load
 root modules to train = the modules to train do not exist in this model: see target_modules
     Target modules .* not found in the base model|Please specify `?target_modules
@@ -173,7 +173,7 @@ root NaN = a value is NaN or infinite: check the data, the learning rate and the
 root shapes in a batch = the samples of a batch have different shapes: crop or pad them, or see collate_fn
     stack expects each tensor to be equal size|each element in list of batch should be of equal size
     |Trying to resize storage that is not resizable|expects same shape|Inconsistent batch shapes
-root index of an embedding = an index exceeds an embedding: compare the tokenizer's vocabulary with the model's
+root index of an embedding = an index is out of range for an embedding: compare the vocabularies of tokenizer and model
     IndexError: index out of range in self
 root label = a label is not one of the classes: check the data and the number of classes
     Target -?\d+ is out of bounds
@@ -190,7 +190,7 @@ root devices of tensors = tensors are on different devices: move the model and i
     |^RuntimeError: Expected \w+ tensor, please check whether the input tensor device
     |only supports single device modules|but found one of them on device
     |Input type \(torch\.(?:(?:npu|cuda)\.)?(\w+)Tensor\) and weight type \(torch\.(?:(?:npu|cuda)\.)?\1Tensor\)
-root generator = a generator of random numbers is on another device than the tensors: create it for theirs
+root generator = a random number generator is on a different device than the tensors: create it on theirs
     device type for generator but found
 root tensor to NumPy = a tensor on the device cannot be converted to NumPy: call cpu() first
     can't convert \S+ device type tensor to numpy
@@ -207,7 +207,7 @@ root no gradient = the loss depends on no trained parameter: all are frozen, or 
     does not require grad and does not have a grad_fn|DistributedDataParallel is not needed when
 root no parameters = the optimizer has no parameters: all are frozen, or an iterator over them is exhausted
     optimizer got an empty parameter list
-root no scaled gradient = the gradient scaler saw no gradient: none was computed, or those of other parameters
+root no scaled gradient = the gradient scaler found no gradients: none were computed for the optimizer's parameters
     No inf checks were recorded
 root loss = the loss is not a scalar: reduce it, for example with mean()
     grad can be implicitly created only for scalar outputs$
@@ -215,19 +215,19 @@ root parameter used twice = a parameter is used twice in a backward pass: see us
     Expected to mark a variable ready only once
 root in-place = a tensor needed for the backward pass was changed in place: see torch.autograd.set_detect_anomaly
     modified by an inplace operation
-root in-place change of a view = a view of a tensor was changed in place: use clone(), or an operation not in place
+root in-place change of a view = a view of a tensor was changed in place: use clone(), or an out-of-place operation
     is a view and (?:is being|its base or another view).*modified in-?place
 root inference mode = a tensor of inference mode is used for training: clone it, or use no_grad() instead
     to inference tensor outside|Inference tensors cannot
-root gradient of an integer = a parameter of integers, such as a quantized one, cannot be trained
+root gradient of an integer = an integer parameter, such as a quantized one, cannot be trained
     Only Tensors of floating point .*can require gradients
 root empty list of tensors = a list of tensors is empty: check the data
     expect(?:ed|s) a non-empty (?:list of Tensors|TensorList)
-root arguments of a function of torch = a function of torch got arguments of other types than it takes, or None
+root arguments of a function of torch = a function of torch was called with arguments of the wrong types, or None
     received an invalid combination of arguments
 root device of a wrapped model = the model is not on the device that DistributedDataParallel is given: move it there
     device_ids and output_device arguments only work
-root pinned memory = the samples are on the device, so that they cannot be pinned: keep them on the CPU
+root pinned memory = the samples are on the device, so they cannot be pinned: keep them on the CPU
     only dense CPU tensors can be pinned
 root samples of a batch = a sample is None or of a type that cannot be put into a batch: check the dataset
     default_collate: batch must contain
@@ -237,11 +237,11 @@ root value of a condition = a condition has several values: use any() or all()
     Boolean value of Tensor with more than one|truth value of an array with more than one
 root probabilities = the inputs of a loss are not between 0 and 1, or NaN: is a sigmoid missing?
     all elements of (?:input|target) should be between 0 and 1
-root no tensor = a value cannot become a tensor: look for None, texts and uneven lists in the data
+root no tensor = a value cannot be converted to a tensor: look for None, strings and ragged lists in the data
     Could not infer dtype of|too many dimensions '|can't convert np\.ndarray of type|expected Tensor as element \d+ in
 root internal check of torch = an internal check of torch failed: check the versions of torch and torch_npu
     INTERNAL ASSERT FAILED|something has gone horribly wrong
-root layers for FSDP = the model lacks the class of layers that FSDP is to wrap: check its name in the settings
+root layers for FSDP = the model lacks the layer class that FSDP is to wrap: check its name in the settings
     Could not find the transformer layer class
 root frozen parameters in FSDP = FSDP cannot mix frozen and trained parameters: see use_orig_params=True
     Must flatten tensors with uniform `?requires_grad

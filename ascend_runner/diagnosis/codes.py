@@ -153,4 +153,4 @@ _ALL: Final = (
     *_parsed(DRIVER, "driver "),
 )
 CODES: Final = {code.name: code for code in _ALL}
-_OF_THE_SERVER: Final = {"207001": Code("207001", "not enough memory of the server that can be pinned", Kind.ROOT)}
+_OF_THE_SERVER: Final = {"207001": Code("207001", "not enough host memory that can be pinned", Kind.ROOT)}

@@ -19,10 +19,10 @@ root ninja = the package ninja is missing: native extensions are built with it
 root native operator = a native operator is not registered: its extension is missing, not loaded or of another version
     '_OpNamespace' '\w+' object has no attribute|operator \w+::\w+ does not exist
     |Could not find an implementation of \w+::|NotImplementedError: _C\w*::
-root arguments of a native function = a native function takes arguments of other types: check the package's version
+root arguments of a native function = a native function got arguments of the wrong types: check the package's version
     incompatible function arguments
 # torch nn/parallel; transformers models/auto; calls from one package into another
-root wrapped model = the model is wrapped for parallel training: the attribute belongs to its module
+root wrapped model = the model is wrapped for parallel training: use the attribute of its module
     '(?:DistributedDataParallel|DataParallel|FullyShardedDataParallel|Float16Module)' object has no attribute
 root type of a model = this version of transformers does not recognize the model: install a newer one
     /transformers/models/auto/\S+", line .*: KeyError: '
@@ -51,9 +51,9 @@ root weights of a model = the weights of a checkpoint do not match the model: ch
     Trying to set a tensor of shape|Attempted to load weight \(|weights were not initialized from checkpoint
     |no module or parameter named|size mismatch for [\w.]+:|^KeyError: '(?:[\w.]+\.)?layers?\.\d+\.(?![\w.]*attn')
     |^KeyError: '[\w.]+\.(?:weight|bias|qweight|scales)\b
-root shared weights = parameters share their memory: save them without safetensors, or with its save_model()
+root shared weights = parameters share memory: save them without safetensors, or with its save_model()
     Some tensors share memory
-root configuration of a model = a model's config.json is missing, or of another type of model: check it and its path
+root configuration of a model = a model's config.json is missing or is that of another type of model: check its path
     Unrecognized model in |Unrecognized configuration class
 root architecture of a model = this version of a package does not support the model: check its name and the version
     Model architectures? .*not supported|Can't find class type \w+ class name|unsupported model type
@@ -68,9 +68,9 @@ root parallel settings = parallel settings contradict each other or the model: c
     ^(?:Value|Assertion|NotImplemented)Error: (?!.*\b(?:nan|inf|infinite|overflow)\b).*
     (?:virtual pipeline|pipeline stage|micro[ _-]?batch
     |(?:tensor|pipeline|context|expert|sequence)[ _-](?:model[ _-])?parallel)
-root number of a rank = a rank is not less than the number of ranks: check the world size and the number of nodes
+root number of a rank = a rank is not below the world size: check the world size and the number of nodes
     Invalid rank \d+, rank should be
-root device mesh = tensors of different device meshes, or an operator without DTensor: check the parallel settings
+root device mesh = an operator got tensors of different device meshes, or does not support DTensor
     ^\w*Error: .*(?:\bthe same mesh\b|\bdevice ?mesh\b|\bdtensor\b|a sharding strategy)
 root layout of a device mesh = a device mesh does not match the ranks or its use: check the parallel settings
     /torch/distributed/device_mesh\.py", line
@@ -142,7 +142,7 @@ root types of columns = the files of a dataset differ in their columns or types
     Couldn't cast|column names don't match
 root JSON of a dataset = a file of a dataset cannot be read as JSON: see the row that the message names
     JSON parse error
-root split of a dataset = a dataset or split of this name does not exist, or has no data: check its name and files
+root split of a dataset = a dataset or split with this name does not exist, or has no data: check its name and files
     Unknown split "|corresponds to no data|Undefined dataset \S+ in|at least one example when writing data
 root text = the text of a sample is not a string: look for empty or missing values in the data
     TextEncodeInput must be|text input must be of type
@@ -179,7 +179,7 @@ root order of modules = ZeRO-3 lost track of the modules: all ranks must run the
     inflight params|parameter fetch queue|disagreement between rank0 and rank|^AssertionError: \{'id': \d+, 'status': '
 root initialization of the device = the device cannot be initialized: check CANN and the driver, and who uses the device
     /torch_npu/npu/__init__\.py", line \d+, in _lazy_init: RuntimeError
-root bitsandbytes = bitsandbytes has no native part for this device: install one that has, or leave it out
+root bitsandbytes = bitsandbytes has no native part for this device: install a build that has it, or leave it out
     /bitsandbytes/\S+", line .*: (?:Attribute|Runtime|Name|Type)Error
 root profiler = the profiler failed: check its arguments, or train without it
     /profiler/\S+", line .*: \w*Error
@@ -195,7 +195,7 @@ root versions = incompatible versions: install those that the message asks for
     |(?:is|are) too (?:old|new)\b|version.*(?:not compatible|incompatible)
     |compiled with different (?:\w+ ){0,2}versions|version .{1,60}(?:does not|doesn't|do not) match
     |please (?:upgrade|update|downgrade|reinstall)\b)
-root index of a tensor = an index exceeds a tensor: check the sizes of the model, the data and parallel settings
+root index of a tensor = an index is out of range for a tensor: check the model's sizes, the data and parallel settings
     ^\w*Error: .*(?:out of bounds for (?:axis|dimension)|\bstart out of range|exceeds dimension size
     |selected index k out of range)
 root equal parts = sizes do not match: ranks, parallel sizes, batch sizes, layers or heads must divide one another
@@ -217,10 +217,10 @@ root configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeR
 root FSDP = FSDP cannot be used like this: check its settings, and that all calls go through the wrapped model
     (?:/torch/distributed/(?:fsdp|_composable)/|/accelerate/utils/fsdp_utils)\S*", line .*:
     \s(?:Value|Assertion|Type|Attribute)Error
-root check of settings = a check of the settings failed: compare those that the message names
+root check of settings = a check of the settings failed: compare the ones that the message names
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_\w*(?:arg|config|setting|option)\w*):
     \s(?:Value|Assertion)Error: \S
-root check of a configuration = a check of the settings failed: compare those that the message names
+root check of a configuration = a check of the settings failed: compare the ones that the message names
     /(?:config/\w+|\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*: (?:Value|Assertion)Error: \S
 root samples of a dataset = a sample cannot be processed: check the format of the data
     (?<!torch/utils/data)/(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line .*:
@@ -230,13 +230,13 @@ root data of a dataset = a dataset cannot be read: check the format, the columns
 root data type = a data type is not supported here: convert the data or the model to another one, such as float32
     ^(?:Value|Runtime|Type|NotImplemented)Error: .*(?:unsupport(?:ed)? (?:data ?|d)types?\b
     |\b(?:data ?|d)types? .{0,40}\bnot support|not support .{0,20}(?:data ?|d)types?\b)
-root scalar = a tensor is a single value, or is not one: see item(), and the shapes of the data
+root scalar = a tensor has one value instead of several, or the reverse: see item(), and the data's shapes
     \b0-d(?:im)? tensor|only one element tensors|elements cannot be converted to Scalar
 root not available here = something is not available here: check its installation, the versions and the device
     ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: (?!.*\b(?:port|address|memory|checkpoint|file|rank)\b).*
     (?:\b(?:is|are) not (?:available|installed)\b
     |\bno available (?!\w+ (?:node|port|slot)))
-root values to unpack = a shape or tuple in a model has another length than expected: check the data and the versions
+root values to unpack = a shape or tuple in a model has an unexpected length: check the data and the versions
     (?:/(?:modeling_\w+|\w*attention\w*)|-packages/\S+/(?:models?|layers)/\S+)\.py", line .*:
     \sValueError: (?:not enough|too many) values to\b
 root not supported here = something is not supported here: check the versions, the device and what the message names
@@ -261,15 +261,15 @@ root setting named = a setting or variable has to be changed: the message names 
     (?:set|export|unset|pass|specify|enable|disable|increas|reduc|adjust)(?:ing|e)?
     \s[`'"-]{0,3}(?!input_ids|attention_mask)\w+[_-]\w
 # Assertions, by their source lines
-root assertion on settings = a check of the settings failed: see those in the condition
+root assertion on settings = a check of the settings failed: see the ones in the condition
     ^assert (?:not )?(?:self\.)?(?:\w*args|\w*config|cfg|hparams)\.
-root assertion on a value = a value is missing: check the settings and the data that it comes from
+root assertion on a value = a value is None: check the settings and the data that it comes from
     ^assert (?:\w+\.)*\w+ is not None\b
 root assertion on versions = incompatible versions: see the condition
     ^assert .*version
 root assertion on the number of ranks = the number of ranks does not match the settings: see the condition
     ^assert .*\bworld_size\b
-root assertion on types = a tensor has another data type than expected: check the settings of the precision
+root assertion on types = a tensor has a different data type than expected: check the precision settings
     ^assert .*\.dtype\b
 root assertion on sizes = sizes that must be equal differ: check the model's settings, the data and the checkpoint
     ^assert .*(?:\b(?:len|size|numel)\(.*\)|\.shape\b.*) ?==

@@ -11,7 +11,7 @@ MINDSPORE: Final = r"""
 # MindSpore's operators, runtime and packages, with its guides on network construction and on errors of CANN
 root arguments of an operator = an operator was called with an argument of a wrong type or shape: see the message
     ^(?:Value|Type)Error: For (?:primitive\[|'[a-z0-9]+',)
-root kernel of MindSpore = an operator has no kernel for these data types or this device: see those that it supports
+root kernel of MindSpore = an operator has no kernel for these data types or this device: see the supported ones
     Can not select a valid kernel info|Select \w+ (?:operator|kernel)\b.*\bfail|Unsupported op \[
 root tensors in a dataset = the functions of a dataset cannot use tensor operations: use NumPy there
     The pointer\[cnode\] is null
@@ -23,7 +23,7 @@ root operators' compiler = the compiler of CANN's operators cannot be started: c
     TbeInitialize \w+ failed
 root internal error of MindSpore = an internal check of MindSpore failed: see its ERROR lines, and try a newer version
     The pointer\W?[\w()>.:-]+(?: tensor)?\W? is null|framework's unexpected error
-root device of MindSpore = this package of MindSpore was built for another type of device: install that for Ascend
+root device of MindSpore = this package of MindSpore was built for another type of device: install the one for Ascend
     package type mindspore-\w+ support
 # MindSpore minddata and its documentation, "data processing debugging methods and common errors"
 root MindRecord = a MindRecord file exists already or is incomplete: delete it, or pass overwrite=True
@@ -34,7 +34,7 @@ root workers of a dataset = a dataset has more workers than there are CPU cores:
     num_(?:parallel_)?workers=\d+, this value is not within
 root tree of a dataset = a dataset is used by two pipelines: create it once for each
     data pipeline is not a tree
-root source of a dataset = the source of a dataset does not give what was declared: check its columns, length and reset
+root source of a dataset = the source of a dataset does not match its declaration: check its columns, length and reset
     Unable to fetch data from GeneratorDataset|'source' of '?GeneratorDataset'? (?:should|is different)
 root function of a pipeline = a function of the dataset's pipeline failed: see its exception in the message
     Exception thrown from user defined Python function|map operation: \[PyFunc\] failed
@@ -49,7 +49,7 @@ root branches of a graph = branches of the code return different types or shapes
     (?:Type|Shape) Join Failed|Cannot join the return values of different branches
 root depth of a graph = recursion or loops are too deep for graph mode: see max_call_depth
     function call depth limit|There isn't any branch that can be evaluated
-root arguments of construct = a network is called with arguments that its construct() does not take
+root arguments of construct = a network is called with arguments that its construct() does not accept
     function construct (?:needs?|requires?) |Multipl[ey] values for specific argument
     |The parameters number of the function is
 root code in graph mode = graph mode does not support this code: see the line that the message names, or use PyNative

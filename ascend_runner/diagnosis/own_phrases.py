@@ -26,7 +26,7 @@ root no memory for cache blocks = out of memory on the device: use a smaller bat
     No available memory for the cache blocks
 root KV cache = not enough device memory for the KV cache: reduce the maximum model length
     larger than the (?:available KV cache memory|maximum number of tokens that can be stored in KV cache)
-root free memory on startup = not enough free device memory: free the device of other processes
+root free memory on startup = not enough free device memory: stop other processes on the device
     Free memory on device .*on startup .*is less than desired
 root OOM when allocating tensor = not enough memory on the device that the message names: use a smaller batch
     OOM when allocating tensor
@@ -71,7 +71,7 @@ either ray node died = a node of ray's cluster failed or was lost: see its log
     because its node has died|Owner's node has crashed
 either ray owner died = the process that started an actor of ray has ended: see its log
     because its owner has (?:died|exited)
-either ray actor's name = ray has no actor of this name: it was not created, or has died, see its log
+either ray actor's name = ray has no actor with this name: it was not created, or has died, see its log
     Failed to look up actor
 either ray worker died = a worker of ray died: killed by the OOM killer, stopped by ray, or crashed
     Worker exit type: SYSTEM_ERROR|actor is dead because its worker process has died|Worker unexpectedly exits
@@ -88,7 +88,7 @@ either DataLoader worker terminated = a data loader worker was stopped by SIGTER
     DataLoader worker .*killed by signal: Terminated
 root DataLoader worker crashed = a data loader worker crashed
     DataLoader worker .*killed by signal
-root DataLoader timed out = a data loader worker gave no data in time: slow storage, or a worker that hangs
+root DataLoader timed out = a data loader worker returned no data in time: slow storage, or a worker that hangs
     DataLoader timed out after
 root DataLoader worker ended = a data loader worker ended unexpectedly
     DataLoader worker .*exited unexp|background workers are no longer alive
@@ -167,7 +167,7 @@ root DUE TO PREEMPTION = the scheduler has preempted the job
     DUE TO PREEMPTION
 root DUE TO NODE FAILURE = a node of the job has failed
     DUE TO NODE FAILURE
-either CANCELLED = the job was cancelled: by a person, the scheduler, or after the failure of another task
+either CANCELLED = the job was cancelled: by a user, by the scheduler, or after the failure of another task
     slurmstepd.* CANCELLED AT
 root gated repo = a model or dataset is restricted: request access on its page, then log in or set HF_TOKEN
     access (?:a |to a )?gated repo
@@ -191,7 +191,7 @@ root server not reachable = a server cannot be reached: check the network and it
     |Cannot connect to host \S+:\d+ ssl|^httpx?\w*\.Connect\w*
 root KeyboardInterrupt = interrupted by SIGINT: Ctrl-C, or a platform that stops the job
     KeyboardInterrupt
-root SignalException = a launcher was stopped by a signal from outside: by a person or the platform
+root SignalException = a launcher was stopped by a signal from outside: from a user or the platform
     SignalException: Process \d+ got signal
 root illegal memory access = a kernel accessed an invalid address of the device
     illegal memory access|unspecified launch failure

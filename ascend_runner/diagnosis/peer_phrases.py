@@ -48,7 +48,7 @@ peer Collective ops is aborted by = a peer exited, or the network failed
 peer coordination service = a peer exited, or the network failed
     distributed service detected fatal errors|coordination service has returned error
 # CPython faulthandler.c (dump_traceback_later)
-either limit of faulthandler = the program did not finish within its own limit, perhaps because it waits for a peer
+either limit of faulthandler = the program exceeded its own time limit, perhaps because it waits for a peer
     ^Timeout \(\d+:\d\d:\d\d
 # Horovod common/common.h (SHUT_DOWN_ERROR)
 peer Horovod has been shut down = another rank has failed or ended
@@ -61,7 +61,7 @@ peer remote process exited or there was a network error = a peer exited, or the 
     remote process exited or there was a network error
 peer taking the entire process down = a collective timed out: it waited for a peer that is missing, slow or has exited
     taking the entire process down
-either call of a worker = a worker of vLLM or ray gave no answer in time: it hangs or has ended, see its log
+either call of a worker = a worker of vLLM or ray did not answer in time: it hangs or has ended, see its log
     RPC call to \w+ timed out|ray\.exceptions\.(?:Get|RayChannel)TimeoutError
 either communicator aborted = a communicator was aborted: another rank failed, or a collective timed out
     (?:NCCL|HCCL) communicator was aborted

@@ -53,10 +53,10 @@ RETURNED: Final = """
 200001 root interface not supported by this version of CANN, driver or chip
 200002 root invalid device id: check the list of visible devices
 200003 root invalid argument passed to ACL
-200004-200005 root a stream or context is used that does not belong here or is destroyed
+200004-200005 root a stream or context is used in the wrong place, or after it was destroyed
 200006-200007 root feature not supported by this version of CANN, driver or chip
 207000 root feature not supported by this version of CANN, driver or chip
-207001 root not enough device memory: use a smaller batch, or free the device of other processes
+207001 root not enough device memory: use a smaller batch, or stop other processes on it
 207002 root device memory cannot be freed
 207003 root overflow on the AI core
 207004 root no device: see npu-smi info
@@ -71,7 +71,7 @@ RETURNED: Final = """
 207013-207015 root a queue of the device is empty, full or initialized twice
 207016 root overflow on the vector core
 207017 root overflow in a kernel
-207018 root not enough device memory: use a smaller batch, or free the device of other processes
+207018 root not enough device memory: use a smaller batch, or stop other processes on it
 207019 root the driver is too old for this version of CANN
 245000 root not enough memory
 245001 root the graph engine cannot access memory
@@ -166,10 +166,10 @@ HCCL: Final = """
 3 root* not enough memory for HCCL
 4 either* internal error of HCCL; see the plog
 5 root* operation not supported by this version of HCCL or this type of device
-6 either* HCCL lacks a resource or a connection; see the plog
+6 either* a resource or a connection of HCCL is missing; see the plog
 7 either* a resource of HCCL is unavailable: a port or device is in use, usually by a leftover process
 8 either* a system call of HCCL failed; see the plog
-9 either* timeout of HCCL: a peer is slow, not started, or exited
+9 either* HCCL timed out: a peer is slow, was not started, or has exited
 10 root* HCCL cannot open a file: check the rank table's path
 11 either* no TCP connection to a peer: check whether it runs, and HCCL_SOCKET_IFNAME
 12 either* no RoCE connection to a peer: check whether it runs, and the devices' network

@@ -11,7 +11,7 @@ SETUP: Final = r"""
 # bash execute_cmd.c; glibc ld.so and dlopen(3); torch_npu FunctionLoader.cpp; CANN's set_env.sh; CPython argparse and
 # importlib; torch distributed/launch.py; torch utils/cpp_extension.py; protobuf descriptor.py;
 # NumPy's C API; gcc, clang and nvcc; CANN's op_api and opbase (checks and tiling precede a launch)
-root end of a command line = a command was split by a blank after a backslash, or by Windows line endings
+root end of a command line = a command was split by a space after a backslash, or by Windows line endings
     : (?:-{1,2}\w[\w-]*|\$?'?\\r'?): command not found$
 root command not found = a program is not installed or not on PATH
     : command not found$|sh: \d+: \S+: not found$|^make: \S+: No such file or directory$
@@ -129,7 +129,7 @@ either ncclInternalError = internal error of NCCL: see its last error
 # utils/launch.py
 root Name or service not known = a host name cannot be resolved: check it (MASTER_ADDR or a URL) and the DNS
     Name or service not known|Temporary failure in name resolution|gai error|resolve host
-root Cannot assign requested address = an address is not one of this server's: check MASTER_ADDR
+root Cannot assign requested address = an address does not belong to this server: check MASTER_ADDR
     Cannot assign requested address|EADDRNOTAVAIL
 root Address already in use = the port is taken: a leftover process, or two jobs on one server
     address already in use|EADDRINUSE|, but another process is utilizing it
@@ -148,7 +148,7 @@ root no accelerator = no accelerator is found: check whether torch_npu can be im
     No supported gpu backend found|Error: No GPU found|No NPUs are available|Found no NPU driver
     |Torch not compiled with NPU enabled|mixed precision requires a (?:GPU|NPU)
     |can only be used on CUDA devices|setup doesn't support bf16/gpu
-root torch_npu is not imported = import torch_npu is missing: it must precede the first use of npu or hccl
+root torch_npu is not imported = torch_npu is not imported: import it before the first use of npu or hccl
     module 'torch' has no attribute 'npu'|Invalid backend: 'hccl'|Unknown backend type hccl|have HCCL built in
     |at start of device string: npu|not linked with support for (?:npu|privateuseone)
     |AttributeError: '(?!(?:NoneType|list|tuple|dict|str|int|ndarray|\w*(?:namespace|config|args|arguments))')\w+'

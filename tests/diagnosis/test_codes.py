@@ -145,7 +145,7 @@ def test_memory_of_the_server() -> None:
     found = first_code(["NPU function error: aclrtMallocHost(ptr, size), error code is 207001"])
 
     assert found
-    assert "server" in found.code.meaning
+    assert "host memory" in found.code.meaning
 
 
 def test_every_meaning_is_one_line() -> None:
