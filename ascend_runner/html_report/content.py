@@ -15,7 +15,7 @@ from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.html_report.timeline import Timeline
 from ascend_runner.html_report.topology import Topology
-from ascend_runner.html_report.verdict import GOOD, Verdict, seconds_of, verdict_of
+from ascend_runner.html_report.verdict import GOOD, Verdict, attempt_seconds, verdict_of
 from ascend_runner.lifecycle import event_text
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
@@ -81,7 +81,7 @@ def content_of(sources: Sources) -> Content:
         verdict=verdict_of(sources, members_of(report, culprit)),
         evidence=evidence.of_rank(report, culprit),
         findings=tuple(findings),
-        timeline=timeline.draw(found, seconds_of(sources), first or culprit),
+        timeline=timeline.draw(found, attempt_seconds(sources), first or culprit),
         topology=topology.draw(sources.table, found, marks, "ranks of other nodes"),
         ranks=tuple(ranks.rows(found)),
         states=tuple(ranks.states(found)),

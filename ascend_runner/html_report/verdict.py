@@ -59,8 +59,8 @@ def verdict_of(sources: Sources, culprit: Members) -> Verdict:
     )
 
 
-def seconds_of(sources: Sources) -> float:
-    """Return how long the job has taken so far, or until the last activity if the runner was killed."""
+def attempt_seconds(sources: Sources) -> float:
+    """Return how long the newest attempt has taken so far, or until the last activity if the runner was killed."""
     report = sources.report
     if sources.was_killed:
         return report.number("seconds") or 0.0
@@ -68,12 +68,24 @@ def seconds_of(sources: Sources) -> float:
     return report.number("seconds") or max(0.0, (report.moment("ended_at") or sources.made_at) - began)
 
 
+def _job_began(report: Members) -> float | None:
+    first = next(iter(report.children("attempts")), report)
+    return first.moment("started_at")
+
+
+def _job_seconds(sources: Sources) -> float:
+    """Return how long the job has taken so far, with its earlier attempts and the delays between them."""
+    job_began, attempt_began = _job_began(sources.report), sources.report.moment("started_at")
+    earlier = attempt_began - job_began if job_began and attempt_began else 0.0
+    return max(0.0, earlier) + attempt_seconds(sources)
+
+
 def _with_text(pairs: Iterator[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple((label, text) for label, text in pairs if text)
 
 
 def _remarks(sources: Sources, count: int) -> Iterator[str]:
-    report, seconds, state = sources.report, seconds_of(sources), sources.report.text("state")
+    report, seconds, state = sources.report, _job_seconds(sources), sources.report.text("state")
     status, attempt = report.whole("status"), report.whole("attempt")
     after = f"{'after' if sources.was_killed or state in FINAL else 'for'} {duration(seconds)}" if seconds else ""
     yield f"last activity {after}" if after and sources.was_killed else after
@@ -115,7 +127,7 @@ def _conditions(report: Members) -> Iterator[tuple[str, str]]:
 def _facts(report: Members) -> Iterator[tuple[str, str]]:
     pod, size = report.text("pod_name"), report.whole("rank_size")
     here = [rank.whole("rank_id") or 0 for rank in report.children("ranks") if not rank.text("name")]
-    yield "Started", clock(report.moment("started_at"))
+    yield "Started", clock(_job_began(report))
     yield "Ended", clock(report.moment("ended_at"))
     yield "Node", report.text("server_id") + (f", pod {pod}" if pod else "")
     yield "Ranks", f"{format_numbers(sorted(here))} of {size}" if size and here else format_numbers(sorted(here))

@@ -116,6 +116,14 @@ def test_running_job(write: Write) -> None:
     assert "All 5 ranks are running" in healthy
 
 
+def test_time_of_all_attempts(write: Write) -> None:
+    """The head of the page has the time of the whole job, with earlier attempts and the delays between them."""
+    attempts = [{"attempt": 0, "started_at": "2026-11-22T09:37:36.000+08:00"}, {"attempt": 1, "started_at": BEGAN}]
+    text = rendered(write(document(2, attempt=1, attempts=attempts)))
+
+    assert "after 10 min 12 s" in text
+
+
 def test_cause_is_not_repeated_as_a_condition(write: Write) -> None:
     """A hang that has ended the job is its cause, no present condition."""
     hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
