@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, StackGroup
     from ascend_runner.report.investigation import Investigation
 
-# Seconds after the start of a job until the modules that a failure needs are loaded. A short job does without them; in
-# a long one the disk that holds them may hang, the package be upgraded or file descriptors run out before a rank fails.
-LOAD_AFTER: Final = 1.0
+# Seconds between the start of the last rank and the import of the modules that judge a failure. Imported only after a
+# failure, they would delay SIGTERM for the other ranks; and by then the disk may hang, the package may have been
+# upgraded, or no file descriptor be left. Ranks that end at once do without them.
+LOAD_AFTER: Final = 0.05
 SHOWN_END: Final = 16 * 1024  # bytes of the output of a rank that has not failed
 
 
@@ -94,6 +95,7 @@ class Recorder:
         self._state, self._state_since = state, at
         if state.phase is Phase.STARTING:
             self._began = (time.time(), at)
+        elif state.phase is Phase.RUNNING and not self._loading.ident:
             with suppress(RuntimeError):  # no thread can be started here: it is only a precaution
                 self._loading.start()
         elif state.phase is Phase.DONE:

@@ -58,10 +58,7 @@ def start_to_exit() -> Iterator[Row]:
 
 
 def teardown() -> Iterator[Row]:
-    """Time the teardown when one rank exits with 7, in the first second or later, and the others obey SIGTERM.
-
-    Until a job is a second old, the runner has not loaded the modules that judge a failure.
-    """
+    """Time the teardown when one rank exits with 7, soon or later, and the others obey SIGTERM."""
     yield from _teardown(0.1, "at once")
     yield from _teardown(1.5, "after 1.5 s")
 
@@ -170,7 +167,7 @@ def idle() -> Iterator[Row]:
             own = pids[launcher.name] = stack.enter_context(measure.sleeping(launcher, RANKS))
             sizes[launcher.name] = sum(map(measure.pss, own))  # ours first: it shares no page with others then
         traced = stack.enter_context(measure.sleeping(OURS, RANKS))
-        time.sleep(3)  # until all are idle: the runner prepares for a failure after the first second
+        time.sleep(3)  # until all are idle: the runner has prepared for a failure
         before = {name: sum(map(measure.context_switches, own)) for name, own in pids.items()}
         calls = measure.system_calls(traced, IDLE_SECONDS)
         switches = {name: sum(map(measure.context_switches, own)) - before[name] for name, own in pids.items()}

@@ -290,8 +290,8 @@ def test_stacks(recorder: Recorder) -> None:
 @pytest.mark.parametrize(
     ("states", "page"), [(HTML_STATES["failure"], "ascend_runner.html_report.sources"), (HTML_STATES["never"], "")]
 )
-def test_long_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState], page: str) -> None:
-    """Soon after its start, a job no longer depends on the disk that holds the package to explain a failure.
+def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState], page: str) -> None:
+    """While its ranks run, a job does not depend on the disk that holds the package to explain a failure.
 
     Of what the HTML report needs, only modules of this package are loaded while ranks run.
     """
@@ -299,14 +299,14 @@ def test_long_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState], 
 import attrs, sys, threading
 from ascend_runner.lifecycle.machine import JobState
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.supervision.state import State
+from ascend_runner.supervision.state import Phase, State
 from tests.report.test_recorder import JOB
 names = ["ascend_runner.report.investigation", "ascend_runner.html_report.sources", "jinja2"]
 recorder = Recorder(attrs.evolve(JOB, html_states={{*map(JobState, {[state.value for state in states]})}}))
 print(*(name for name in names if name in sys.modules))
-recorder.observe(State(grace=1.0), 0.0)
-[loading] = set(threading.enumerate()) - {{threading.main_thread()}}
-loading.join()
+recorder.observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)
+for loading in set(threading.enumerate()) - {{threading.main_thread()}}:
+    loading.join()
 print(*(name for name in names if name in sys.modules))
 """
     shown = subprocess.run(
@@ -321,12 +321,12 @@ def test_attempts_that_have_ended_become_garbage() -> None:
     script = """
 import gc, threading
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.supervision.state import State
+from ascend_runner.supervision.state import Phase, State
 from tests.report.test_recorder import JOB
 for _ in range(2):
-    Recorder(JOB).observe(State(grace=1.0), 0.0)
-    [loading] = set(threading.enumerate()) - {threading.main_thread()}
-    loading.join()
+    Recorder(JOB).observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)
+    for loading in set(threading.enumerate()) - {threading.main_thread()}:
+        loading.join()
     print(gc.get_freeze_count())
 """
     first, second = subprocess.run(
