@@ -103,7 +103,7 @@ def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
 def _report_thread(ended: threading.ExceptHookArgs) -> None:
     limit = exhausted(ended.exc_value) if ended.exc_value else ""
     if limit:
-        _write_final_message(Level.WARNING, f"a thread of the runner has ended: {limit}")
+        _write_final_message(Level.WARNING, f"a thread of the runner has failed: {limit}")
     else:
         sys.__excepthook__(ended.exc_type, ended.exc_value or ended.exc_type(), ended.exc_traceback)
 

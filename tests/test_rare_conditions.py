@@ -52,7 +52,7 @@ def test_thread_without_memory(program: Program) -> None:
     ended = program.shell(f"{LIBRARY_RUN} lean-thread")
 
     assert 0 == ended.returncode
-    assert b" WARNING a thread of the runner has ended: not enough memory (RLIMIT_AS, " in ended.stdout
+    assert b" WARNING a thread of the runner has failed: not enough memory (RLIMIT_AS, " in ended.stdout
     assert b"Traceback" not in ended.stdout
 
 

@@ -61,7 +61,7 @@ def decode(data: bytes, now: float) -> View:
     version, size, count, _attempt, runner_pid = numbers
     began, start, limit = _number(wall), _number(zero), _after(deadline, zero)
     if (magic, version, size) != (layout.MAGIC, layout.LAYOUT, layout.RECORD) or phase >= len(layout.PHASES):
-        raise ValueError("it is not a board, or one of another version")
+        raise ValueError("it is not a board, or it was written by another version")
     if len(data) != layout.RANKS_AT + count * size or began is None or start is None:
         raise ValueError("the board is damaged")
 

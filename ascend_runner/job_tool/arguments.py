@@ -83,7 +83,7 @@ def _add_viewers(add: Adder) -> None:
         command.add_argument("--json", action="store_true", help="print JSON")
     _add_logs(add("logs", "show the logs of the ranks of a job", "train -f -r 0,5"))
     _add_stacks(add("stacks", "show what ranks are doing, and which one the others wait for", "train"))
-    events = add("events", "show each change of the state of a job", "-f train")
+    events = add("events", "show the state changes of a job", "-f train")
     _add_job(events)
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
     _add_metrics(add("metrics", "print or serve the metrics of a job for Prometheus", "train"))
@@ -108,7 +108,7 @@ def _add_logs(command: ArgumentParser) -> None:
     _add_ranks(command)
     text = "number of lines to show for each rank, or 'all' (default: 10; all with --since or --grep)"
     command.add_argument("-n", "--lines", metavar="LINES", type=line_count, help=text)
-    text = "show only the lines of the last DURATION, such as 10m, according to the times in them"
+    text = "show only the lines of the last DURATION, such as 10m, according to their timestamps"
     command.add_argument("--since", metavar="DURATION", type=duration, help=text)
     text = "show only the lines that match this regular expression"
     command.add_argument("--grep", metavar="PATTERN", type=pattern, help=text)
@@ -151,7 +151,7 @@ def _add_changers(add: Adder) -> None:
 def _add_others(add: Adder) -> None:
     summary = "run the commands of a file one after another; a second run skips those that have succeeded"
     batch = add("batch", summary, "sweep.txt --keep-going")
-    text = "a file with a command on each line, preceded by its options for ascend-runner; # starts a comment"
+    text = "a file with one command per line, preceded by its options for ascend-runner; # starts a comment"
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")
     summary = "print a completion script for bash, zsh or fish"

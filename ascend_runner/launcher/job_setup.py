@@ -112,7 +112,7 @@ class JobSetup:
             StopRequestedError: A stop signal arrived during a wait.
         """
         if not self._context:
-            raise ValueError("the job was not prepared before")
+            raise ValueError("prepare() must be called first")
         return Preparer(self._context, self.messages, self.pause).prepare().job()
 
     def _has_colors(self) -> bool:

@@ -84,7 +84,7 @@ def released(signum: int, *, is_orphaned: bool = False) -> str:
         return "released because ascend-runner was killed"
     if is_orphaned:
         return f"released because {LAUNCHER} has ended"
-    return f"released by {signal_name(signum)}" if signum else "released after its waiting time"
+    return f"released by {signal_name(signum)}" if signum else "released at the end of its hold"
 
 
 def _text(data: Mapping[str, object]) -> str:

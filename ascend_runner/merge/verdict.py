@@ -89,7 +89,7 @@ def _lost(case: Case) -> Verdict | None:
             case, _suspect(case, silent), "its output ends long before that of the other nodes without a report"
         )
     if len(lost) > 1:
-        return _open_between(case, lost, "no final report from several nodes that other nodes name")
+        return _open_between(case, lost, "other nodes name several nodes without a final report")
     return _lost_or_a_rival(case, lost[0]) or _only_lost(case, lost[0])
 
 

@@ -55,14 +55,14 @@ def _add_readers(add: Adder) -> None:
     text = "how long to wait (default: %(default)g, the same as HCCL)"
     wait.add_argument("--timeout", type=duration, default=TIMEOUT, metavar="DURATION", help=text)
 
-    summary = "list by rank the differences for which HCCL would report EI0005; exit with 1 if there are any"
+    summary = "list, rank by rank, the differences that make HCCL report EI0005; exit with 1 if there are any"
     diff = add("diff", commands.diff, summary, "node-0.json node-1.json")
     diff.add_argument("first", type=file_name, metavar="A", help=FILE_HELP)
     diff.add_argument("second", type=file_name, metavar="B", help="the table to compare with A")
 
 
 def _add_converters(add: Adder) -> None:
-    summary = "write a table in the form that HCCL reads; a table in such a form is copied unchanged"
+    summary = "write a table in a format that HCCL reads; a table that is already in one is copied unchanged"
     convert = add("convert", commands.convert, summary, "/user/config -o /tmp/hccl.json")
     convert.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     text = "server-list (template 1) or group-list (template 2) (default: %(default)s)"

@@ -99,7 +99,7 @@ def merge(options: Namespace) -> int:
     for name in map(name_of, options.files):
         identity = files.identity_of(name)
         if identity in seen:
-            raise SettingsError(f"{name} is given twice")
+            raise SettingsError(f"{name} is specified twice")
         seen |= {identity} - {None}
 
     parts = [_read(path, lists_decide=options.no_checks) for path in options.files]
@@ -172,7 +172,7 @@ def _chip(options: Namespace) -> str | None:
 
 def _refuse_second_standard_input(paths: Sequence[str]) -> None:
     if list(paths).count(STANDARD) > 1:
-        raise SettingsError("standard input (-) is given twice, but can be read only once")
+        raise SettingsError("standard input (-) is specified twice, but can be read only once")
 
 
 def _read(path: str, *, lists_decide: bool = False) -> RankTable:

@@ -199,7 +199,7 @@ class Control:
     def _complain(self, why: str) -> None:
         if not self._has_complained:
             self._has_complained = True
-            self._messages.warning(f"ignored {why} on the job's control socket; further ones will not be reported")
+            self._messages.warning(f"ignored {why} on the job's control socket; further ones are not reported")
 
     # --- Requests -----------------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Control:
         try:
             asked = self._requests.ask_for_checkpoint().get(timeout=ASKING_LIMIT)
         except Empty:
-            return f"requested a checkpoint; the runner has not asked the ranks within {ASKING_LIMIT:g} s"
+            return f"requested a checkpoint, but the runner has not asked the ranks within {ASKING_LIMIT:g} s"
         if not asked:
             raise ValueError("the ranks are being stopped, so no checkpoint can be requested")
         if not (isinstance(asked, CheckpointPostponed) or asked.reached):

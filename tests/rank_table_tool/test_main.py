@@ -94,11 +94,11 @@ def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
     [
         (
             ["merge", PLAIN, f"{FIXTURES}/valid/../valid/server_list_8_devices.json"],
-            "server_list_8_devices.json is given twice",
+            "server_list_8_devices.json is specified twice",
         ),
-        (["merge", "-", "-"], "standard input (-) is given twice, but can be read only once"),
-        (["validate", "-", "-"], "standard input (-) is given twice, but can be read only once"),
-        (["diff", "-", "-"], "standard input (-) is given twice, but can be read only once"),
+        (["merge", "-", "-"], "standard input (-) is specified twice, but can be read only once"),
+        (["validate", "-", "-"], "standard input (-) is specified twice, but can be read only once"),
+        (["diff", "-", "-"], "standard input (-) is specified twice, but can be read only once"),
         (["shwo", PLAIN], f"unknown command 'shwo' (did you mean show?); the commands are {', '.join(NAMES)}"),
         (["--", "help"], "unknown command 'help'; the commands are "),
         (["show", PLAIN, "--al"], "unknown option '--al' (did you mean --all?); see ascend-rank-table show --help"),

@@ -144,7 +144,7 @@ def test_checkpoint_while_the_loop_is_busy(job: Job) -> None:
     """The request is not lost, and the answer claims nothing about the ranks."""
     job.has_loop = False
 
-    assert str(job.ask(request="checkpoint")["answer"]).startswith("requested a checkpoint; ")
+    assert str(job.ask(request="checkpoint")["answer"]).startswith("requested a checkpoint, but ")
     assert job.requests.take_checkpoint_request()
 
 

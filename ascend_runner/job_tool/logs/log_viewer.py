@@ -118,9 +118,7 @@ class LogViewer:
         if not there and not may_come:
             raise UnreadableError(f"no logs of {job.job_id} in {job.log_dir!r}")
         if there and missing:
-            raise SettingsError(
-                f"no log of {rank_list(missing)} in {job.log_dir!r}; it has those of {rank_list(there)}"
-            )
+            raise SettingsError(f"no log of {rank_list(missing)} in {job.log_dir!r}, only of {rank_list(there)}")
 
     def _begin(self, logs: Sequence[_ShownLog]) -> None:
         """Find where to begin in each log, in several at once, because a network disk takes long for each answer."""
@@ -141,7 +139,7 @@ class LogViewer:
                 raise UnreadableError(f"cannot read {log.log.path!r}: {why}")
         if without_times:
             ranks = rank_list({log.log.rank_id for log in without_times})
-            self._tell(f"lines of {ranks} have no timestamps; --since may show older ones")
+            self._tell(f"the lines of {ranks} have no timestamps; --since may show older lines")
 
 
 class _ShownLog:

@@ -140,7 +140,7 @@ def _held(snapshot: Snapshot) -> str:
     held_until = snapshot.report.moment("held_until") if snapshot.is_alive is not False else None
     if not held_until:
         return ""
-    return f"until {clock(held_until)}; to end that, run ascend-job release {shlex.quote(snapshot.job.name)}"
+    return f"until {clock(held_until)}; to release it now, run ascend-job release {shlex.quote(snapshot.job.name)}"
 
 
 def _phase(snapshot: Snapshot) -> str:

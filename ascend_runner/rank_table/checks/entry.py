@@ -151,7 +151,7 @@ def _check_ranks(table: RankTable, found: Document, server: Server) -> None:
     first, last = server.devices[0].rank_id, server.devices[-1].rank_id
     if last - first != len(server.devices) - 1:
         sentence = (
-            f"the ranks {first} to {last} of server '{server.server_id}' are interleaved with those of other servers,"
+            f"ranks {first} to {last} of server '{server.server_id}' are interleaved with those of other servers,"
             " which CANN does not support"
         )
         found.warn(sentence, table.layout.holder(server.devices[0], "server_id"))

@@ -155,7 +155,7 @@ def test_outlook() -> None:
     until = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
     held = running(state="holding", held_until=until, attempt=1)
 
-    assert f"held until {clock(BEGAN)}; to end that, run ascend-job release train-node-1" == screens.outlook(held)
+    assert f"held until {clock(BEGAN)}; to release it now, run ascend-job release train-node-1" == screens.outlook(held)
     assert "attempts: 2" == screens.outlook(running(attempt=1))
     assert "" == screens.outlook(running(attempt=0))
 
@@ -331,7 +331,7 @@ def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
         ),
         (
             {"state": "failed", "attempt": 0, "event": "released", "sentence": "rank 0 failed"},
-            "failed      rank 0 failed; released after its waiting time",
+            "failed      rank 0 failed; released at the end of its hold",
         ),
         ({"state": "preparing", "attempt": 1, "event": "delay_over"}, "preparing   preparing attempt 2"),
         (

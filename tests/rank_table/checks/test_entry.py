@@ -107,7 +107,7 @@ def test_interleaved_ranks() -> None:
     sentence = "of server '{}' are interleaved with those of other servers, which CANN does not support"
 
     assert [
-        (WARNING, "server_list[0].server_id", f"the ranks 0 to 3 {sentence.format('10.0.0.2')}", ""),
+        (WARNING, "server_list[0].server_id", f"ranks 0 to 3 {sentence.format('10.0.0.2')}", ""),
     ] == problems(data)
 
 
