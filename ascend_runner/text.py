@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -167,6 +168,14 @@ def size(count: int) -> str:
 def all_ranks(number: int) -> str:
     """Return the subject of a sentence about all of several ranks: "both ranks", "all 8 ranks"."""
     return "both ranks" if number == 2 else f"all {number} ranks"  # noqa: PLR2004
+
+
+def signal_name(signum: int) -> str:
+    """Return "SIGTERM" for 15; a real-time signal has only a number: "signal 35"."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -75,6 +75,7 @@ NEIGHBOURS: Final = {
     ("report", "evidence"): "a report shows the records that evidence has gathered",
     ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
     ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
+    ("guardian", "text"): "names of signals are written as everywhere",
     ("problems", "errors"): "exit statuses and the wording of OSError are written once",
     ("secrets", "text"): "what cannot be shown is escaped as everywhere",
     ("html_table", "text"): "what cannot be shown is escaped as everywhere",

@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.supervision.events import Ending, signal_name
-from ascend_runner.text import size
+from ascend_runner.supervision.events import Ending
+from ascend_runner.text import signal_name, size
 
 SIGNAL_LIMIT: Final = 64  # the highest signal number on Linux (signal(7))
 SHELL_BASE: Final = 128  # a shell exits with 128 + the signal that ended its command (POSIX, XCU 2.8.2)

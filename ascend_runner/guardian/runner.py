@@ -10,6 +10,7 @@ from typing import Final
 from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, Copies
+from ascend_runner.text import signal_name
 
 # Seconds for the runner to acknowledge a second stop signal: milliseconds, unless its main thread hangs on a disk.
 ANSWER_LIMIT: Final = 1.0
@@ -126,7 +127,7 @@ class Runner:
             self.was_killed = os.WIFSIGNALED(status)
             self.status = 128 + os.WTERMSIG(status) if self.was_killed else os.WEXITSTATUS(status)
             if self.was_killed:
-                self.end = f"the runner was killed by {_name(os.WTERMSIG(status))}"
+                self.end = f"the runner was killed by {signal_name(os.WTERMSIG(status))}"
         self._has_ended |= self.pid in ended
 
     def _is_alive(self) -> bool:
@@ -161,13 +162,6 @@ def _schedule(pid: int) -> str:
         return process_tree.read(pid, "schedstat").decode()
     except OSError:
         return ""
-
-
-def _name(signum: int) -> str:
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"
 
 
 def _reap(which: int) -> dict[int, int]:

@@ -12,7 +12,7 @@ import attrs
 
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.members import Members
-from ascend_runner.supervision.events import signal_name
+from ascend_runner.text import signal_name
 
 _REPORT: Final = (
     *("state", "status", "exit_verdict", "attempt", "rank_size", "started_at", "ended_at", "seconds"),

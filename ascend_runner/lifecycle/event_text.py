@@ -11,8 +11,9 @@ import attrs
 from ascend_runner.lifecycle.cloud_events import LIMIT_CHANGED
 from ascend_runner.lifecycle.state import Restart, Verdict
 from ascend_runner.members import Members
-from ascend_runner.supervision.events import LAUNCHER, HangDetected, Slowdown, signal_name
-from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
+from ascend_runner.supervision.events import LAUNCHER, HangDetected
+from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within, signal_name
 
 WORDS: Final = {
     "begun": "job started",

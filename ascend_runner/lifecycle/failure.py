@@ -14,8 +14,10 @@ from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN
 from ascend_runner.lifecycle.state import Restart
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Slowdown, signal_name
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.text import signal_name
 
 USAGE: Final = 2  # the exit status of argparse, and of most programs, if their arguments are wrong
 LONGEST_FINGERPRINT: Final = 200  # characters

@@ -22,8 +22,9 @@ from ascend_runner.observations.facts import (
     SavedCheckpoint,
 )
 from ascend_runner.plan.job import RankSpec
-from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, SignalReceived, Slowdown
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, SignalReceived
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.stack_groups import RankStack

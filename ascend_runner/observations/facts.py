@@ -19,14 +19,13 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     SignalReceived,
-    Slowdown,
     Spawned,
     SpawnFailed,
-    signal_name,
 )
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.supervision.state import State
-from ascend_runner.text import duration, rank_list
+from ascend_runner.text import duration, rank_list, signal_name
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import StackGroup

@@ -12,8 +12,9 @@ import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.observations.rank_ends import RankState, described
-from ascend_runner.supervision.events import Cause, Ending, HangDetected, LimitReached, SignalReceived, Slowdown
+from ascend_runner.supervision.events import Cause, Ending, HangDetected, LimitReached, SignalReceived
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.text import duration, size
 
 if TYPE_CHECKING:

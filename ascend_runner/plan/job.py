@@ -10,8 +10,9 @@ from typing import Final
 import attrs
 
 from ascend_runner.lifecycle.state import JobState, Policy
-from ascend_runner.supervision.events import Cause, HangDetected, Slowdown
+from ascend_runner.supervision.events import Cause, HangDetected
 from ascend_runner.supervision.findings import InspectAction, WatchAction
+from ascend_runner.supervision.slowdown import Slowdown
 
 NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process

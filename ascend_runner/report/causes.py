@@ -7,16 +7,9 @@ from typing import Final
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import checkpoint, stacks
-from ascend_runner.supervision.events import (
-    Cause,
-    Exited,
-    HangDetected,
-    LimitReached,
-    SignalReceived,
-    Slowdown,
-    SpawnFailed,
-)
+from ascend_runner.supervision.events import Cause, Exited, HangDetected, LimitReached, SignalReceived, SpawnFailed
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 
 KINDS: Final = {
     Exited: "rank_failed",

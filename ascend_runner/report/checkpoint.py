@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointEnded
-from ascend_runner.supervision.events import Ending, SignalReceived, Slowdown, signal_name
+from ascend_runner.supervision.events import Ending, SignalReceived
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.supervision.state import State
-from ascend_runner.text import duration, format_numbers, rank_list
+from ascend_runner.text import duration, format_numbers, rank_list, signal_name
 
 
 def asked(fact: CheckpointAsked, state: State) -> str:

@@ -11,8 +11,7 @@ from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle import event_text
 from ascend_runner.lifecycle.state import Event, Job, Verdict
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision.events import signal_name
-from ascend_runner.text import clock, counted, duration
+from ascend_runner.text import clock, counted, duration, signal_name
 
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 

@@ -27,8 +27,9 @@ from ascend_runner.report import build, checkpoint, clocks, document, health, ht
 from ascend_runner.report.event_log import EventLog
 from ascend_runner.report.report_writer import ReportWriter
 from ascend_runner.report.write_queue import TERMINATION_LOG, WriteQueue, write_last_cause
-from ascend_runner.supervision.events import HangDetected, Rule, Slowdown, Spawned
+from ascend_runner.supervision.events import HangDetected, Spawned
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
 
 if TYPE_CHECKING:

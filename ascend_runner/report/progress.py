@@ -28,13 +28,12 @@ from ascend_runner.supervision.events import (
     HangDetected,
     LimitReached,
     SignalReceived,
-    Slowdown,
     Spawned,
-    signal_name,
 )
 from ascend_runner.supervision.findings import FindingKind, NodeFinding, WatchAction
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.text import rank_list
+from ascend_runner.text import rank_list, signal_name
 
 
 class Progress:

@@ -16,17 +16,10 @@ from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.report import causes, health
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import (
-    Cause,
-    Exited,
-    LimitReached,
-    SignalReceived,
-    SpawnFailed,
-    signal_name,
-)
+from ascend_runner.supervision.events import Cause, Exited, LimitReached, SignalReceived, SpawnFailed
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_ranks, counted, duration, printable, rank_list
+from ascend_runner.text import all_ranks, counted, duration, printable, rank_list, signal_name
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause

@@ -25,8 +25,8 @@ from ascend_runner.secrets import Masker
 from ascend_runner.settings.option import VARIABLE_PREFIX
 from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.settings.variables import VARIABLES
-from ascend_runner.supervision.events import Ending, signal_name
-from ascend_runner.text import format_numbers, last_lines
+from ascend_runner.supervision.events import Ending
+from ascend_runner.text import format_numbers, last_lines, signal_name
 
 Value = TypeVar("Value")
 

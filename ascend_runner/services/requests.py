@@ -12,8 +12,8 @@ from typing import Protocol, Union
 
 from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
-from ascend_runner.supervision.events import Slowdown
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.text import duration
 
 Answer = SimpleQueue[Union[CheckpointAsked, CheckpointPostponed, None]]  # for one answer

@@ -25,8 +25,8 @@ from ascend_runner.services.line_tap import LineTap
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
 from ascend_runner.services.unmatched import Unmatched
 from ascend_runner.supervision import odd_ranks
-from ascend_runner.supervision.events import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.steps import FORMS, Step, parse, step_of
 

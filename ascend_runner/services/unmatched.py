@@ -6,8 +6,8 @@ from typing import Final
 
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.matching import Match, Matcher
-from ascend_runner.supervision.events import Rule
 from ascend_runner.supervision.performance import Performance
+from ascend_runner.supervision.slowdown import Rule
 
 OPTIONS: Final = {Rule.RATIO: "--perf-threshold", Rule.DROP: "--perf-drop"}
 NEEDED: Final = {

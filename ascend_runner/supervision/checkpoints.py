@@ -19,9 +19,9 @@ from ascend_runner.supervision.events import (
     LimitReached,
     Saved,
     SignalReceived,
-    Slowdown,
 )
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.supervision.state import Action, AskToSave, CheckpointRequest, Phase, SetDeadline, State
 from ascend_runner.supervision.teardown import Step, settle, tear_down
 

@@ -51,11 +51,11 @@ from ascend_runner.supervision.events import (
     LimitReached,
     Saved,
     SignalReceived,
-    Slowdown,
     Spawned,
     SpawnFailed,
 )
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.supervision.state import Action, AskToStop, Notify, Phase, SetDeadline, SignalGroup, Spawn, State
 from ascend_runner.supervision.teardown import BACKOFF, Step, ask_all, cause_beside, kill, settle, tear_down
 

@@ -10,8 +10,9 @@ import pytest
 from ascend_runner.lifecycle import cloud_events, event_text, failure, machine
 from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
 from ascend_runner.report import document, holding
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, Rule, Slowdown
+from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected
 from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 
 
 def described(**data: object) -> str:

@@ -16,12 +16,11 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     LimitReached,
-    Rule,
     SignalReceived,
-    Slowdown,
     SpawnFailed,
 )
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
 FAILED = Exited(0, Ending(exit_code=7))

@@ -36,13 +36,12 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     LimitReached,
-    Rule,
     SignalReceived,
-    Slowdown,
     Spawned,
     SpawnFailed,
 )
 from ascend_runner.supervision.findings import WatchAction
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES
 from tests.fakes import Behaviour, FakeNode, Recording

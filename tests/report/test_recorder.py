@@ -297,7 +297,7 @@ def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState
     """
     script = f"""
 import attrs, sys, threading
-from ascend_runner.lifecycle.machine import JobState
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import Phase, State
 from tests.report.test_recorder import JOB

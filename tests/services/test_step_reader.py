@@ -13,7 +13,8 @@ from ascend_runner.host.host import Host
 from ascend_runner.services.line_tap import MOST_LINES
 from ascend_runner.services.matching import MOST_AT_ONCE
 from ascend_runner.services.step_reader import MOST_WAITING, Devices, StepReader
-from ascend_runner.supervision.events import Rule, SignalReceived, Slowdown
+from ascend_runner.supervision.events import SignalReceived
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.npu_tools import TWO_DIES, fake_npu_smi, script
 from tests.helpers.plans import job_spec, rank_spec

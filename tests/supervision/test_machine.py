@@ -29,15 +29,14 @@ from ascend_runner.supervision.events import (
     Exited,
     HangDetected,
     LimitReached,
-    Rule,
     Saved,
     SignalReceived,
-    Slowdown,
     Spawned,
     SpawnFailed,
 )
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.machine import TRANSITIONS
+from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import (
     Action,
     AskToSave,

@@ -19,9 +19,8 @@ from ascend_runner.members import Members
 from ascend_runner.observations.rank_ends import RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import odd_ranks
-from ascend_runner.supervision.events import signal_name
 from ascend_runner.supervision.state import Phase
-from ascend_runner.text import shown
+from ascend_runner.text import shown, signal_name
 from ascend_runner.training import steps
 
 PREFIX: Final = "ascend_runner_"
