@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
 from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
+from ascend_runner.launcher.end_reporter import EndReporter
 from ascend_runner.launcher.job_hooks import JobHooks
 from ascend_runner.launcher.job_setup import JobSetup
-from ascend_runner.lifecycle.state import Action, Event, JobState, Kind, Verdict
+from ascend_runner.lifecycle.state import Action, Event, JobState, Kind
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.manager.manager import Manager
 from ascend_runner.observations.rank_record import Outcome
@@ -24,21 +23,18 @@ from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.preparation import inspection, machine
 from ascend_runner.processes.rank_processes import RankProcesses
-from ascend_runner.report import causes, checkpoint, holding, screen
+from ascend_runner.report import causes
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import receiving
-from ascend_runner.supervision.checkpoints import SAVE_BEFORE
 from ascend_runner.supervision.events import LimitReached, SignalReceived
 
 if TYPE_CHECKING:
     from ascend_runner.inspection.inspector import Inspector
     from ascend_runner.services.step_reader import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
-
-RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 
 
 class JobRunner:
@@ -49,9 +45,7 @@ class JobRunner:
         self._setup = setup
         self._signals, self._messages = setup.signals, setup.messages
         self._console = console
-        self._outcome = Outcome(cause=None, started_at=time.time())  # of the newest attempt
-        self._last_failure: Outcome | None = None  # of the newest attempt that another one was to follow
-        self._limit = REPORT_LIMIT  # seconds for the disk with the report
+        self._ends = EndReporter(setup, journal)
         self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
         self._hooks = JobHooks(setup, journal)
         self._inspector: Inspector | inspection.NoInspector = inspection.NoInspector()
@@ -76,19 +70,15 @@ class JobRunner:
             try:
                 event = performers[actions[0]]()
             except StopRequestedError as stop:
-                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=str(self._stop()))
+                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=str(self._signals.first_stop()))
             except LimitReachedError:
-                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._limit_reached()))
+                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._ends.limit_reached()))
         self._run_last_hooks()
-        return self._outcome
+        return self._ends.outcome
 
     def fail(self, error: AscendRunnerError) -> None:
         """Report an error of the runner, after the failure of the last attempt if there was one."""
-        if self._outcome.cause:
-            last = self.journal.with_reruns(self._outcome, self._setup.environ, self._limit)
-            self._messages.error(f"the previous attempt failed: {screen.last_failure(last)}")
-        self._setup.end_requests()
-        self.journal.fail(error)
+        self._ends.report_error(error)
         self._run_last_hooks()
 
     def _run_last_hooks(self) -> None:
@@ -187,8 +177,8 @@ class JobRunner:
         outcome = recorder.finish(self._messages.warning)
         if isinstance(outcome.cause, SignalReceived):
             outcome = attrs.evolve(outcome, cause=self._signals.received(outcome.cause.signum))
-        self._outcome, cause = outcome, outcome.cause
-        self._limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
+        cause, self._ends.outcome = outcome.cause, outcome
+        self._ends.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
@@ -197,7 +187,7 @@ class JobRunner:
         return Event(
             kind=Kind.ENDED,
             status=outcome.status,
-            signum=self._stop().origin,
+            signum=self._signals.first_stop().origin,
             restart=restart,
             fingerprint=fingerprint,
             has_progressed=has_progressed,
@@ -218,83 +208,16 @@ class JobRunner:
     def _feed(self, event: Event) -> tuple[Action, ...]:
         was_held = self.journal.job.state is JobState.HOLDING
         if was_held:  # the last event has the cause as well
-            cause, is_orphaned = causes.sentence_with_doubt(self._outcome), self._stop().launcher != 0
+            is_orphaned = self._signals.first_stop().launcher != 0
+            cause = causes.sentence_with_doubt(self._ends.outcome)
             event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
         actions = self.journal.feed(event)
         self._setup.requests.note(self.journal.job.state)
         if was_held:
-            self._release(event)
+            self._ends.report_release(event)
         elif event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
-            self._report(event)
+            self._ends.report(event)
+            if self.journal.job.state is not JobState.RESTARTING:
+                self._inspector.close()
+                self._ends.show(event)
         return actions
-
-    def _release(self, event: Event) -> None:
-        """Report that a job is no longer held."""
-        self._messages.info(holding.released(event, self.journal.job))
-        self._outcome = self._with_report(self._outcome, RELEASE_LIMIT)
-        self.journal.write_page(self._messages.debug)
-
-    def _report(self, event: Event) -> None:
-        """Report an attempt that has ended, or a job that was stopped between two."""
-        job, outcome, environ = self.journal.job, self._outcome, self._setup.environ
-        if job.state in {JobState.FAILED, JobState.HOLDING}:
-            outcome = self.journal.with_reruns(outcome, environ, self._limit)
-        elif event.restart and job.verdict:
-            self._messages.warning(holding.attempt_failed(event, job))
-        outcome = attrs.evolve(
-            outcome,
-            warnings=tuple(self._messages.warnings),
-            findings=tuple(self.journal.findings.values()),
-            last_failure=self._last_failure if outcome.is_from_outside else None,
-        )
-        if job.state is JobState.RESTARTING:
-            self._outcome = self._last_failure = outcome
-            self.journal.finish(outcome, environ, self._limit)
-            return
-        outcome = self._with_report(outcome, self._limit)
-        end = self._end_from_outside()
-        if end and not outcome.is_from_outside:
-            last = self.journal.with_reruns(outcome, environ, self._limit) if outcome.cause else None
-            outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
-            outcome = self._with_report(outcome, self._limit)
-        self._outcome = attrs.evolve(outcome, exit_verdict=job.exit_verdict)
-        self._show_end(event)
-
-    def _with_report(self, outcome: Outcome, limit: float) -> Outcome:
-        """Write the report of an outcome, and return the outcome with what was written, and where."""
-        self.journal.finish(outcome, self._setup.environ, limit)
-        writer = self.journal.writer
-        return attrs.evolve(outcome, report=writer.newest, report_place=writer.place, report_problem=writer.problem)
-
-    def _show_end(self, event: Event) -> None:
-        """Show how the job has ended, and that it is held, or why it is not. This node is no longer inspected."""
-        self._inspector.close()
-        journal, job, outcome = self.journal, self.journal.job, self._outcome
-        show = self._messages.error if outcome.cause else self._messages.result
-        if outcome.is_from_outside:
-            outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._setup.requests.began)
-        text = screen.ended(outcome, journal.spec) + holding.attempts(job)
-        if journal.last_checkpoint and isinstance(outcome.cause, SAVE_BEFORE):
-            text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
-        if job.state is JobState.HOLDING and not event.is_local:
-            text += holding.lingering(job)
-        elif job.state is JobState.HOLDING:
-            way_in = machine.way_in(journal.spec, self._setup.environ)
-            text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
-        show(text)
-        journal.write_page(self._messages.info)
-        if job.policy.hold and not event.is_local:
-            self._messages.info(holding.NOT_HELD)
-
-    def _end_from_outside(self) -> SignalReceived | LimitReached | None:
-        if self.journal.job.state is JobState.STOPPED:
-            return self._stop()
-        return self._limit_reached() if self.journal.job.state is JobState.EXPIRED else None
-
-    def _limit_reached(self) -> LimitReached:
-        delay = self.journal.job.delay if self.journal.job.verdict is Verdict.NO_TIME else 0.0
-        return LimitReached(self._setup.requests.limit or 0.0, delay)
-
-    def _stop(self) -> SignalReceived:
-        """Return the first stop signal, as it is seen now: the guardian may have been killed since then."""
-        return self._signals.received(self._signals.stop_signum)

@@ -152,6 +152,10 @@ class Signals:
             return SignalReceived(signum, launcher=self._launcher)
         return SignalReceived(signum)
 
+    def first_stop(self) -> SignalReceived:
+        """Return the first stop signal, as it is seen now: the guardian may have been killed since then."""
+        return self.received(self.stop_signum)
+
     def _parent_of_guardian(self) -> int:
         found = process_tree.look(self._guardian)
         return found.parent if found else 0

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from ascend_runner.launcher.job_runner import JobRunner
 from ascend_runner.lifecycle.state import Event, Kind
-from ascend_runner.observations.rank_record import Outcome
-from tests.report.test_journal import ENDED, FAILED, begun, report
 
 
 class Signals:
@@ -26,16 +22,6 @@ class Signals:
     def wait_unless_stopped(self, seconds: float) -> None:
         """Let time pass."""
         self.seconds += seconds
-
-
-class Released(JobRunner):
-    """A runner whose job has been held until now."""
-
-    def release(self) -> Outcome:
-        """Report that it is no longer held."""
-        self._outcome = FAILED
-        self._release(Event(kind=Kind.RELEASED, sentence="over"))
-        return self._outcome
 
 
 class WithSlowHooks(JobRunner):
@@ -59,18 +45,3 @@ def test_hold_ends_when_it_was_said_to_end() -> None:
     event = WithSlowHooks(setup, journal, console).hold()
 
     assert (Kind.RELEASED, 60.0) == (event.kind, signals.seconds)
-
-
-def test_report_of_a_job_that_is_released(tmp_path: Path) -> None:
-    """The outcome names the file with the last report, also if there was no room for it while the job was held."""
-    messages = SimpleNamespace(info=print, debug=print, warning=print)
-    setup: Any = SimpleNamespace(signals=Signals(), messages=messages, environ={})
-    console: Any = None
-    journal = begun(tmp_path, [])
-    journal.feed(Event(kind=Kind.PREPARED))
-    journal.feed(ENDED)
-
-    outcome = Released(setup, journal, console).release()
-
-    assert (f"{tmp_path}/job-report.json", "") == (outcome.report_place, outcome.report_problem)
-    assert json.loads(json.dumps(outcome.report)) == report(tmp_path)
