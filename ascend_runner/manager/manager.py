@@ -13,13 +13,12 @@ from typing import Final
 
 import attrs
 
-from ascend_runner import errors
-from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
-from ascend_runner.guardian.sweep import POLL_INTERVAL
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.manager.cleanup import Cleanup
 from ascend_runner.manager.hang_watch import HangWatch
 from ascend_runner.manager.managed_node import ManagedNode
 from ascend_runner.manager.request_watch import RequestWatch
-from ascend_runner.observations.facts import Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
+from ascend_runner.observations.facts import Fact, Observer, SignalsSent, SignalUnhandled
 from ascend_runner.plan.job import JobSpec, RankSpec
 from ascend_runner.processes import leader
 from ascend_runner.supervision import machine
@@ -44,11 +43,7 @@ from ascend_runner.supervision.state import (
     State,
 )
 
-SWEEP_LIMIT: Final = 5.0  # seconds for processes outside their rank's session to die of SIGKILL
-DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
 HOLD_POLL: Final = 0.1  # seconds between two checks of the output of ranks that may still print the cause
-TELL_AFTER: Final = 1.0  # seconds; most processes that have left their rank's session end within moments
-GIVEN_UP_LIMIT: Final = 0.5  # seconds; replaces SWEEP_LIMIT and DRAIN_LIMIT once a rank has survived SIGKILL
 
 
 class Manager:
@@ -60,11 +55,11 @@ class Manager:
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
         self._requests = RequestWatch(job, node, self._tell)
+        self._cleanup = Cleanup(job, node, self._requests, self._tell)
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
         self._grace_ends: float | None = None  # once a teardown has begun
-        self._late_signals = 0  # stop signals received after the ranks ended
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
 
@@ -91,7 +86,7 @@ class Manager:
         # A signal that arrived together with the last exit can still explain it.
         for signum in set(self._clock.wait(0.0)) & STOP_SIGNALS:
             self._state, _ = machine.transition(self._state, self._clock.received(signum))
-        self._finish_output(has_survivors=self._sweep())
+        self._cleanup.run(self._state, self._grace_ends)
         self._tell(self._state)
 
     def _tell(self, fact: Fact, at: float | None = None) -> None:
@@ -227,74 +222,3 @@ class Manager:
         self._output.settle()
         failed = failure, self._output.read_so_far(failure.rank_id)
         return self._evidence().is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
-
-    # --- Afterwards ---------------------------------------------------------------------------------------------------
-
-    def _sweep(self) -> bool:
-        """Stop processes that have left their rank's session: nothing started by this job may outlive it.
-
-        Those processes are asked to stop, and killed at the end of the grace, or at a stop signal. After a second
-        SIGTERM or SIGINT, the guardian ends what is left.
-
-        Returns:
-            Whether any process is still alive.
-        """
-        self._wait_for_escaped()
-        limit = GIVEN_UP_LIMIT if self._state.alive else SWEEP_LIMIT
-        deadline = self._clock.now() + limit
-        killed: dict[int, str] = {}
-        while self._processes.has_escaped():
-            found = self._processes.kill_escaped()
-            if self._is_hurried():
-                deadline = min(deadline, self._clock.now() + GIVEN_UP_LIMIT)
-            elif found.keys() - killed.keys():  # some that fork and exit: it makes a difference to go on
-                deadline = self._clock.now() + limit
-            killed.update(found)
-            if self._clock.now() >= deadline:
-                break
-            self._wait_late(min(deadline - self._clock.now(), POLL_INTERVAL))
-        survivors = self._processes.survivors()
-        if killed or survivors:
-            self._tell(Swept(killed=killed, survivors=survivors))
-        return bool(survivors)
-
-    def _wait_for_escaped(self) -> None:
-        grace_ends = self._clock.now() + self._job.grace if self._grace_ends is None else self._grace_ends
-        told_at = self._clock.now() + TELL_AFTER
-        while self._processes.has_escaped():
-            now = self._clock.now()
-            if now >= grace_ends:
-                return
-            if now >= told_at:
-                told_at = grace_ends
-                self._tell(Escaped(grace_ends - now))
-            self._processes.ask_escaped(self._state.stop_signum)
-            if STOP_SIGNALS.intersection(self._wait_late(min(told_at, grace_ends) - now)):
-                return
-
-    def _finish_output(self, *, has_survivors: bool) -> None:
-        """Wait for the last output. No process of the job is alive, except those that survived SIGKILL."""
-        self._output.finish(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT, self._is_cut)
-        failure = self._output.failure
-        if failure:
-            raise errors.AscendRunnerError(
-                f"stopped all ranks because their output could no longer be read: {failure!r}"
-            ) from failure
-        for rank_id in self._specs:
-            self._tell(self._output.read_so_far(rank_id))
-
-    def _is_cut(self) -> bool:
-        """Whether a second SIGTERM or SIGINT has arrived: nothing is waited for any longer (law 4)."""
-        self._wait_late(0.0)
-        return self._is_hurried()
-
-    def _is_hurried(self) -> bool:
-        return self._late_signals + self._state.is_interrupted > 1
-
-    def _wait_late(self, seconds: float) -> Sequence[int]:
-        """Wait after the ranks have ended, count the stop signals that arrive, and refuse requests for a checkpoint."""
-        signums = self._clock.wait(seconds)
-        for signum in signums:
-            self._requests.read(signum, self._state.phase)
-        self._late_signals += sum(signum in IMPATIENT_SIGNALS for signum in signums)
-        return signums

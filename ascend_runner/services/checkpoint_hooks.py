@@ -109,10 +109,10 @@ class CheckpointHooks:
     def close(self) -> None:
         """Kill the hooks that still run. May be called twice."""
         self._is_cut = True
-        deadline = time.monotonic() + hooks.SWEEP_LIMIT
+        deadline = time.monotonic() + sweep.SWEEP_LIMIT
         while self._is_busy and time.monotonic() < deadline:
             if self._current:
-                sweep.kill_below(self._current, hooks.SWEEP_LIMIT)
+                sweep.kill_below(self._current, sweep.SWEEP_LIMIT)
             time.sleep(hooks.SWEEP_POLL)
         if self._output >= 0 and not self._is_busy:
             bounded.call(hooks.DISK_LIMIT, lambda: os.close(self._output))
@@ -142,15 +142,15 @@ class CheckpointHooks:
         with suppress(BrokenPipeError):
             holder.stdin.write(b"\n")
         is_over = _is_readable(holder.stdout, self._hooks.limit)
-        sweep.kill_below(holder.pid, hooks.SWEEP_LIMIT)
-        status = holder.stdout.readline() if is_over or _is_readable(holder.stdout, hooks.SWEEP_LIMIT) else b""
+        sweep.kill_below(holder.pid, sweep.SWEEP_LIMIT)
+        status = holder.stdout.readline() if is_over or _is_readable(holder.stdout, sweep.SWEEP_LIMIT) else b""
         if not is_over:
             return self._hooks.timed_out()
         return hooks.explained(Ending(exit_code=int(status or SHELL_KILLED)), self._output, start)
 
     def _remove(self, holder: subprocess.Popen[bytes]) -> None:
         """Kill what is left below a process, and the process itself."""
-        sweep.kill_below(holder.pid, hooks.SWEEP_LIMIT)
+        sweep.kill_below(holder.pid, sweep.SWEEP_LIMIT)
         holder.kill()
         holder.wait()
         for pipe in (holder.stdin, holder.stdout):

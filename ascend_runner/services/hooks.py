@@ -34,7 +34,6 @@ BEFORE_START, CHECKPOINT, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
 
 LIMIT: Final = 60.0  # seconds for a hook
 SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less
-SWEEP_LIMIT: Final = 5.0  # seconds for its processes to die of SIGKILL
 SWEEP_POLL: Final = 0.01  # seconds
 DISK_LIMIT: Final = 1.0  # seconds for a call on its log
 SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown if it fails
@@ -127,7 +126,7 @@ class Hooks:
 
     def _sweep(self, others: frozenset[int]) -> None:
         """Kill all processes of a hook that are left."""
-        deadline = time.monotonic() + SWEEP_LIMIT
+        deadline = time.monotonic() + sweep.SWEEP_LIMIT
         while True:
             found = sweep.kill_all(keep=others)
             if not sweep.reap_adopted(keep=others):
