@@ -64,8 +64,8 @@ root other format = a file is incomplete, damaged or in another format: copy or 
     tarfile\.\w*Error|zlib\.error|LZMAError|Not a gzipped file|cannot identify image file|broken data stream
     |Parquet magic bytes|Parquet file size is|Not an Arrow file|file signature not found|truncated file: eof
     |unexpected end of file|Unexpected EOF in archive|not in gzip format|End-of-central-directory signature not found
-    |unexpected EOF|\b(?:file|archive|image|checkpoint|record|data|index|shard)\b.{0,40}\bcorrupt
-    |\bcorrupt(?:ed)? (?:file|archive|image|checkpoint|record|data|index|shard|sample|jpeg|png|zip|tar|gzip)
+    |unexpected EOF|\b(?:file|archive|image|checkpoint|shard)\b.{0,40}\bcorrupt
+    |\bcorrupt(?:ed)? (?:file|archive|image|checkpoint|record at|shard|jpeg|png|zip|tar|gzip)
     |is not (?:a|an|the) (?!valid file|regular file|local file|file)[\w-]+ (?:\w+ )?file\b
     |Failed to interpret file|could not parse ModelProto|Format not recognised|PyTorchFileReader|invalid magic number
 root no image = an image cannot be read: its file is missing or damaged
@@ -127,7 +127,7 @@ root name of a class = a class lacks an attribute that its caller expects: check
     ^AttributeError: type object '\w+' has no attribute
 root keyword of a function = a function lacks an argument that its caller passes: check the versions of both
     got an unexpected keyword argument|keyword argument \S+ is not recognized
-root version of a package = a package has the wrong version: install the one that the message asks for
+words version of a package = a package has the wrong version: install the one that the message asks for
     is required for a normal functioning of this module|(?:ContextualVersion|Version)Conflict
     |^\w*Error: .*requires [\w. -]+[<>=~]=? ?\d+\.\d
 root package named = a package is missing or too old: install the one that the message names
@@ -273,22 +273,22 @@ root daemonic process = a worker of a data loader or pool cannot start processes
     daemonic processes are not allowed to have children
 # HTTP status codes (RFC 9110) as requests, aiohttp, OBS, S3, wandb and MLflow show them; huggingface_hub; MoXing; ray
 root access to a server = a server or storage service refuses access: check the token or key, and its permissions
-    \b(?:stat(?:us)?(?:[ _]code)?|error(?:[ _]?code)?|code|http)\b['\"]?[:= (]{1,3}40[13]\b
+    \b(?:stat(?:us)?(?:[ _]code)?|error(?:[ _]?code)?|code|http)\b['\"]?[:= (]{1,3}40[13]\b(?! [a-z])
     |\(40[13]\)|\b40[13],? (?:Forbidden|Unauth)|reason: ?(?:Forbidden|Unauthorized)|permission to access
     |SignatureDoesNotMatch|InvalidAccessKeyId|invalid api key
 root object in a storage = an object, bucket or page does not exist: check its name
     NoSuch(?:Key|Bucket)|hub\.errors\.NotExistError|doesn't exist on the Hub
-    |\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b|404 (?:Client Error|Not Found)
-    |\bbucket\b.{0,30}\bnot (?:found|exist)|\bobject key\b
+    |\b(?:stat(?:us)?(?:[ _]code)?|http)\b['\"]?[:= (]{1,3}404\b(?! [a-z])|404 (?:Client Error|Not Found)
+    |\bspecified (?:bucket|key) does not exist|file or directory or bucket not found|\bget object key failed
 root server failed = a server failed or is overloaded: see its log, or try again
-    Internal Server Error|\b(?:429|50[0234]) (?:Client|Server) Error|SlowDown
+    Internal Server Error|\b(?:429|50[0234]) (?:Client|Server) Error|(?:code|error)\W{1,3}SlowDown\b
     |Too ?Many ?Requests|Service Unavailable|Bad Gateway
-    |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b
-root retries = all attempts at a request have failed: see the error of the last one, the server and the network
+    |\bstat(?:us)?(?:[ _]code)?['\"]?[:= (]{1,3}50[0234]\b(?! [a-z])
+words retries = all attempts at a request have failed: see the error of the last one, the server and the network
     \bfailed after \d+ (?:retries|attempts)|\b(?:retries|attempts) exhausted
 root download cut off = a download was cut off: try again
     ChunkedEncodingError|IncompleteRead|ContentTooShort|Consistency check failed
-root download = a download failed: check the network, the address and the free space on the disk
+words download = a download failed: check the network, the address and the free space on the disk
     \bdownload(?:s|ed|ing)?\b.{0,40}\bfail|\bfail\w* .{0,40}\bdownload
 root resources of ray = ray's cluster has fewer free devices than the job asks for: see ray status
     is less than total desired|Current node has no \w+ available|No available node types can fulfill

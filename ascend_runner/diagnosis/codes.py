@@ -71,7 +71,8 @@ def _codes_in(line: str) -> Iterator[Code]:
         if code:
             yield code
     if _NUMERIC_HINT.search(line):
-        codes = (CODES[name] for name in _NUMERIC.findall(line) if name in CODES)
+        numbers = [*_NUMERIC.findall(line), *(_RESULT.findall(line) if _OF_CALLS.search(line) else [])]
+        codes = (CODES[name] for name in numbers if name in CODES)
         yield from (_OF_THE_SERVER.get(code.name, code) if "MallocHost" in line else code for code in codes)
     if "Stage][" in line:
         yield from (CODES[_OF_STAGES[name]] for name in _STAGE.findall(line))
@@ -116,13 +117,17 @@ _OF_STAGES: Final = {
 _STAGE: Final = re.compile(rf"\[({'|'.join(map(re.escape, _OF_STAGES))})\]")
 
 # Return codes are plain numbers, so they count only after a word that announces one: "error code is 507015",
-# "retCode=507015", "runtime result = 507035", "HCCL error: 107002", "aclrtSetDevice(0) failed: 507033", "failed,
-# return: 507018". A number of things is none: "failed: 107002 samples".
+# "retCode=507015", "HCCL error: 107002", and of CANN's functions "runtime result = 507035", "aclrtSetDevice(0) failed:
+# 507033", "rtKernelLaunch failed, return: 507018". A number of things is none: "failed: 107002 samples".
+_IS: Final = r"\s*(?:is)?\s*[:=]?\s*\[?"
+_NUMBER: Final = r"([1-5][0-9]{5})(?![0-9]| [a-z]{3,}s\b)"
 _NUMERIC: Final = re.compile(
-    r"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?(?:_?(?:code|int))?|result)\b\s*(?:is)?\s*[:=]?\s*\[?"
-    r"|\bfailed ?[:,]\s*|\b(?:ACL|HCCL) error: )"
-    r"([1-5][0-9]{5})(?![0-9]| [a-z]{3,}s\b)",
+    rf"(?:\b(?:error[ _]?(?:code|no)|errcode|ret(?:urn)?_?code)\b{_IS}|\b(?:ACL|HCCL) error: ){_NUMBER}",
     re.IGNORECASE,
+)
+_RESULT: Final = re.compile(rf"(?:\b(?:ret(?:urn)?(?:_?int)?|result)\b{_IS}|\bfailed ?[:,]\s*){_NUMBER}", re.IGNORECASE)
+_OF_CALLS: Final = re.compile(
+    r"\b(?:acl|rt[A-Z]|Hccl|hrt|Hcom|ge)|runtime|\[ERROR\]|E[A-Z]\d{4}|\[FUNC:|NPU|npu|[Kk]ernel"
 )
 _NUMERIC_HINT: Final = re.compile(r"(?<![0-9])[1-5][0-9]{5}(?![0-9])")  # cheap: most log lines contain no such number
 _SMALL: Final = re.compile(

@@ -81,7 +81,7 @@ either ray worker died = a worker of ray died: killed by the OOM killer, stopped
 root DataLoader worker killed = a data loader worker was killed, usually by the OOM killer
     is killed by signal: Killed
 root DataLoader worker: bus error = no space left in /dev/shm: increase it or use fewer data loader workers
-    killed by signal: Bus error|bus error encountered in worker|out of shared memory
+    killed by signal: Bus error|bus error encountered in worker|workers are out of shared memory
 root shared memory = no space left in /dev/shm: increase it or use fewer data loader workers
     unable to (?:allocate|resize) shared memory|unable to (?:write to|resize) file </torch_
 either DataLoader worker terminated = a data loader worker was stopped by SIGTERM from outside
@@ -117,7 +117,7 @@ root unable to mmap = not enough memory, or too many memory-mapped files: see vm
 root out of host memory = not enough memory
     std::bad_alloc|MemoryError\b|cannot allocate memory(?! in static)|DefaultCPUAllocator
 root Out of memory = not enough memory
-    \bout of memory\b
+    ^(?:(?!\b(?:if|may|might|possibl[ey]|perhaps) ).)*\bout of memory\b
 # watchdog observers/inotify_c.py (inotify(7)); HDF5 H5FDsec2.c
 root inotify = too many watched files: raise fs.inotify.max_user_watches or max_user_instances
     inotify (?:watch|instance) limit reached
@@ -213,5 +213,5 @@ root SIGBUS = killed by SIGBUS, usually because /dev/shm is full
     Signal 7 \((?:SIGBUS|Bus error)\)|Signals\.SIGBUS|exitcode\s*: -7|return code = -7\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Bus error|^Bus error(?: \(core dumped\))?$
 root oom_kill = a process was killed by the OOM killer
-    oom[-_]kill event|Killed process \d+
+    oom[-_]kill event|Killed process \d+.{1,80}(?:total-vm|UID)
 """

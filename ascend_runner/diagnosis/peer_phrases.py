@@ -76,7 +76,7 @@ peer store timeout = a collective timed out: it waited for a peer that is missin
 peer store->get failed = a communicator cannot be set up: a peer exited, did not start in time, or is unreachable
     store->get\('[^']+'\) got error
 peer monitored barrier failed = a collective timed out: it waited for a peer that is missing, slow or has exited
-    monitoredBarrier|failed to pass monitoredBarrier|Ranks? .* failed to (?:report|reach)
+    monitoredBarrier\b(?! ?[=:])|failed to pass monitoredBarrier|\branks? [\d, ]+ failed to (?:report|reach)
 # MindSpore distributed/cluster/topology and msrun; torch c10d rendezvous
 peer Failed to connect to the meta server = cannot reach MindSpore's scheduler
     Failed to connect to the meta server node

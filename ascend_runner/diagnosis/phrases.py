@@ -9,7 +9,7 @@ from typing import Final
 
 from ascend_runner.diagnosis.chinese_phrases import CHINESE
 from ascend_runner.diagnosis.class_phrases import CLASSES
-from ascend_runner.diagnosis.codes import KINDS, Code, Found
+from ascend_runner.diagnosis.codes import KINDS, Code, Found, Kind
 from ascend_runner.diagnosis.framework_phrases import FRAMEWORKS
 from ascend_runner.diagnosis.mindspore_phrases import MINDSPORE
 from ascend_runner.diagnosis.own_phrases import OWN
@@ -24,9 +24,12 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
     return _first(PHRASES, lines)
 
 
-def class_of(message: Sequence[str]) -> Found | None:
-    """Find the class of an error whose message no rule knows, by the beginnings of its lines."""
-    return _first(_classes(), [line[:BEGINNING] for line in message])
+def class_of(message: Sequence[str], *, is_own: bool = False) -> Found | None:
+    """Find the class of an error whose message no rule knows, by the beginnings of its lines.
+
+    With `is_own`, the user's program has chosen the words, not a package.
+    """
+    return _first(_classes(is_own=is_own), [line[:BEGINNING] for line in message])
 
 
 def _first(rules: Sequence[tuple[re.Pattern[str], Code]], lines: Sequence[str]) -> Found | None:
@@ -40,17 +43,21 @@ def _first(rules: Sequence[tuple[re.Pattern[str], Code]], lines: Sequence[str]) 
 
 # A rule takes two lines: kind, name and meaning, then the pattern. The first rule that matches counts: errors of a rank
 # itself precede those that it reports about others.
+_KINDS: Final = {**KINDS, "lost": Kind.EITHER, "words": Kind.ROOT}
+_RULE: Final = r"^(\w+)(\*?) (.+?) = (.+)\n((?: {4}.+\n)+)"
+_WORDS: Final = re.compile(_RULE.replace(r"(\w+)", "words"), re.MULTILINE)
+
+
 def _parsed(table: str) -> Iterator[tuple[re.Pattern[str], Code]]:
-    rules = re.findall(r"^(\w+)(\*?) (.+?) = (.+)\n((?: {4}.+\n)+)", table, re.MULTILINE)
+    rules = re.findall(_RULE, table, re.MULTILINE)
     for kind, star, name, meaning, pattern in rules:
         # Case does not matter. With re.IGNORECASE, a search cannot skip to the first letters of a pattern and takes
         # almost three times as long. A letter after a backslash is a class of characters.
         expression = re.sub(r"(?<!\\)[A-Z]", lambda found: found[0].lower(), pattern[4:-1].replace("\n    ", ""))
         expression = f"{expression}|{CHINESE[name]}" if name in CHINESE else expression
-        is_lost = kind == "lost"
         yield (
             re.compile(expression),
-            Code(name, meaning, KINDS["either" if is_lost else kind], is_wrapper=bool(star), is_connection=is_lost),
+            Code(name, meaning, _KINDS[kind], is_wrapper=bool(star), is_connection=kind == "lost"),
         )
 
 
@@ -58,5 +65,6 @@ PHRASES: Final = tuple(_parsed(OWN + SETUP + PEERS))
 
 
 @functools.cache  # only errors that no other rule knows need them
-def _classes() -> tuple[tuple[re.Pattern[str], Code], ...]:
-    return tuple(_parsed(CLASSES + MINDSPORE + FRAMEWORKS))
+def _classes(*, is_own: bool) -> tuple[tuple[re.Pattern[str], Code], ...]:
+    table = CLASSES + MINDSPORE + FRAMEWORKS
+    return tuple(_parsed(re.sub(_WORDS, "", table) if is_own else table))

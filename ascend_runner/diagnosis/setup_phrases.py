@@ -44,7 +44,7 @@ root module of a package = a package lacks a module that its caller expects: che
     No module named '?\w+\.\w
 root No module named = a package is missing in this Python
     No module named '?[\w.]+
-root undefined symbol = incompatible packages: check the versions of torch, torch_npu and CANN
+root undefined symbol = incompatible packages: check the versions of the named library, torch, torch_npu and CANN
     undefined symbol|not defined in file \S+ with link time reference|initialization of \S+ failed without raising
 root damaged library = a native library is damaged, or was built for another type of CPU or page size: install it again
     \.so[.\d]*: file too short$|invalid ELF header|wrong ELF class|ELF (?:load command|file's phentsize|file OS ABI)
@@ -69,9 +69,9 @@ root no kernel = an operator has no kernel for this chip: check the installation
     does not has any binary|Parse dynamic kernel config fail|Cannot parse json for config file
     |support for Ascend\w+ is not implemented
 root tiling = an operator cannot be tiled for this input: see its shapes, types and attributes
-    \btiling failed\b
+    \bdo tiling failed\b|^\W*(?:\w+\]:\s+)?tiling failed\b
 root not in this CANN = this version of CANN lacks an operator or function: check the versions of CANN and torch_npu
-    not in libopapi\.so|Failed to find function \w+
+    not in libopapi\.so|Failed to find function (?:acl|rt|hc|dcmi|prof|ms|ge)\w+
 root chip of torch_npu = this version of torch_npu or CANN does not support this chip: install one that does
     Unsupported soc version
 root driver not visible = the driver is not visible in this container: check its devices and the mounted driver
@@ -108,7 +108,8 @@ root no backend for a device = the process group has no backend for this device:
 root tensor of a collective = a collective was called with a tensor on the CPU, or a sparse one: move it to the device
     Tensors must be (?:CUDA|NPU) and dense
 root mismatch between collectives = ranks run different collectives
-    mismatch between collectives on ranks|op\.preamble\.length <= op\.nbytes
+    mismatch between collectives on ranks|requires all workers to enter the function together
+    |op\.preamble\.length <= op\.nbytes
 either different models = ranks have built different models: compare their settings
     DDP expects same model across all ranks|appears not to match (?:sizes|strides) of the same param
 root unused parameters = some parameters got no gradient: see find_unused_parameters of DistributedDataParallel

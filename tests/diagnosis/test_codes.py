@@ -73,6 +73,8 @@ def test_forms(code: str, line: str) -> None:
         "error code is 5070151",
         "failed: 107002 samples",
         "result: 507015 rows written",
+        "final result: 100000",
+        "reward failed: 500001, kept 3",
         "kernel_EI0006_x: y",
         "RuntimeError: | GPU collective Error: no communicator | Error Number 3",
         "",

@@ -578,6 +578,40 @@ def test_warning_around_an_error() -> None:
     assert "" == read(warning + error, Ending(exit_code=1)).code
 
 
+NOISE = (
+    "INFO retrying in 5 s: Connection refused",
+    "INFO optional dependency: No module named 'apex'",
+    "[I ProcessGroup.cpp:812] heartbeat monitor thread of rank 0 is running",
+    "DEBUG resumed after DUE TO TIME LIMIT",
+    "Hint: if you see CUDA out of memory, lower the batch size",
+    "storage.py:31: UserWarning: out of memory errors are likely",
+    "config: timeout=1800, monitoredBarrier=False",
+)
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise_before_the_end(noise: str) -> None:
+    """A line that only informs, or advises what to do in a case, explains neither an error nor the end of a log."""
+    error = 'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
+
+    assert "" == read(f"{noise}\n{error}".encode(), Ending(exit_code=1)).code
+    assert "" == read(f"{noise}\nstep 7\n".encode(), Ending(exit_code=1)).code
+
+
+def test_record_before_an_error_in_own_words() -> None:
+    """A record explains an error that says nothing, but not one that the program has raised in its own words."""
+    record = "ERROR retrying: Connection refused\n"
+    error = 'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    {}\nRuntimeError: no slot\n'
+
+    assert "Connection refused" == read(f"{record}{error.format('g()')}".encode(), Ending(exit_code=1)).code
+    assert "" == read(f"{record}{error.format('raise RuntimeError(text)')}".encode(), Ending(exit_code=1)).code
+
+
+def test_hedge_after_a_record() -> None:
+    """What a record says before it guesses counts."""
+    assert "Connection refused" == read(b"ERROR Connection refused, the server may be down\n", Ending(exit_code=1)).code
+
+
 def test_cancelled_job_does_not_explain_an_error() -> None:
     """That the scheduler has cancelled a job after the failure of a task does not explain the failure."""
     error = b'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
