@@ -110,24 +110,26 @@ def _freeze(keep: frozenset[int]) -> list[Descendant]:
 
 
 def _stop_children(stopped: set[int], ends: float) -> None:
-    """Stop all children but those `stopped` already, and add them; reap what has ended.
+    """Stop all children but those `stopped` already, and add them.
 
-    A member of a chain lives for less than a millisecond, so nothing slow happens before the signal.
+    A member of a chain lives for less than a millisecond, so nothing slow happens before the signal. Nothing is reaped
+    here: if a thread of the process is still being removed from /proc, waitpid(2) waits for that in a busy loop in the
+    kernel (shrink_dcache_parent()), and the thread cannot run on the core of this one as long as this one is urgent.
     """
     while time.thread_time() < ends:
         # The last child is the newest, and the most likely to be alive.
         new = [pid for pid in reversed(children(os.getpid())) if pid not in stopped]
         if not new:
             return
+        stopped.update(new)
         for pid in new:
             fd = open_pidfd(pid)
             try:
                 # If the child is alive now, a descriptor that was opened before is that of this child.
-                if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                    stopped.add(pid)
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                     signal_held(fd, pid, SIGSTOP)
-            except (ChildProcessError, ProcessLookupError, PermissionError):  # it has ended, or is another user's
-                stopped.add(pid)
+            except (ChildProcessError, ProcessLookupError, PermissionError):
+                continue  # it has ended, or is another user's
             finally:
                 if fd >= 0:
                     os.close(fd)

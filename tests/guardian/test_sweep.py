@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
+from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
 
@@ -71,3 +73,13 @@ def test_running_process_is_still_dying() -> None:
 def test_process_that_survives_is_given_up() -> None:
     """A process that sleeps in the kernel and is found again after the limit cannot be killed."""
     assert "1\n" == swept("return [found[0]._replace(state='D')]")
+
+
+def test_nothing_is_reaped_while_the_sweep_is_urgent() -> None:
+    """Of a process with threads, waitpid(2) may wait for a thread that cannot run before it, for many seconds."""
+    kept = frozenset(process_tree.children(os.getpid()))
+    pid = os.spawnv(os.P_NOWAIT, "/bin/true", ["true"])
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    assert [] == sweep.kill_all(kept)
+    assert (pid, 0) == os.waitpid(pid, 0)
