@@ -12,13 +12,14 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import ascend_runner
 from ascend_runner import library
 from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
-from ascend_runner.supervision.events import Ending, Exited
+from ascend_runner.supervision.events import Cause, Ending, Exited
 from tests.helpers.program import ACTOR, run_to_end
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
@@ -150,6 +151,13 @@ def test_dir_shows_public_names() -> None:
     assert {"launch", "check", "plan", "rank_table", "Exited"} <= {*dir(ascend_runner)}
     assert {"read", "wait", "convert", "check"} <= {*dir(ascend_runner.rank_table)}
     assert all(hasattr(ascend_runner.rank_table, name) for name in dir(ascend_runner.rank_table))
+
+
+def test_every_cause_is_public() -> None:
+    """A program can tell the causes of `Outcome.cause` apart by names of the package."""
+    public = {getattr(ascend_runner, name) for name in ascend_runner.__all__}
+
+    assert set(get_args(Cause)) <= public
 
 
 def test_packages_never_replace_functions(tmp_path: Path) -> None:
