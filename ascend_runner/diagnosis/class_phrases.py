@@ -23,6 +23,9 @@ root version for pip = pip finds no matching version of a package: check its nam
     No matching distribution found|is not a supported wheel|Could not find a version that satisfies|ResolutionImpossible
 root container = a container cannot be started: check its image, mounts and devices
     Error response from daemon|container creation failed|failed to create (?:containerd task|shim)|oci runtime
+    |pyxis: .*\bfail|pyxis: couldn't start
+root launch by Slurm = Slurm cannot launch a task: see the log of slurmd on its node
+    ^srun: error: (?:task \S+ launch|Task launch for .*|Application launch) failed|^srun: error: slurm_receive_msgs?:
 root cores = CPU cores or NUMA nodes are not available here: check their numbers, and the container's cpuset
     failed to set pid \d+'s affinity|^<[\d,-]+> is invalid|cpu argument \S+ is out of range
 root program not started = a program cannot be started: check that it is installed, executable and on PATH

@@ -41,7 +41,8 @@ root call between packages = packages, or the program and a package, do not fit 
     |TypeError: .*(?:missing \d+ required |takes .*positional arguments? but|got multiple values for))
 # torch distributed/checkpoint; Megatron-LM training/checkpointing.py; vLLM and transformers: loading of weights
 root loading of weights = the weights of a checkpoint do not match the model: check its configuration and the versions
-    , in (?:\w*load_(?:\w*weights?|w\d+|state_dict|checkpoint)|weight_loader): (?:Key|Assertion|Index)Error
+    , in (?:\w*load_(?:\w*weights?|w\d+|state_dict|checkpoint)|weight_loader): (?:(?:Key|Index)Error
+    |AssertionError(?:$|.*(?:shape|size|weight|param|key|\d [!=]= \d)))
 root loading of a checkpoint = a checkpoint cannot be loaded: check its path, its format and the version that saved it
     , in \w*load_\w*(?:checkpoint|ckpt)\w*: (?:Attribute|Type|Value|Index)Error
 root plan of a checkpoint = a distributed checkpoint is incomplete, or does not match the model or its parallel sizes
@@ -80,8 +81,9 @@ root layout of a device mesh = a device mesh does not match the ranks or its use
 # OmegaConf and Hydra; pydantic; CPython argparse; absl; transformers hf_argparser.py and integrations/deepspeed.py
 root setting = a setting is unknown, missing or of a wrong type: check its name, and the version of the package
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
+    |Extra (?:inputs are|fields) not permitted
     |Override '[\w.-]+' not found
-root argument of a program = a program refuses its arguments: check their spelling, and the program's version
+words argument of a program = a program refuses its arguments: check their spelling, and the program's version
     : error: (?:unrecognized arguments|no such option|the following arguments are required|argument \S+: )
     |(?:unknown|unrecognized) (?!cachingallocator)(?:[\w-]+ ){0,2}(?:argument|option|flag)s?\b(?! type)
 words quantization = a quantization method is unknown or not supported: check its name, and the version of the package
@@ -233,12 +235,13 @@ root data of a dataset = a dataset cannot be read: check the format, the columns
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
 words data type = a data type is not supported here: convert the data or the model to another one, such as float32
     ^(?:Value|Runtime|Type|NotImplemented)Error: .*(?:unsupport(?:ed)? (?:data ?|d)types?\b
-    |\b(?:data ?|d)types? .{0,40}\bnot support|not support .{0,20}(?:data ?|d)types?\b)
+    |\b(?:data ?|d)types? .{0,40}\bnot support|not support .{0,20}(?:data ?|d)types?\b
+    |\b(?:data ?|d)type .{1,60} not (?:inexact|in (?:the )?list))
 root scalar = a tensor has one value instead of several, or the reverse: see item(), and the data's shapes
     \b0-d(?:im)? tensor|only one element tensors|elements cannot be converted to Scalar
 words not available here = something is not available here: check its installation, the versions and the device
     ^(?:Value|Runtime|Import|Assertion|NotImplemented)Error: (?!.*\b(?:port|address|memory|checkpoint|file|rank)\b).*
-    (?:\b(?:is|are) not (?:available|installed)\b
+    (?:\b(?:is|are) not available\b|\bnot installed\b
     |\bno available (?!\w+ (?:node|port|slot)))
 root values to unpack = a shape or tuple in a model has an unexpected length: check the data and the versions
     (?:/(?:modeling_\w+|\w*attention\w*)|-packages/\S+/(?:models?|layers)/\S+)\.py", line .*:
@@ -255,7 +258,9 @@ words equal numbers = numbers that must be equal differ: check the model's setti
     (?:(?:must|should) be equal|(?:must|should|do(?:es)? not|don't) match|\bdifferent from\b|\bmismatch|not equal to)
 words refused value = an argument or setting is refused: check its value, and the version of the package
     (?:-packages|/megatron\w*|/mindspeed\w*)/\S+", line .*: (?:Key|Type|Value|Assertion)Error: .*
-    \b(?:must|should) (?:contain\b|be (?:an? |one of|of type|either|in |set|greater|less|positive|smaller|larger|[<>]))
+    (?:\bis not a valid \w+(?:, please|$)
+    |\b(?:must|should) (?:contain\b
+    |be (?:an? |one of|of type|either|in |set|greater|less|positive|smaller|larger|[<>])))
 words refused setting = an argument or setting is refused: check its value
     ^(?:Value|Assertion)Error: (?!.*\b(?:nan|inf|input_ids|labels?|loss\w*|grad\w*|\w*mask)\b)
     [`'"(-]*(?:\w+\.)?[a-z0-9]+(?:[_-][a-z0-9]+)+\b.{0,60}\b(?:must|should) (?:not )?be\b

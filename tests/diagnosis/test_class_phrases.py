@@ -204,6 +204,10 @@ def test_no_class(message: str) -> None:
     ("name", "line"),
     [
         ("container", "docker: Error response from daemon: error gathering device information"),
+        ("container", "slurmstepd: error: pyxis: couldn't start container"),
+        ("launch by Slurm", "srun: error: Task launch for StepId=7.0 failed on node n1: Job credential expired"),
+        ("launch by Slurm", "srun: error: task 0 launch failed: Plugin initialization failed"),
+        ("setting", "Error: Extra inputs are not permitted"),
         ("cores", "taskset: failed to set pid 0's affinity: Invalid argument"),
         ("version for pip", "ERROR: No matching distribution found for torch_npu==2.1.0.post12"),
         ("other format", "tar: Unexpected EOF in archive"),

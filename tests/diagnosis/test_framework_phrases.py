@@ -26,6 +26,8 @@ def raised(message: str, file: str = "/job/train.py", function: str = "main") ->
         ("token of a tokenizer", "RuntimeError: Cannot find end-of-document symbol (</s>) in tokenizer"),
         ("data type", "RuntimeError: Unsupport data type: at::ScalarType::Double."),
         ("data type", "TypeError: The data type float64 is not supported by this operator"),
+        ("data type", "TypeError: parameter 'input' has DataType uint8 not in list of allowed values: float16"),
+        ("not available here", "RuntimeError: launcher 'pdsh' not installed."),
         ("scalar", "IndexError: invalid index of a 0-dim tensor. Use `tensor.item()` in Python"),
         ("refused setting", "AssertionError: mini_batch_size 0 should be larger than 0 after normalization"),
         ("setting named", "ValueError: the mode A is enabled. Please set VLLM_ASCEND_ENABLE_NZ=0."),
@@ -164,6 +166,7 @@ def test_class(name: str, message: str) -> None:
         ("samples of a dataset", "TypeError: no bytes", "/job/text_dataset.py", "__getitem__"),
         ("plan of a checkpoint", "KeyError: 'pos'", "/torch/distributed/checkpoint/default_planner.py", "f"),
         ("refused value", "TypeError: key must be a str, got <class 'type'>", "/py/site-packages/a/b.py", "get"),
+        ("refused value", "ValueError: 'ms' is not a valid TensorType, please", "/py/site-packages/a.py", "f"),
         ("profiler", "RuntimeError: no", "/py/site-packages/torch_npu/profiler/a.py", "start"),
         ("not supported here", "NotImplementedError: no rule for this", "/py/site-packages/torch/a.py", "f"),
     ],
@@ -204,6 +207,7 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
         ("ValueError: checkpoint 7 is not available", "/job/train.py", "main"),
         ("ValueError: could not convert string to float: 'not supported'", "/job/train.py", "main"),
         ("ValueError: no class is left", "/job/labels.py", "check_targets"),
+        ("AssertionError: loading is left to actors", "/job/workers.py", "load_checkpoint"),
         ("RuntimeError: no step", "/home/profiler/train.py", "main"),
         ("ValueError: not enough values to unpack (expected 2, got 1)", "/data/models/read_csv.py", "f"),
         ("ValueError: not enough values to unpack (expected 2, got 0)", "/py/site-packages/a/moe.py", "f"),
@@ -233,6 +237,7 @@ def test_no_class(message: str, file: str, function: str) -> None:
         "RuntimeError: rejection sampling failed after 10 attempts",
         "ValueError: the user failed to download the form",
         "ValueError: the schedule requires alpha >= 0.5",
+        "ValueError: unknown answer option 'E'",
     ],
 )
 def test_words_of_a_program(message: str) -> None:

@@ -480,3 +480,11 @@ def test_traceback_inside_a_table() -> None:
     data = b"  traceback : " + failure("in_thread").partition(b"\n")[2].replace(b"\n", b"\n  ")
 
     assert ("ValueError: loss is nan at step 5", "train_step") == short(data)
+
+
+def test_remote_error_without_details() -> None:
+    """Ray names the cause of a remote error in parentheses, and has no more to say of some."""
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n'
+    error = "ray.exceptions.RayTaskError(SyntaxError): <no detail available>"
+
+    assert error == find(f"{trace}{error}\n".encode()).exception
