@@ -16,9 +16,9 @@ from ascend_runner.board import reader
 from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
 from ascend_runner.host import bounded
-from ascend_runner.observations.rank_ends import RankState
+from ascend_runner.observations.rank_states import RankState
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_ranks, duration, rank_list
 
@@ -85,7 +85,7 @@ def sentence(view: View, steps: Steps, interval: float) -> str:
         f"{count} {verb} been running for {duration(view.seconds)}",
         _training(view, steps.last_step() or {}, interval),
         steps.behind_others(running),
-        odd_ranks.quiet_sentence(silences, succeeded, interval),
+        outliers.quiet_sentence(silences, succeeded, interval),
     )
     return "; ".join(filter(None, parts))
 

@@ -19,7 +19,7 @@ from ascend_runner.html_report.verdict import GOOD, Verdict, attempt_seconds, ve
 from ascend_runner.lifecycle import event_text
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.text import clock, counted, duration, rank_list
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
@@ -118,7 +118,7 @@ def _log_ends(sources: Sources, first: Sequence[int], count: int) -> tuple[list[
 
 
 def _marks_of_quiet(sources: Sources) -> dict[int, str]:
-    quiet = odd_ranks.quiet(*ranks.silences(sources.report, sources.made_at))
+    quiet = outliers.quiet(*ranks.silences(sources.report, sources.made_at))
     return dict.fromkeys(sorted(quiet), ranks.QUIET)
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import attrs
 
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_ends import RankState, described
+from ascend_runner.observations.rank_states import RankState, described
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import duration, rank_list, size
 

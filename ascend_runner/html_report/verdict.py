@@ -12,7 +12,7 @@ from ascend_runner.html_report.ranks import MARKS, silences
 from ascend_runner.html_report.sources import Sources
 from ascend_runner.members import Members
 from ascend_runner.observations.cause_text import CERTAINTY
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.text import all_ranks, clock, counted, duration, format_numbers
 
 GOOD: Final = "succeeded"
@@ -113,7 +113,7 @@ def _progress(sources: Sources, state: str, count: int) -> str:
     running = sum(rank.text("state") == RUNNING for rank in sources.report.children("ranks"))
     some = all_ranks(count) if running == count > 1 else f"{running} of {counted(count, 'rank')}"
     verb = "is" if running == 1 else "are"
-    quiet = odd_ranks.quiet_sentence(*silences(sources.report, sources.made_at))
+    quiet = outliers.quiet_sentence(*silences(sources.report, sources.made_at))
     return quiet or (f"{some} {verb} running" if running else "")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.errors import JobFailedError
-from ascend_runner.observations.rank_ends import RankState, described
+from ascend_runner.observations.rank_states import RankState, described
 from ascend_runner.supervision.events import Cause, Ending, HangDetected, LimitReached, SignalReceived
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.slowdown import Slowdown

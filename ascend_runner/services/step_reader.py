@@ -24,7 +24,7 @@ from ascend_runner.plan.job import JobSpec
 from ascend_runner.services.line_tap import LineTap
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
 from ascend_runner.services.unmatched import Unmatched
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
@@ -130,7 +130,7 @@ class StepReader:
     def behind_others(self, running: Collection[int]) -> str:
         """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
         steps = {rank_id: step for rank_id, step in self._of_ranks.copy().items() if rank_id in running}
-        return odd_ranks.behind_sentence(odd_ranks.behind(steps), steps)
+        return outliers.behind_sentence(outliers.behind(steps), steps)
 
     def stop(self) -> None:
         """Read no more, and kill the child process if there is one. May be called twice."""

@@ -19,7 +19,7 @@ from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
 from ascend_runner.members import LATEST
 from ascend_runner.observations.facts import LimitChanged, RankOutput, SignalsSent
-from ascend_runner.observations.rank_ends import RankState
+from ascend_runner.observations.rank_states import RankState
 from ascend_runner.supervision.events import Ending, Exited, Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec

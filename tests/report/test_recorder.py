@@ -14,8 +14,8 @@ import pytest
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
-from ascend_runner.observations.rank_ends import RankState
 from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.observations.rank_states import RankState
 from ascend_runner.plan.job import RankSpec
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report.recorder import Recorder

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.job_tool.live.styled_text import Span, Style, curve, cut, cut_start, padded, short_duration, width
-from ascend_runner.job_tool.live.view import ODD, RankView, State
+from ascend_runner.job_tool.live.view import OUTLIERS, RankView, State
 from ascend_runner.text import size
 
 MISSING: Final = "-"
@@ -116,7 +116,7 @@ class Table:
             spans += [(padded(text, cells, is_right=column.is_right), style), (" " * SPACE, Style.PLAIN)]
         if self.curve:
             drawn = padded(curve(rank.output, self.curve), self.curve + SPACE)
-            spans.append((drawn, STYLES[rank.state] if rank.state in ODD else Style.CURVE))
+            spans.append((drawn, STYLES[rank.state] if rank.state in OUTLIERS else Style.CURVE))
         if self.line:
             spans.append((cut(rank.last_line, self.line), Style.BAD if rank.state is State.FAILED else Style.PLAIN))
         return spans

@@ -11,8 +11,8 @@ import attrs
 from ascend_runner.job_tool.live import columns, rank_map
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.styled_text import Line, Span, Style, bar, cut, padded, short_duration, width
-from ascend_runner.job_tool.live.view import ODD, JobView, RankView, State, in_order, last_steps, middle, silences
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.job_tool.live.view import OUTLIERS, JobView, RankView, State, in_order, last_steps, middle, silences
+from ascend_runner.supervision import outliers
 from ascend_runner.text import format_numbers, printable, rank_list
 
 FEW: Final = 16  # ranks that always have a line each
@@ -55,7 +55,7 @@ def frame(job: JobView, screen: Screen) -> Frame:
     head = [_title(job, screen), *_facts(job, screen), BLANK]
     room = max(1, screen.rows - len(head) - 2)  # without the heads of the columns and the keys
     ordered = in_order(job.ranks)
-    odd = [rank for rank in ordered if rank.state in ODD]
+    odd = [rank for rank in ordered if rank.state in OUTLIERS]
     below: list[Line] = []
     rows = ordered
     if not screen.shows_all and len(ordered) > max(FEW, min(room, MOST_ROWS)):
@@ -114,7 +114,7 @@ def _facts(job: JobView, screen: Screen) -> list[Line]:
     """Return the lines between the title and the table: the training, the states, the cause or the outliers."""
     lines = [_step(job, screen), _states(job)]
     steps = last_steps(job.ranks)
-    were_behind = odd_ranks.behind_sentence(odd_ranks.behind(steps), steps, is_over=job.is_over)
+    were_behind = outliers.behind_sentence(outliers.behind(steps), steps, is_over=job.is_over)
     reason = "; ".join(filter(None, (printable(job.cause), were_behind)))
     if reason:
         lines.append(((cut(f" {reason}", screen.columns), Style.BAD if job.cause else Style.ODD),))
@@ -178,12 +178,12 @@ def _odd(job: JobView, screen: Screen) -> Line:
         return ((cut(f" {rank_list(failed)} failed", screen.columns), Style.ODD),)
     behind = [rank.rank_id for rank in job.ranks if rank.state is State.BEHIND]
     steps = {rank.rank_id: rank.step for rank in job.ranks if rank.step is not None and rank.state in COMPARED}
-    sentence = odd_ranks.quiet_sentence(*silences(job.ranks)) or odd_ranks.behind_sentence(behind, steps)
+    sentence = outliers.quiet_sentence(*silences(job.ranks)) or outliers.behind_sentence(behind, steps)
     style = Style.ODD if sentence else Style.PLAIN  # a rank that is busier need not be slow
     running = [rank for rank in job.ranks if rank.state is State.RUNNING]
     averages = {rank.rank_id: rank.average_cpu for rank in running if rank.average_cpu is not None}
     if not sentence and len(averages) == len(running):  # those of other machines are unknown
-        sentence = odd_ranks.busy_sentence(averages)
+        sentence = outliers.busy_sentence(averages)
     if not sentence and job.has_stacks and len(running) > 1:
         return WHICH_RANK
     if not sentence or not job.has_stacks:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ascend_runner.job_tool.live.columns import STYLES
 from ascend_runner.job_tool.live.styled_text import Line, Span, Style, width
-from ascend_runner.job_tool.live.view import ODD, RankView, State
+from ascend_runner.job_tool.live.view import OUTLIERS, RankView, State
 from ascend_runner.text import counted
 
 WIDTH: Final = 64  # ranks of a line
@@ -32,7 +32,7 @@ def lines(ranks: Sequence[RankView], room: int, columns: int) -> list[Line]:
     rows = [ordered[first : first + WIDTH] for first in range(0, len(ordered), WIDTH)]
     if len(rows) <= room:
         return [_line(row, columns) for row in rows]
-    odd = [row for row in rows if any(rank.state in ODD for rank in row)]
+    odd = [row for row in rows if any(rank.state in OUTLIERS for rank in row)]
     chosen = sorted((odd + [row for row in rows if row not in odd])[: room - 1], key=rows.index)
     hidden = len(rows) - len(chosen)
     without = "" if len(odd) > len(chosen) else " without outliers"

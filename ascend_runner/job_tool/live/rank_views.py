@@ -12,8 +12,8 @@ from ascend_runner.html_report.ranks import words_of
 from ascend_runner.job_tool.job.snapshot import Snapshot
 from ascend_runner.job_tool.live.view import RankView, State
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_ends import described
 from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.observations.rank_states import described
 from ascend_runner.text import printable
 
 MOST_CELLS: Final = 96  # of the output over time

@@ -11,7 +11,7 @@ from typing import Final
 from ascend_runner.job_tool.job.jobs import FoundJob
 from ascend_runner.job_tool.live.app import Actions, Top
 from ascend_runner.job_tool.live.observer import Observer
-from ascend_runner.job_tool.live.outside import Outside
+from ascend_runner.job_tool.live.pager import Pager
 from ascend_runner.job_tool.live.view import JobView
 
 LOWEST_PRIORITY: Final = 19  # nice(1): the ranks need the processor more
@@ -27,8 +27,8 @@ def show(job: FoundJob, environ: Mapping[str, str]) -> None:
                 _lower_priority()
             return observer.look(shown)
 
-        outside = Outside(job=job, environ=environ, log_path=observer.log_path)
-        Top(look, Actions(log=outside.log, stacks=outside.stacks, events=outside.events)).run()
+        pager = Pager(job=job, environ=environ, log_path=observer.log_path)
+        Top(look, Actions(log=pager.log, stacks=pager.stacks, events=pager.events)).run()
 
 
 def _lower_priority() -> None:

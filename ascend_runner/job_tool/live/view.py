@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.host.npu_watch import Figures
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.training.steps import Step
 
 
@@ -34,7 +34,7 @@ class State(enum.Enum):
         return self in {State.RUNNING, State.STOPPING, State.QUIET, State.BEHIND, State.NOT_KILLED}
 
 
-ODD: Final = frozenset({State.FAILED, State.NOT_KILLED, State.QUIET, State.BEHIND, State.ENDED})
+OUTLIERS: Final = frozenset({State.FAILED, State.NOT_KILLED, State.QUIET, State.BEHIND, State.ENDED})
 INTERRUPTED: Final = frozenset({State.ENDED, State.STOPPED})
 
 
@@ -109,8 +109,8 @@ class JobView:
 def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     """Return ranks with the states that show only in comparison: quiet and behind."""
     running = [rank for rank in ranks if rank.state is State.RUNNING]
-    long_quiet = odd_ranks.quiet(*silences(ranks))
-    far_behind = odd_ranks.behind({rank.rank_id: rank.step for rank in running if rank.step is not None})
+    long_quiet = outliers.quiet(*silences(ranks))
+    far_behind = outliers.behind({rank.rank_id: rank.step for rank in running if rank.step is not None})
 
     def state(rank: RankView) -> State:
         if rank.state is not State.RUNNING:
@@ -149,10 +149,10 @@ def in_order(ranks: Sequence[RankView]) -> list[RankView]:
 
     Of ranks that have ended with the job, those come first that were behind; those that have succeeded come last.
     """
-    were_behind = odd_ranks.behind(last_steps(ranks))
+    were_behind = outliers.behind(last_steps(ranks))
 
     def key(rank: RankView) -> tuple[bool, int, bool, int]:
-        place = _PLACES[rank.state] if rank.state in ODD else len(_PLACES) + (rank.state is State.SUCCEEDED)
+        place = _PLACES[rank.state] if rank.state in OUTLIERS else len(_PLACES) + (rank.state is State.SUCCEEDED)
         return not rank.is_culprit, place, rank.rank_id not in were_behind, rank.rank_id
 
     return sorted(ranks, key=key)

@@ -16,9 +16,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from ascend_runner.job_tool.job.snapshot import RUNNING, Condition, Snapshot, is_final
 from ascend_runner.job_tool.processes.process_meter import Usage
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_ends import RankState
+from ascend_runner.observations.rank_states import RankState
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import shown, signal_name
 from ascend_runner.training import steps
@@ -132,7 +132,7 @@ def _states(seen: Snapshot, now: float) -> list[str]:
         for rank in seen.ranks.values()
         if rank.text("state") == RankState.SUCCEEDED.value and (ended := rank.moment("ended_at"))
     ]
-    long_quiet = odd_ranks.quiet({rank_id: now - at for rank_id, at in running}, succeeded)
+    long_quiet = outliers.quiet({rank_id: now - at for rank_id, at in running}, succeeded)
     return [QUIET if rank_id in long_quiet else state for rank_id, state in states.items()]
 
 

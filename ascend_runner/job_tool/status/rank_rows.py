@@ -8,7 +8,7 @@ from typing import Final
 from ascend_runner.html_report.ranks import ORDER, words_of
 from ascend_runner.job_tool.job.snapshot import ENDED, RUNNING, SUCCEEDED, Condition, Snapshot
 from ascend_runner.members import Members
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 from ascend_runner.text import counted, duration, shown, size
 
 HEADS: Final = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
@@ -60,13 +60,13 @@ class Row:
 def in_order(snapshot: Snapshot, now: float) -> list[Row]:
     """Return the ranks, those first that have failed, are behind, or have been quiet for unusually long."""
     rows = [Row(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
-    odd = odd_ranks.quiet(*_silences(rows)) | odd_ranks.behind(_steps(snapshot))
+    odd = outliers.quiet(*_silences(rows)) | outliers.behind(_steps(snapshot))
     return sorted(rows, key=lambda row: row.order(odd))
 
 
 def quiet(rows: Sequence[Row]) -> str:
     """Name the ranks that have been quiet for unusually long; "" without any."""
-    return odd_ranks.quiet_sentence(*_silences(rows))
+    return outliers.quiet_sentence(*_silences(rows))
 
 
 def _silences(rows: Sequence[Row]) -> tuple[dict[int, float], list[float]]:
@@ -85,7 +85,7 @@ def behind_others(snapshot: Snapshot) -> str:
     """Name the ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
     steps = _steps(snapshot)
     is_over = snapshot.condition is Condition.RUNNER_KILLED
-    return odd_ranks.behind_sentence(odd_ranks.behind(steps), steps, is_over=is_over)
+    return outliers.behind_sentence(outliers.behind(steps), steps, is_over=is_over)
 
 
 def _steps(snapshot: Snapshot) -> dict[int, int]:

@@ -8,8 +8,8 @@ import pytest
 
 from ascend_runner.html_report.ranks import words_of
 from ascend_runner.members import Members
-from ascend_runner.observations import rank_ends
-from ascend_runner.observations.rank_ends import RankState
+from ascend_runner.observations import rank_states
+from ascend_runner.observations.rank_states import RankState
 from ascend_runner.supervision.events import Ending
 
 
@@ -38,7 +38,7 @@ def test_screen_and_report_use_the_same_words(state: RankState, ending: Ending |
         "core_dumped": bool(ending and ending.core_dumped),
     }
 
-    assert words == rank_ends.described(state, ending)
+    assert words == rank_states.described(state, ending)
     assert words == words_of(Members(members), state.value)
 
 

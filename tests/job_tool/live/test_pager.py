@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ascend_runner.job_tool.live.outside import Outside
+from ascend_runner.job_tool.live.pager import Pager
 from tests.job_tool.conftest import JOB
 
 
@@ -13,9 +13,9 @@ def test_log_with_control_characters(tmp_path: Path) -> None:
     less = tmp_path / "less"
     less.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/words\n')
     less.chmod(0o755)
-    outside = Outside(job=JOB, environ={"PATH": str(tmp_path)}, log_path="/log/rank-{}.log".format)
+    pager = Pager(job=JOB, environ={"PATH": str(tmp_path)}, log_path="/log/rank-{}.log".format)
 
-    assert "" == outside.log(3)
+    assert "" == pager.log(3)
     words = (tmp_path / "words").read_text().split()
     assert "-f" in words
     assert "/log/rank-3.log" == words[-1]

@@ -1,4 +1,4 @@
-"""Which ranks of a running job are odd: quiet for unusually long, some steps behind the others, or busier. Pure."""
+"""Which ranks of a running job are outliers: quiet for long, some steps behind the others, or busier. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SILENT: Final = 300.0  # seconds without output of any rank that are worth a sen
 FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
 BUSY: Final = 30.0  # percent of a core, and
 TIMES: Final = 3  # the usage of the others, by which that of a rank differs from each of them
-FEWEST_BUSY: Final = 3  # ranks; of two, neither is the odd one
+FEWEST_BUSY: Final = 3  # ranks; of two, neither is the outlier
 
 
 def quiet(seconds: Mapping[int, float], succeeded: Collection[float] = ()) -> frozenset[int]:
@@ -82,7 +82,7 @@ def behind_sentence(ranks: Collection[int], steps: Mapping[int, int], *, is_over
 
 
 def busy_sentence(usage: Mapping[int, float]) -> str:
-    """Compare CPU usage: "rank 5 used 98% CPU in the last minute, the others at most 3%"; "" without an odd one.
+    """Compare CPU usage: "rank 5 used 98% CPU in the last minute, the others at most 3%"; "" without an outlier.
 
     `usage` is in percent of a core. That of a slow rank may be higher or lower: while they wait for other ranks, some
     libraries sleep, and some poll.

@@ -28,8 +28,8 @@ LESS_OPTIONS: Final = ("-f", "-+r", "-+R", "-L")
 
 
 @attrs.frozen(kw_only=True)
-class Outside:
-    """Shows texts about a job on the terminal."""
+class Pager:
+    """Shows texts about a job in the pager, or on the terminal if there is none."""
 
     job: FoundJob
     environ: Mapping[str, str]
@@ -40,12 +40,12 @@ class Outside:
         path = self.log_path(rank_id)
         if not path:
             return f"cannot find the log of rank {rank_id}"
-        pager = self._pager()
-        if not pager:  # the escapes are those of `ascend-job logs`
+        command = self._command()
+        if not command:  # the escapes are those of `ascend-job logs`
             follow = ("logs", self.job.log_dir, "-f", "-r", str(rank_id))
             return _run((sys.executable, sys.argv[0], *follow))
-        options = ("+F",) if os.path.basename(pager[0]) == LESS else ()
-        return _run((*pager, *options, path))
+        options = ("+F",) if os.path.basename(command[0]) == LESS else ()
+        return _run((*command, *options, path))
 
     def stacks(self, _rank_id: int) -> str:
         """Show the stacks of all ranks of this node."""
@@ -62,15 +62,15 @@ class Outside:
         return self._show("".join(f"{line}\n" for line in event_lines.lines(self.job, follows=False)))
 
     def _show(self, text: str) -> str:
-        pager = self._pager()
-        if pager:
-            return _run(pager, text)
+        command = self._command()
+        if command:
+            return _run(command, text)
         print(text)  # noqa: T201  as above
         with suppress(EOFError, KeyboardInterrupt):
             input("press Enter to return ")
         return ""
 
-    def _pager(self) -> Sequence[str]:
+    def _command(self) -> Sequence[str]:
         """Return the command of the user's pager, or of less, or () if neither is installed."""
         search_path = self.environ.get("PATH", os.defpath)
         words = [LESS]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies
 
-from ascend_runner.supervision import odd_ranks
+from ascend_runner.supervision import outliers
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from ascend_runner.supervision import odd_ranks
 )
 def test_quiet_ranks(seconds: dict[int, float], unusual: tuple[int, ...]) -> None:
     """A rank is unusual if it is quiet for much longer than most; where only one rank writes, no other one is."""
-    assert frozenset(unusual) == odd_ranks.quiet(seconds)
+    assert frozenset(unusual) == outliers.quiet(seconds)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_ranks_that_are_left_alone(
     seconds: dict[int, float], succeeded: Sequence[float], unusual: tuple[int, ...]
 ) -> None:
     """Ranks are unusual that have written nothing for a while since most have succeeded, or for much longer."""
-    assert frozenset(unusual) == odd_ranks.quiet(seconds, succeeded)
+    assert frozenset(unusual) == outliers.quiet(seconds, succeeded)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_ranks_that_are_left_alone(
 )
 def test_sentence_about_quiet_ranks(seconds: dict[int, float], succeeded: Sequence[float], words: str) -> None:
     """It compares them with the others, or says that all are quiet."""
-    found = odd_ranks.quiet_sentence(seconds, succeeded)
+    found = outliers.quiet_sentence(seconds, succeeded)
 
     assert found.startswith(words) if words else found == ""
 
@@ -83,7 +83,7 @@ def test_sentence_about_quiet_ranks(seconds: dict[int, float], succeeded: Sequen
 )
 def test_ranks_that_are_behind(steps: dict[int, int], unusual: tuple[int, ...]) -> None:
     """A rank is behind if most are ahead by more steps than ranks that print at different moments are apart."""
-    assert frozenset(unusual) == odd_ranks.behind(steps)
+    assert frozenset(unusual) == outliers.behind(steps)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_ranks_that_are_behind(steps: dict[int, int], unusual: tuple[int, ...]) 
 )
 def test_sentence(ranks: tuple[int, ...], words: str) -> None:
     """It has the distance of the last rank from the median of the others."""
-    assert words == odd_ranks.behind_sentence(ranks, {0: 40, 1: 30, 2: 22})
+    assert words == outliers.behind_sentence(ranks, {0: 40, 1: 30, 2: 22})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_sentence(ranks: tuple[int, ...], words: str) -> None:
 )
 def test_sentence_about_a_job_that_is_over(ranks: tuple[int, ...], words: str) -> None:
     """It is in the past tense."""
-    assert words == odd_ranks.behind_sentence(ranks, {0: 40, 1: 30, 2: 22}, is_over=True)
+    assert words == outliers.behind_sentence(ranks, {0: 40, 1: 30, 2: 22}, is_over=True)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_sentence_about_a_job_that_is_over(ranks: tuple[int, ...], words: str) -
 )
 def test_busy_rank(usage: dict[int, float], expected: str) -> None:
     """A rank is named if its CPU usage is far above, or far below, that of each other rank."""
-    assert expected == odd_ranks.busy_sentence(usage)
+    assert expected == outliers.busy_sentence(usage)
 
 
 @given(strategies.dictionaries(strategies.integers(0, 9), strategies.floats(90, 110)))
 def test_ranks_that_are_equally_busy(usage: dict[int, float]) -> None:
     """No rank is named if all use about the same."""
-    assert "" == odd_ranks.busy_sentence(usage)
+    assert "" == outliers.busy_sentence(usage)
