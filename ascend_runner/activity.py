@@ -34,7 +34,7 @@ class Activity:
         self.size = self.lost = 0  # bytes
         self.first_at: float | None = None
         self.last_at: float | None = None
-        self.seconds = FIRST_CELL  # of a cell
+        self.seconds = FIRST_CELL  # the seconds that a cell covers
         self._end = b""
         _NUMBER.pack_into(self._memory, 16, self.seconds)
 
@@ -67,7 +67,7 @@ class Activity:
         return int((at - self._began) / self.seconds)
 
     def _lengthen(self, at: float) -> int:
-        """Make the cells long enough for a time; return its cell."""
+        """Lengthen the cells until they cover a time; return its cell."""
         half = CELLS // 2
         while (cell := self._cell(at)) >= CELLS:
             for index in range(half):

@@ -21,7 +21,7 @@ LIMIT_OF_PROCESSES = "(RLIMIT_NPROC, see ulimit -u, or the container's process l
 LIMIT_OF_MEMORY = "(RLIMIT_AS, see ulimit -v, or the container's memory limit)"
 _LIMITS = {
     errno.E2BIG: " (arguments and environment combined)",
-    errno.EAGAIN: f" {LIMIT_OF_PROCESSES}",  # of fork(2)
+    errno.EAGAIN: f" {LIMIT_OF_PROCESSES}",  # from fork(2)
     errno.EFBIG: " (RLIMIT_FSIZE, see ulimit -f)",
     errno.ENOMEM: f" {LIMIT_OF_MEMORY}",
     errno.ENFILE: " (system-wide)",

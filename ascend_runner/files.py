@@ -16,12 +16,12 @@ from typing import Final
 
 from ascend_runner.errors import OutputError, reason
 
-# The umask decides who may read, and whether the group may write. Others never may, whatever it says.
+# The umask decides who may read, and whether the group may write. Others may never write, whatever it says.
 FOLDER_MODE: Final = 0o775
 FILE_MODE: Final = 0o664
 SCRIPT_MODE: Final = 0o700  # it has the whole environment of a rank
 READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a FIFO must not block
-FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # of a directory, to lock it
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # to open a directory and lock it
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed
 LEFTOVER_AGE: Final = 60.0  # seconds by the clock of the file system; a writer needs milliseconds
@@ -135,7 +135,7 @@ def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:
 
 
 def append(path: str, line: bytes) -> None:
-    """Append a line to a file in one write, so that a reader, or a writer that is killed, meets only whole lines.
+    """Append a line to a file in one write, so that readers see only whole lines, even if the writer is killed.
 
     Raises:
         OutputError: The line cannot be written; nothing of it is left.
@@ -204,7 +204,7 @@ def _replace(path: str, data: bytes, mode: int) -> None:
     fd = os.open(neighbour, WRITE_NEW_FLAGS, mode)
     try:
         with open(fd, "wb") as file:
-            try_lock(fd)  # for as long as it is written
+            try_lock(fd)  # the lock is held while the file is written
             _remove_leftovers(folder, os.fstat(fd).st_mtime - LEFTOVER_AGE)
             file.write(data)
         os.replace(neighbour, path)

@@ -202,7 +202,7 @@ def _run(
         try:
             status = child.wait()
         except BaseException:
-            is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # by the child as well
+            is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # the child ignores it as well
             child.send_signal(signal.SIGTERM if is_ignored else signal.SIGINT)
             child.wait()
             raise

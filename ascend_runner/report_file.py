@@ -10,7 +10,7 @@ from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.members import Members
 
-KIND: Final = "-report"  # in the name of a report; the names of its neighbours have another word in its place
+KIND: Final = "-report"  # part of the name of a report; the files beside it have another word in its place
 LARGEST: Final = 1 << 28  # bytes
 
 

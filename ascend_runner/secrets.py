@@ -22,7 +22,7 @@ _WORDS: Final = (
     "AK|APIKEYS?|AUTH|COOKIES?|CREDENTIALS?|DSN|KEYS?|PASS|PASSWD|PASSWORDS?|PAT|PRIVATE|PWD|SECRETS?|SESSION|SK"
     "|TOKENS?"
 )
-_ENDINGS: Final = "ACCESSKEY|APIKEY|PASSPHRASE|PASSWD|PASSWORD|SECRET|SECRETKEY|TOKEN"  # of a word: PGPASSWORD
+_ENDINGS: Final = "ACCESSKEY|APIKEY|PASSPHRASE|PASSWD|PASSWORD|SECRET|SECRETKEY|TOKEN"  # endings of a word: PGPASSWORD
 _NAME: Final = rf"(?:(?<![A-Z0-9])(?:{_WORDS})|{_ENDINGS})(?![A-Z0-9])"
 # These are never short numbers: --max-tokens 4096 is a length.
 NOT_NUMBERS: Final = frozenset({"AUTH", "KEY", "KEYS", "SESSION", "TOKEN", "TOKENS"})
@@ -91,7 +91,7 @@ _SHAPES: Final[Sequence[tuple[Sequence[str], str]]] = (
     ),
     (("://",), r"(?i)(?P<before>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,256}:)[^\s/@]{1,1024}(?=@)"),
     (("Bearer", "Basic"), r"(?P<before>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}"),
-    (("?", "&"), r"(?P<before>[?&](?P<name>[\w.-]{1,100})=)(?P<bare>[^\s&#'\"]+)"),  # of a URL
+    (("?", "&"), r"(?P<before>[?&](?P<name>[\w.-]{1,100})=)(?P<bare>[^\s&#'\"]+)"),  # a parameter of a URL
     (("-",), rf"(?P<before>-(?<![\w-]-)-?(?P<name>\w[\w-]{{0,99}})(?:=|[ \t]+(?![-(]|{_PROSE}))){_VALUE}"),
     # An option in a list of arguments, as Python prints it.
     (("'-", '"-'), rf"(?P<before>(?P<mark>['\"])--?(?P<name>\w[\w-]{{0,99}})(?P=mark),\s{{0,4}}[bu]?)(?!.-){_QUOTED}"),
@@ -111,7 +111,7 @@ _SHAPES_IN_ANY_CASE: Final[Sequence[tuple[Sequence[str], str]]] = (
         rf"(?im)(?P<before>(?:^[ \t<>|*-]{{0,40}}|['\"])(?P<name>{_HEADER}):[ \t]+(?!{_PROSE})){_VALUE}(?= *$|['\"])",
     ),
     (
-        ("authorization:",),  # of any scheme
+        ("authorization:",),  # any scheme
         rf"(?i)(?P<before>\bauthorization: {{1,4}}[a-z][\w-]{{1,40}} {{1,4}})(?={_LONG})[\w.~+/:=-]{{8,}}",
     ),
 )
@@ -126,7 +126,7 @@ def is_secret(name: str, value: str = "x") -> bool:
     if words in FOLDERS or value.lower() in NOT_SECRETS or re.match(_HARMLESS, value):
         return False
     if re.sub(r"\W|_", "", value.upper()) == re.sub(r"\W|_", "", name.upper()):
-        return False  # in the usage of a program: --token TOKEN
+        return False  # as in the usage of a program: --token TOKEN
     found = set(re.findall(_NAME, words))
     return bool(found) and not (found <= NOT_NUMBERS and re.fullmatch(r"[0-9,]{1,9}|[0-9,]+\.[0-9]*", value))
 

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 LINE_LIMIT: Final = 600  # characters of one line that a report shows: enough for an error, too few to bury it
-LAST_LINES: Final = 20  # of a rank's output that a report shows
+LAST_LINES: Final = 20  # lines of a rank's output that a report shows
 CUT: Final = " [...] "
 SPACE: Final = "  "  # between the columns of a table
 PREFIX_STYLES: Final = ("36", "32", "35", "34", "33", "96")  # ECMA-48, of the prefixes of ranks; red is for errors
-NAMES_SHOWN: Final = 8  # of a list in a sentence: enough to see the pattern
+NAMES_SHOWN: Final = 8  # names of a list in a sentence: enough to see the pattern
 
 # ECMA-48: control sequences (colors, cursor moves), operating system commands (titles, links), two-byte escapes.
 _ESCAPE_SEQUENCE: Final = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
 
 MOST_DIGITS: Final = 18  # fits 64 bits, and keeps int() away from its quadratic time
-RANK_DIGITS: Final = 6  # of a rank, a device or a core: a typo must not exhaust memory
+RANK_DIGITS: Final = 6  # digits of a rank, a device or a core: a typo must not exhaust memory
 MOST_NUMBERS: Final = 10**RANK_DIGITS
 LONGEST_DURATION: Final = 10 * 365 * 86400.0  # seconds; one beyond it is a typo
 
@@ -150,7 +150,7 @@ def duration(seconds: float) -> str:
 
 
 def abbreviated(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
-    """Write at most so many names: "a, b, c, d, e, f, g, h and 3 more"."""
+    """Write at most `most` names: "a, b, c, d, e, f, g, h and 3 more"."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 

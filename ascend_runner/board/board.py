@@ -29,7 +29,7 @@ class Board:
     def __init__(self, deadline: Callable[[], float | None], room: memoryview) -> None:
         """`room` has `size_of(spec)` zero bytes; `deadline` returns the end of the time limit."""
         self._room, self._deadline = room, deadline
-        self._places: dict[int, int] = {}  # of the ranks
+        self._places: dict[int, int] = {}  # the offset of each rank's record
         self._stopped = StoppedRanks()
         self._sent: dict[int, list[int]] = {}
         self._step: tuple[float, ...] = (0, 0, 0.0)

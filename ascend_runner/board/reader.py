@@ -22,7 +22,7 @@ from ascend_runner.supervision.state import Phase
 from ascend_runner.text import last_lines, number_within, printable
 
 LARGEST: Final = 1 << 24  # bytes of a board, enough for 10,000 ranks
-LARGEST_PID: Final = 1 << 22  # of the kernel (proc(5), pid_max)
+LARGEST_PID: Final = 1 << 22  # the kernel's limit (proc(5), pid_max)
 LARGEST_SIGNAL: Final = 64
 LARGEST_CODE: Final = 255
 CUT_WORDS: Final = 3  # as in "password = x"

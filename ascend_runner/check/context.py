@@ -18,7 +18,7 @@ from ascend_runner.settings.model import Settings
 
 STAND_IN: Final = (sys.executable,)  # the command to plan with if there is none
 
-Findings = Iterator[Union[str, Problem]]  # of a subject: a sentence for a good result, a problem for a defect
+Findings = Iterator[Union[str, Problem]]  # each good result of a subject is a sentence, each defect a problem
 
 
 @attrs.frozen(kw_only=True)

@@ -79,7 +79,7 @@ def _unusable(nodes: Iterable[str], host: Host) -> Iterator[Problem]:
 
 
 def _are_others(present: tuple[int, ...], context: CheckContext) -> bool:
-    """Whether ranks would use other NPUs than the table's: the job has only some NPUs of a machine that shows all."""
+    """Whether ranks would use NPUs other than the table's: the job has only some NPUs of a machine that shows all."""
     wanted = _device_ids(context)
     is_chosen = hccl.VISIBLE_DEVICES in context.environ
     return not is_chosen and {*wanted} <= {*present} and wanted != present[: len(wanted)]

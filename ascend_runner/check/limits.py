@@ -116,7 +116,7 @@ class Room:
 
 
 def room_problem(name: str, path: str, found: Room | None, patience: float) -> Problem | None:
-    """Return the problem of a directory, if there is one. `found` is None if there was no answer in time."""
+    """Return the problem of a directory, if any. `found` is None if the disk did not respond in time."""
     folder = f"{name} {path}"
     if found is None:
         return error(

@@ -100,7 +100,7 @@ def names(context: CheckContext) -> Findings:
 
 
 def findings_of_names(hosts: Sequence[str], answers: Mapping[str, bool], patience: float) -> Findings:
-    """Report on the answers of a name server; hosts that are not in it got none within `patience` seconds."""
+    """Report on the answers of a name server; hosts that are missing were not answered within `patience` seconds."""
     nodes = counted(len(hosts), "node")
     unknown = [host for host in hosts if answers.get(host) is False]
     silent = [host for host in hosts if host not in answers]

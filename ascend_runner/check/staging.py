@@ -29,7 +29,7 @@ def data_sets(context: CheckContext) -> Findings:
     """Report what would be copied, as far as it can be counted in time."""
     for stage in context.prepared.context.stages:
         answer = Answer()
-        limit = context.patience / 2  # of the listing
+        limit = context.patience / 2  # seconds for the listing
         is_in_time = bounded.call(context.patience, functools.partial(_look, stage, answer, limit))
         yield from answer.problems
         if not answer.problems:

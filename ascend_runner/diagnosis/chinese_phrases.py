@@ -1,6 +1,6 @@
-"""The words in Chinese of errors that the rules of `phrases` know in English, by the names of these rules.
+"""The Chinese wording of errors that the rules of `phrases` know in English, by the names of the rules.
 
-They are those of glibc, bash and coreutils in a Chinese locale, and common ones of training programs.
+The words are those of glibc, bash and coreutils in a Chinese locale, and common ones of training programs.
 """
 
 from __future__ import annotations

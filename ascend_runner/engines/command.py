@@ -25,7 +25,7 @@ LAUNCH_MODULE: Final = "torch.distributed.launch"
 MSRUN_MODULE: Final = "mindspore.parallel.cluster.run"
 DEEPSPEED_MODULE: Final = "deepspeed.launcher.runner"
 MSRUN_WORKERS: Final = "8"  # on all nodes and on each, by default
-CONFIGURED: Final = frozenset({"--config-file", "--machine-rank"})  # of accelerate
+CONFIGURED: Final = frozenset({"--config-file", "--machine-rank"})  # options of accelerate
 # The name in messages (and of --launcher, if it has the engine), the program and the module of each engine.
 PROGRAMS: Final = (
     ("torchrun", "torchrun", TORCHRUN_MODULE),
@@ -56,7 +56,7 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
-BETWEEN_COMMANDS: Final = r"[;&|\n]+"  # of a shell
+BETWEEN_COMMANDS: Final = r"[;&|\n]+"  # separators of a shell's commands
 
 
 @attrs.frozen

@@ -53,12 +53,12 @@ class EnvPatch:
         return {**{name: value for name, value in environ.items() if name not in self.unset}, **self.job}
 
     def environments_of_ranks(self, environ: Mapping[str, str]) -> list[dict[str, str]]:
-        """Return the whole environments of the ranks in local order."""
+        """Return the complete environment of each rank, in local order."""
         shared = self.environment(environ)
         return [{**shared, **own} for own in self.ranks]
 
     def environment_of_process(self, name: str, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the whole environment of a process without a rank."""
+        """Return the complete environment of a process without a rank."""
         return self.beside[name].environment(self.environment(environ))
 
 

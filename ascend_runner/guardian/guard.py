@@ -19,7 +19,7 @@ from ascend_runner.guardian.signal_sets import WATCHED, ignored
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LAST_SWEEP_LIMIT: Final = 1.0  # seconds; replaces SWEEP_LIMIT after a runner that has waited for so long itself
+LAST_SWEEP_LIMIT: Final = 1.0  # seconds; replaces SWEEP_LIMIT if the runner has already waited that long
 MANY_DESCRIPTORS: Final = 65536
 
 

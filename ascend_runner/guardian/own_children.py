@@ -11,7 +11,7 @@ import os
 _ANY_CHANGE = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 _LARGEST_PID = 1 << 22  # PID_MAX_LIMIT of linux/threads.h
 _USUAL_LARGEST_PID = 1 << 15  # PID_MAX_DEFAULT
-_CORE_DUMPED = 0x80  # in a wait status
+_CORE_DUMPED = 0x80  # a flag in a wait status
 
 
 def find() -> list[int]:

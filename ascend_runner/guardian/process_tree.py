@@ -41,12 +41,12 @@ class Descendant(NamedTuple):
 
     @property
     def is_zombie(self) -> bool:
-        """Whether it has ended and was not reaped yet. If only its main thread has, it is alive (in state Z)."""
+        """Whether it has ended but was not reaped yet. If only its main thread has ended, it is alive (in state Z)."""
         return self.state in ENDED and self.threads <= 1
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The identity of this process; a later one with the same pid has another."""
+        """The identity of this process; a later process with the same pid has a different one."""
         return self.pid, self.started
 
 

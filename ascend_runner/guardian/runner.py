@@ -36,9 +36,9 @@ class Runner:
         self._has_ended = False
         self._has_answered = False
         self._stops: list[int] = []  # stop signals that were forwarded
-        self._deadline = 0.0  # for the answer, or for the end after SIGKILL; 0: there is none
-        self._patience_ends = 0.0  # with a runner that is busy
-        self._schedule: str | None = None  # of its main thread, at the last check
+        self._deadline = 0.0  # when the answer is due, or the end after SIGKILL; 0: never
+        self._patience_ends = 0.0  # when to stop waiting for a busy runner
+        self._schedule: str | None = None  # the state of its main thread at the last check
 
     def forward_until_end(self, watched: frozenset[int]) -> None:
         """Forward signals until the runner has ended, has written its final report, or was given up."""

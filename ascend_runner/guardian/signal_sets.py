@@ -1,4 +1,4 @@
-"""The signals that guardian and runner handle, and their copies. Imported by the guardian: keep imports small."""
+"""The signals that guardian and runner handle, and their copies. Imported by the guardian: keep imports light."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 IMPATIENT_SIGNALS = frozenset({SIGTERM, SIGINT})  # the second stop signal means "now" if it is one of these
-FORWARDED = STOP_SIGNALS | {SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}  # from the guardian to the runner
+FORWARDED = STOP_SIGNALS | {SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}  # by the guardian, to the runner
 WATCHED = FORWARDED | {SIGCHLD}
 # Ignored at the start, these stay ignored: nohup(1), and `ascend-runner &` in a script without job control.
 MAY_BE_IGNORED = frozenset({SIGHUP, SIGINT, SIGQUIT})

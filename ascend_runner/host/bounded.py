@@ -72,7 +72,7 @@ def run(
 def call(seconds: float, work: Callable[[], object], is_cut: Callable[[], bool] = never) -> bool:
     """Call a function; return whether it has returned within `seconds`, or soon after `is_cut` has returned true.
 
-    Without a free thread there is no limit.
+    If no thread can be started, there is no limit.
     """
     try:
         thread = start_thread(work)

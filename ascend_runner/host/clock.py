@@ -65,7 +65,7 @@ def since(wall: float, monotonic: float) -> Clock:
 
 def _max_error() -> float | None:
     """Return how far the clock may be from true time, in seconds, or None if the kernel does not report it."""
-    timex = _Timex(modes=0)  # which changes nothing, and requires no privileges
+    timex = _Timex(modes=0)  # changes nothing, and requires no privileges
     if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:
         return None
     return float(timex.maxerror) / 1e6

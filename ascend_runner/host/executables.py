@@ -47,6 +47,6 @@ def find_py_spy(search_path: str) -> str:
 
 
 def find_tool(name: str, folders: Iterable[str]) -> str:
-    """Return the path of a program in the first of some directories that has it, or "" if none has."""
+    """Return the path of a program in the first directory that has it, or "" if none does."""
     paths = (os.path.join(folder, name) for folder in folders if folder)
     return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

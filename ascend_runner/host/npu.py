@@ -19,7 +19,7 @@ CLASSES: Final = "/sys/class"
 DRIVER: Final = "/sys/bus/pci/drivers/devdrv_device_driver"  # one link per NPU; its dev_id is the physical id
 
 DEVICE_LIMIT: Final = 15.0  # seconds for the NPUs to be released, by processes that are not ours or by the driver
-DEVICE_CHECKS: Final = 150  # of the NPUs in this time
+DEVICE_CHECKS: Final = 150  # checks of the NPUs in this time
 
 
 def devices(host: Host) -> tuple[int, ...]:
@@ -52,7 +52,7 @@ def _holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
 
 
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
-    """Wait until no process has one of these NPUs open; return the pids of those that still have after the limit."""
+    """Wait until no process has one of these NPUs open; return the pids of those that still do after the limit."""
     for _ in range(DEVICE_CHECKS):
         if not _holders(host, device_ids):
             return ()

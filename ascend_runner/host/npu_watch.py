@@ -97,7 +97,7 @@ class NpuWatch:
         """
         self._parser = WatchParser(devices)
         self._rest = b""
-        self._at = now  # of the last line
+        self._at = now  # the time of the last line
         self._fd, slave = pty.openpty()
         try:
             _set_raw(slave)

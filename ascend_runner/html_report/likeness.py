@@ -13,7 +13,7 @@ from ascend_runner.text import printable
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")
 ESCAPED: Final = re.compile(r"[&<>\"']")  # each becomes about five characters in HTML
 
-_MARKS: Final = re.compile(r"[\s|]*[~^][\s~^]*")  # below a line of a traceback
+_MARKS: Final = re.compile(r"[\s|]*[~^][\s~^]*")  # marks below a line of a traceback
 MARKS_SIZE: Final = 40  # bytes of the element around them
 MOST_GROUPS: Final = 64
 

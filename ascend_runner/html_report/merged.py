@@ -28,7 +28,7 @@ from ascend_runner.text import clock, counted, format_numbers
 
 TEMPLATE: Final = "merged.html"
 LONGEST: Final = 300  # characters of a sentence in a table
-MOST_NODES: Final = 1024  # that have a row
+MOST_NODES: Final = 1024  # nodes that have a row
 
 
 @attrs.frozen(kw_only=True)

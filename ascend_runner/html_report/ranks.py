@@ -27,7 +27,7 @@ CERTAIN: Final = "cause"
 ALIKE: Final = "same failure"
 SUSPECTED: Final = "check first"
 QUIET: Final = "quiet"
-MOST_ROWS: Final = 64  # with one rank each
+MOST_ROWS: Final = 64  # rows with one rank each
 FEW: Final = 8  # ranks of one state that have a row each even among many
 
 Number = TypeVar("Number", int, float)

@@ -16,7 +16,7 @@ from ascend_runner.text import duration, rank_list
 
 WIDTH: Final = 1000
 HEIGHT: Final = 20
-MOST_STRIPS: Final = 64  # with one rank each
+MOST_STRIPS: Final = 64  # strips with one rank each
 NARROWEST: Final = 4  # so that it can be seen
 ALIKE: Final = 100  # ranks whose times differ by less than this part of the job share a strip
 TICKS: Final = 4

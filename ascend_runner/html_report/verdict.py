@@ -18,7 +18,7 @@ from ascend_runner.text import all_ranks, clock, counted, duration, format_numbe
 GOOD: Final = "succeeded"
 RUNNING: Final = "running"
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
-SURENESS: Final = {**CERTAINTY, "likely": MARKS["likely"]}  # of the cause, which the next line names
+SURENESS: Final = {**CERTAINTY, "likely": MARKS["likely"]}  # how certain the cause on the next line is
 FINAL: Final = {GOOD: "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 
 

@@ -45,7 +45,7 @@ class _Slot:
             self.result = tuple(self.probe.look()) if self.probe else ()
         except (UnusableError, TimeoutError) as error:
             self.result = error
-        except (OSError, ValueError, LookupError, TypeError) as error:  # of an unexpected file or output
+        except (OSError, ValueError, LookupError, TypeError) as error:  # caused by an unexpected file or output
             self.result = UnusableError(f"cannot be inspected: {error!r}")
         self.is_running = False
 

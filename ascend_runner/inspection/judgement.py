@@ -23,7 +23,7 @@ ENOUGH: Final = (GIB, 0.05)  # bytes, and part of a small file system; less room
 NEARLY_NONE: Final = (GIB >> 6, 0.005)  # and this is an error
 ENOUGH_INODES: Final = (10_000, 0.05)  # likewise, in files
 NEARLY_NO_INODES: Final = (100, 0.005)
-FULL_MEMORY: Final = 0.95  # of the limit of the control group
+FULL_MEMORY: Final = 0.95  # fraction of the control group's limit
 STALLED: Final = 50.0  # per cent of the last minute in which nothing could run for lack of a resource
 
 _CODE: Final = re.compile(r"\b[0-9A-Fa-f]{8}\b")

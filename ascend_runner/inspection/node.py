@@ -41,7 +41,7 @@ class Node:
     environ: Mapping[str, str]
     device_ids: tuple[int, ...] = ()
     places: tuple[Place, ...] = ()
-    seconds: float = 10.0  # for each probe
+    seconds: float = 10.0  # the limit for each probe
     has_peers: bool = False  # whether ranks on other nodes need the links from the beginning
 
     def tool(self, name: str, folders: tuple[str, ...]) -> str:

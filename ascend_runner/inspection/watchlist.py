@@ -36,7 +36,7 @@ class Watchlist:
     """The present defects by probe. `at` is in seconds since the epoch."""
 
     _seen: dict[str, dict[str, _Seen]] = attrs.field(init=False, factory=dict)
-    _hangs: dict[str, int] = attrs.field(init=False, factory=dict)  # in a row
+    _hangs: dict[str, int] = attrs.field(init=False, factory=dict)  # hangs in a row, by probe
 
     def note(self, probe: str, defects: Sequence[Defect], at: float) -> list[NodeFinding]:
         """Record the defects that a probe has found in this round; return findings on those that are new or gone."""

@@ -64,7 +64,7 @@ class JobSetup:
         signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None
-        self._port: socket.socket | None = None  # of node 0, bound as long as this process lives
+        self._port: socket.socket | None = None  # the port of node 0, bound as long as this process lives
         self._staging: Staging | None = None
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
@@ -190,7 +190,7 @@ class JobSetup:
         return job
 
     def pause(self, seconds: float) -> None:
-        """Wait so long.
+        """Wait for `seconds`.
 
         Raises:
             OutputError: A data set cannot be staged.

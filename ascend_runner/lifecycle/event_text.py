@@ -127,7 +127,7 @@ def decision(data: Mapping[str, object]) -> str:
     is_by_status = data.get("restart") != Restart.EXCLUDED.value
     try:
         why = why_no_restart(Verdict(verdict), str(data.get("fingerprint")), is_by_status=is_by_status)
-    except ValueError:  # of another version
+    except ValueError:  # written by another version
         return ""
     return why and f"no restart: {why}{by}"
 

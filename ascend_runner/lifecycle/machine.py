@@ -6,7 +6,7 @@ The laws, which a test checks in every interleaving:
  1. An attempt starts only after the one before has ended, and nothing of it is alive.
  2. Nothing follows a success, a stop signal or the time limit: one that arrives after an attempt has failed, at any
     time before the next one starts, ends the job. If the limit comes before the delay is over, it does so at once.
- 3. There are at most `max_restarts` restarts, and at most so many in a row after the same failure as its class permits,
+ 3. There are at most `max_restarts` restarts, and at most as many in a row after the same failure as its class permits,
     unless the training has progressed in between.
  4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
     runner if it has failed itself. With `gives_verdict`, the job also reports whether a retry by its platform may help.

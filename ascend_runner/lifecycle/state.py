@@ -72,8 +72,8 @@ class Action(enum.Enum):
 
     PREPARE = "prepare"  # PREPARED
     START = "start"  # ALL_STARTED, TEARDOWN and ENDED
-    WAIT = "wait"  # so many seconds as `Job.delay`: DELAY_OVER
-    HOLD = "hold"  # so many seconds as `Job.delay`, or until a stop signal: RELEASED or STOP_REQUESTED
+    WAIT = "wait"  # for `Job.delay` seconds: DELAY_OVER
+    HOLD = "hold"  # for `Job.delay` seconds, or until a stop signal: RELEASED or STOP_REQUESTED
 
 
 @attrs.frozen(kw_only=True)

@@ -32,7 +32,7 @@ class HangWatch:
         self._silence: Silence | None = None  # while it can become a hang
         self._read_in: float | None = None  # the start of the silence in which stacks were read
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
-        self._hang: HangDetected | None = None  # that has not ended the job, as long as it lasts
+        self._hang: HangDetected | None = None  # a hang that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
 
     @property

@@ -68,7 +68,7 @@ class Processes(Protocol):
         """Whether any process is alive that this user may signal."""
 
     def is_held(self) -> bool:
-        """Whether any process of the ranks is not allowed to run: stopped, or in a frozen control group."""
+        """Whether any process of the ranks cannot run: it is stopped, or in a frozen control group."""
 
     def has_escaped(self) -> bool:
         """Whether any process outside the ranks' own sessions is alive that may be signaled."""
@@ -180,7 +180,7 @@ class Clock(Protocol):
         """
 
     def received(self, signum: int) -> SignalReceived:
-        """Return what a signal means that has just arrived."""
+        """Return the meaning of a signal that has just arrived."""
 
 
 class Evidence(Protocol):

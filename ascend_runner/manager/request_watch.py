@@ -36,7 +36,7 @@ from ascend_runner.training.agreement import COPIES
 
 RETRY_EVERY: Final = 0.5  # seconds between two signals to ranks that do not handle it so far
 # The stacks of ranks that have not saved are read in the last tenth of the time for a checkpoint, so that this does not
-# delay the stop, and within at most so many seconds.
+# delay the stop, and within at most this many seconds.
 STACKS_SHARE: Final = 0.1
 STACKS_LIMIT: Final = 6.0
 ASKABLE: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING})  # there are ranks to ask
@@ -63,9 +63,9 @@ class RequestWatch:
         self._near: float | None = None  # the deadline of the job before which a checkpoint was asked for
         self._pending: _Pending | None = None
         self._retry_at = 0.0
-        self._signalled_at = float("-inf")  # by a request that is no copy
+        self._signalled_at = float("-inf")  # when the last request came that was no copy
         self._again_at = 0.0  # until then, ranks take a request for a repetition of the last one
-        self._is_postponed = False  # whether a request is to be made then
+        self._is_postponed = False  # whether a request is to be made at `_again_at`
 
     def note(self, state: State) -> None:
         """Note the state. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
@@ -251,7 +251,7 @@ class RequestWatch:
         if pending is None:
             return
         request, endings = state.checkpoint, state.endings
-        self._node.heartbeats.read()  # of ranks that have ended
+        self._node.heartbeats.read()  # including those of ranks that have ended
         saved = self._node.heartbeats.saved_since(pending.asked_at)
         self._again_at = max((report.at + COPIES for report in saved.values()), default=self._again_at)
         missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys() - endings.keys())))

@@ -18,7 +18,7 @@ from ascend_runner.merge.model import Node
 DRIFT: Final = 0.0005
 TICK: Final = 0.02  # seconds; file systems take their times from a coarse clock
 LOG_TIME: Final = 1.0  # seconds; many programs log whole seconds
-FEWEST_STEPS: Final = 2  # that two logs must have in common, so that a single odd line decides nothing
+FEWEST_STEPS: Final = 2  # steps that two logs must share, so that a single odd line decides nothing
 
 SYNCHRONIZED, DISK, STEPS = "synchronized", "by the disk", "by steps"
 

@@ -32,7 +32,7 @@ class Mentions:
         return [one for one in self.every if one.node is node]
 
     def that_name(self, node: Node) -> list[Node]:
-        """Return the nodes that name a node."""
+        """Return the nodes whose messages name a node."""
         return list({one.by.number: one.by for one in self.of(node)}.values())
 
     def named(self) -> list[Node]:

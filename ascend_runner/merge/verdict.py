@@ -20,7 +20,7 @@ from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.text import abbreviated, counted
 
 MOST_SUSPECTS: Final = 3  # named if the cause is open
-MOST_CODES: Final = 3  # in a sentence
+MOST_CODES: Final = 3  # codes in a sentence
 FEWEST_THAT_NAME: Final = 2  # nodes; a single one may itself be the cause
 RARE: Final = 4  # if at most a quarter of the ranks hang in a place, they have kept the others waiting
 NOTHING: Final = Verdict(certainty=Certainty.CERTAIN)

@@ -11,7 +11,7 @@ from ascend_runner.members import Members
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
 CAUSED: Final = " caused the failure: "
 _CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
-_ROOT: Final = "usually the root cause"  # of a phrase, whose meaning says so
+_ROOT: Final = "usually the root cause"  # not shown for a phrase: its meaning says so
 
 
 def doubt(certainty: str, *, is_alone: bool) -> str:
@@ -21,7 +21,7 @@ def doubt(certainty: str, *, is_alone: bool) -> str:
 
 
 def doubt_of(cause: Members, ranks: int) -> str:
-    """Return the same note for the member `cause` of a report with so many ranks."""
+    """Return the same note for the member `cause` of a report with this number of ranks."""
     return doubt(cause.text("certainty"), is_alone=ranks == 1 and not cause.wholes("candidates"))
 
 

@@ -4,7 +4,7 @@ No line is split or merged. A line longer than `WRAP_AT` is wrapped, and the pre
 held back until `show_unfinished` is called, and then continued.
 
 A carriage return lets a line be drawn again, as progress bars do. Such a line is either passed on state by state, or
-folded into its last state; then intermediate states are visible only to callers of `show_unfinished`.
+folded into its last state; intermediate states are then visible only to callers of `show_unfinished`.
 """
 
 from __future__ import annotations

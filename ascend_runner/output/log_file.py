@@ -79,9 +79,9 @@ class LogFile:
         self._warnings = warnings
         self._disk = disk or Disk()
         self._fd = files.reopen_log(path) if continues else files.open_new_log(path)
-        self._size = os.fstat(self._fd).st_size if continues else 0  # of this file
+        self._size = os.fstat(self._fd).st_size if continues else 0  # bytes in this file
         self.start = self._size
-        self.offset = self.start  # in the log: the bytes up to here are in the file or in a gap
+        self.offset = self.start  # the bytes of the output up to here are in the file or in a gap
         self._is_at_line_start = True
         self._is_failing = False
         self._is_displaced = False  # whether something else is at `path`

@@ -56,7 +56,7 @@ class LogWriter:
         self._when_room: Callable[[], None] | None = None
         self._is_given_up = False
         # Written by the pump's thread only:
-        self._offset = file.start  # in the log
+        self._offset = file.start  # the offset in the log
         self._put = 0  # bytes put into the queue
         self._to_skip = 0  # bytes dropped since then
         self._dropped: list[Gap] = []
@@ -106,7 +106,7 @@ class LogWriter:
             self._to_skip = 0
         self._put += len(data)
         self._hand_over(data)
-        self.is_hung()  # from now on, if the queue is full
+        self.is_hung()  # if the queue is full, the time counts from now on
         return not self._is_full()
 
     def has_room(self) -> bool:

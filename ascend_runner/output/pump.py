@@ -42,7 +42,7 @@ class Pump:
         self.failure: BaseException | None = None  # the error that has ended the thread
         self._console = console
         self._now = now
-        self._streams: dict[int, Stream] = {}  # by the read end of the pipe
+        self._streams: dict[int, Stream] = {}  # streams by the read end of their pipe
         self._epoll = select.epoll()
         self._paused: dict[int, float] = {}  # read ends that are not read, and when to check them again
         self._unfinished: dict[int, float] = {}  # read ends with an unfinished line, and when to show it

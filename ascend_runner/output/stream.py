@@ -1,4 +1,4 @@
-"""What becomes of the output of one rank: its log file, its lines for the console, and the end that a report shows."""
+"""Where the output of one rank goes: its log file, its lines on the console, and the end that a report shows."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def in_place(context: PlanContext) -> PlanContext:
 def plan_single(command: Command, single: SingleProcess, context: PlanContext, node: Node | None) -> JobSpec:
     """Plan the command as one process in the environment as it is.
 
-    `node` is the one whose whole part of the job this process is; None: another launcher has started it beside others.
+    This process is the whole part of the job on `node`; None: another launcher has started it beside others.
     """
     env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ}
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name, node=node or Node())

@@ -120,7 +120,8 @@ def find_share(table: RankTable, context: PlanContext) -> NodeShare:
     if settings.server_id:
         return _share_of_named_server(table, settings.server_id)
     nodes, nnodes = len(table.pod_names) or len(table.servers_by_rank), settings.nnodes
-    is_smaller = settings.min_nodes is not None and nnodes is not None and nodes < nnodes  # and renumbers its nodes
+    # A smaller table renumbers its nodes.
+    is_smaller = settings.min_nodes is not None and nnodes is not None and nodes < nnodes
     if nnodes is not None and settings.node_rank is not None and not is_smaller:
         return _share_of_number(table, nnodes, settings.node_rank)
     if table.pod_names:

@@ -43,7 +43,7 @@ class Precedence(enum.Enum):
     """Which setting takes precedence if the user has set the ranks of this node."""
 
     USER = "user"  # the variables may be left over from an earlier launcher
-    NEITHER = "neither"  # they are this process's: each of several on this node would start all ranks
+    NEITHER = "neither"  # they are this process's own: each process on this node would start all ranks
     VARIABLES = "variables"  # all pods run one command, and the ranks are those of the other pods
 
 

@@ -105,7 +105,7 @@ def _with_overrides(node: Node, overrides: Overrides) -> Node:
     if overrides.nnodes is None:
         return node
 
-    is_numbered_by_table = overrides.min_nodes is not None  # which requires one
+    is_numbered_by_table = overrides.min_nodes is not None  # --min-nodes requires a rank table
     if overrides.nnodes > 1 and "node_rank" not in node.sources and not is_numbered_by_table:
         raise SettingsError(
             f"--nnodes {overrides.nnodes} requires --node-rank: no platform variable gives this node's rank"

@@ -29,7 +29,7 @@ def _spec(detected_by: tuple[str, ...], total: str, local: str, node_rank: str) 
         if "nnodes" in node.sources:
             return node
         devices = whole_number(environ[total], total, at_least=1)
-        per_node = whole_number(environ[local], local)  # of the platform: the user may start fewer ranks
+        per_node = whole_number(environ[local], local)  # the platform's number: the user may start fewer ranks
         nnodes, left_over = divmod(devices, per_node or devices)
         if left_over or not nnodes:
             raise SettingsError(f"{total} ({devices}) is not a multiple of {local} ({per_node})")

@@ -18,7 +18,7 @@ OWN_LOG_DIR: Final = "/tmp/log"  # noqa: S108  as the platform's own scripts; an
 
 
 def _job_name(name: str) -> str:
-    """Spell a job's name as ModelArts does in its log files."""
+    """Spell a job's name as in ModelArts' log files."""
     return name.replace("ma-job", "modelarts-job", 1)
 
 

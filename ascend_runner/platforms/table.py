@@ -122,7 +122,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
     """
     announced = node.node_rank if "node_rank" in node.sources else None
     missing = max(0, _missing(node, table))
-    hosts = () if missing else node.hosts  # which also name those that are missing
+    hosts = () if missing else node.hosts  # the hosts include those that are missing
     node = attrs.evolve(
         node,
         node_rank=table.position,

@@ -20,7 +20,7 @@ from ascend_runner.text import is_whole_number
 
 NAME: Final = "TF_CONFIG"
 TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks
-PORT: Final = 2222  # of all tasks, as Volcano's tensorflow plugin writes it
+PORT: Final = 2222  # the port of all tasks, as Volcano's tensorflow plugin writes it
 LISTS: Final = {role: f"VC_{role.upper()}_HOSTS" for role in (*TRAINING, "ps", "evaluator")}
 EXPECTED: Final = 'JSON such as {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}'
 

@@ -12,7 +12,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import NOTHING, Overrides
 from ascend_runner.text import is_whole_number
 
-MOST: Final = 65536  # of nodes, devices and ports alike: a mistyped number must not exhaust memory
+MOST: Final = 65536  # most nodes, devices and ports alike: a typo must not exhaust memory
 HIGHEST_PORT: Final = 65535
 HCCL_BASE_PORT: Final = 60000  # the first of HCCL's host ports, unless HCCL_IF_BASE_PORT moves them
 HCCL_PORTS: Final = 32  # 16 before CANN 8.5

@@ -20,7 +20,7 @@ from ascend_runner.platforms import detect
 from ascend_runner.platforms.node import FREE_PORT
 from ascend_runner.report import holding
 
-NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # in any pod
+NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # exists in any pod
 
 
 def placed(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:

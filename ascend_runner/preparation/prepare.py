@@ -262,7 +262,7 @@ class Preparer:
         if not self._table:
             self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
         self._found.ask(Subject.SETTINGS, commands.check_checkpoint_dir, plan.checkpoint_dir, self.messages.note)
-        if plan.ranks and plan.rank_size and not settings.min_nodes:  # with it, a restart may have fewer ranks
+        if plan.ranks and plan.rank_size and not settings.min_nodes:  # with --min-nodes, a restart may have fewer ranks
             for sentence in settings.selects_beyond(plan.rank_size):
                 self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
 

@@ -22,7 +22,7 @@ class ExitWatch:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._pids: dict[int, int] = {}  # by pidfd
+        self._pids: dict[int, int] = {}  # pids by pidfd
 
     def add(self, pid: int) -> None:
         """Watch another process, if the kernel permits it and more than the last descriptors are left."""

@@ -41,7 +41,7 @@ class Leader:
         self._least_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB
 
     def peek(self) -> Ending | None:
-        """Return how it ended, None while it is alive, without reaping it.
+        """Return how it ended, or None while it is alive, without reaping it.
 
         It does not reap: while the leader stays a zombie, its pid cannot be given to another process, so signaling its
         group is safe (waitid(2), WNOWAIT). Reaping in a SIGCHLD handler, as most launchers do, opens that race.

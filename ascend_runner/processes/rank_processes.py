@@ -191,7 +191,7 @@ class RankProcesses:
         return any(process_tree.may_signal(process.pid) for process in found if not process.is_zombie)
 
     def is_held(self) -> bool:
-        """Whether any process of the ranks is not allowed to run: stopped, traced, or in a frozen control group."""
+        """Whether any process of the ranks cannot run: it is stopped, traced, or in a frozen control group."""
         living = [found for found in self._descendants() if not found.is_zombie]
         is_stopped = any(found.state in {"T", "t"} for found in living)
         return is_stopped or cgroup.is_any_frozen(Host(), (found.pid for found in living))

@@ -47,7 +47,7 @@ class Signals:
         has_launcher: bool = False,
     ) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
-        self.refuse: Callable[[int], None] = lambda _signum: None  # for a signal to ranks that arrives without any
+        self.refuse: Callable[[int], None] = lambda _signum: None  # for a signal to ranks while there are none
         self._answer = answer
         self._guardian = os.getppid()
         self._launcher = self._parent_of_guardian() if has_launcher else 0

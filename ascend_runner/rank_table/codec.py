@@ -26,12 +26,12 @@ from ascend_runner.rank_table.fields import Document, Fields, shown
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.rank_table.soundness import find_errors
 
-NAME: Final = "the rank table"  # of a document in sentences, unless it has one
+NAME: Final = "the rank table"  # what sentences call a document without a name
 PACKED: Final = b"H4sI"  # base64 of gzip's magic number and method; no JSON begins with it
 LARGEST: Final = 1 << 30  # bytes, unpacked: HCCL's limit for its largest tables
 CHUNK: Final = 1 << 20  # bytes
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # HCCL's parser skips it, orjson does not
-WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # of UTF-16 and UTF-32
+WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # byte order marks of UTF-16 and UTF-32
 # A whole number that may need more than 64 bits, once the document is reduced to "0" for digits, " " for what can
 # precede a number, and "x" for the rest.
 LONG_NUMBER: Final = b" " + 19 * b"0"

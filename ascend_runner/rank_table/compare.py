@@ -96,7 +96,7 @@ def _take_apart(table: RankTable) -> _Parts:
     document = codec.parse(table.data, Document(table.source))
     if isinstance(document, dict):
         _take(parts, THE_TABLE, document, ENTRIES[table.dialect])
-    if table.dialect is not Dialect.RANK_LIST:  # which names no servers
+    if table.dialect is not Dialect.RANK_LIST:  # a rank list names no servers
         servers = {device.rank_id: server.server_id for server in table.servers for device in server.devices}
         pods = {device.rank_id: {"pod_name": device.pod_name} if device.pod_name else {} for device in devices}
         for rank_id, entry in parts.ranks.items():
@@ -153,7 +153,7 @@ def _named(entry: Mapping[str, object] | None) -> object:
 
 
 def _compare_orders(first: _Parts, second: _Parts) -> Iterator[Difference]:
-    """Find the first position at which a list is in another order, among the entries that both have."""
+    """Find the first position at which the order of a list differs, among the entries that both have."""
     for subject, key in dict.fromkeys((*first.orders, *second.orders)):
         ours, theirs = first.orders.get((subject, key), ()), second.orders.get((subject, key), ())
         both = set(ours) & set(theirs)

@@ -1,4 +1,4 @@
-"""A table for people, without secrets. Pure."""
+"""A table to show to people, without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ascend_runner.secrets import Masker
 
 
 def masked(table: RankTable, masker: Masker) -> RankTable:
-    """Return a table with every secret masked in the texts that are shown. It is not one to give to a job.
+    """Return a table with every secret masked in the texts that are shown. It is not meant for a job.
 
     Servers and super-pods keep different names. The notes have been masked already.
     """

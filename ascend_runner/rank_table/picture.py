@@ -30,7 +30,7 @@ LINE_GAP: Final = 6
 SHAPE: Final = 1.5  # width of the picture over its height, as far as cards allow
 LEAST_TITLE: Final = 18  # size of type
 NAME_GAP: Final = 7  # between a name and the cells below it
-MOST_COLUMNS: Final = 8  # of cells on a card
+MOST_COLUMNS: Final = 8  # columns of cells on a card
 
 CARD: Final = "#f3f5f7"
 EDGE: Final = "#d3dae0"

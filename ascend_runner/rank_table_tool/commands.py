@@ -204,7 +204,7 @@ def _write(options: Namespace, table: RankTable, data: bytes) -> int:
 
 
 def _write_part(options: Namespace, sources: Sequence[RankTable], table: RankTable) -> int:
-    """Write a table made from others, and say which ranks have another number in it."""
+    """Write a table made from others, and say which ranks have a different number in it."""
     for source_table in sources:
         before = _ranks(source_table)
         after = {device: rank_id for device, rank_id in _ranks(table).items() if device in before}

@@ -17,7 +17,7 @@ from ascend_runner.rank_table_tool import commands
 from ascend_runner.rank_table_tool.arguments import make_parser
 from ascend_runner.rank_table_tool.files import PROGRAM, tell
 
-MOST_PROBLEMS: Final = 20  # of one file, before the message refers to `validate`
+MOST_PROBLEMS: Final = 20  # problems of one file, before the message refers to `validate`
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,7 +26,7 @@ class EventLog:
         self._origin = cloud_events.origin(spec.job_id, spec.part, f"{time.time() * 1000:.0f}-{os.getpid()}")
         self._writes = writes
         self._count = 0
-        self._written = 0  # by the thread of the disk
+        self._written = 0  # changed by the thread that writes to the disk
 
     def rename(self, spec: JobSpec) -> None:
         """Give the file its final name. Earlier events keep their source, because another process may be reading."""

@@ -35,7 +35,7 @@ class PageWriter:
     def __init__(self, writes: WriteQueue) -> None:
         self._writes = writes
         self._loading: threading.Thread | None = None
-        self._state = State(grace=0.0)  # of the newest attempt
+        self._state = State(grace=0.0)  # the state of the newest attempt
 
     def close(self) -> None:
         """Let the thread end as soon as the page has been written."""

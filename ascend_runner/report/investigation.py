@@ -43,7 +43,7 @@ class Investigation:
     job: JobSpec
     began: float
     memory: MemorySample
-    pids: Mapping[int, int]  # of the ranks' leaders, by rank id
+    pids: Mapping[int, int]  # the pids of the ranks' leaders, by rank id
     masker: Masker = attrs.Factory(Masker)
     is_cut: Callable[[], bool] = bounded.never
     is_stopped: Callable[[], bool] = bounded.never

@@ -61,7 +61,7 @@ class Journal:
         self.findings: dict[str, NodeFinding] = {}  # the newest about each subject
         self.last_checkpoint: Mapping[str, object] | None = None  # its member of the report
         self._why = ""  # the ranks were asked for the newest checkpoint
-        self._outcome_of_request = ""  # that is over, until an event has recorded it
+        self._outcome_of_request = ""  # the result of a request that is over, until an event has recorded it
         self._writes = WriteQueue(warn, is_cut)
         self.writer = ReportWriter(self._writes)
         self._limit = REPORT_LIMIT  # seconds for the disk, as in the newest end of an attempt
@@ -249,7 +249,7 @@ class Journal:
         if finding.kind is not FindingKind.NOTICE:
             self.findings[finding.subject] = finding
             if self.job.state is JobState.RESTARTING:
-                self._replace(self._base)  # which is still about the attempt that has failed
+                self._replace(self._base)  # the report is still about the attempt that has failed
             else:
                 self._replace_unfinished()
         self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})

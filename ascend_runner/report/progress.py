@@ -46,10 +46,10 @@ class Progress:
         self._state = State(grace=job.grace)
         self._grace_ends = 0.0
         self._told: Cause | None = None  # the reason that a line has already given
-        self._has_waited = False  # for processes that successful ranks left behind
+        self._has_waited = False  # whether it has waited for processes that successful ranks left behind
         self._living: set[int] = set()
         self._lost: dict[int, int] = {}  # bytes that log files lack, by rank
-        self._asked: frozenset[int] | None = None  # for a checkpoint; None: no line has said so yet
+        self._asked: frozenset[int] | None = None  # ranks asked for a checkpoint; None: no line has said so
         self._unhandled_signals: set[int] = set()  # reported once each: a user may send hundreds
         self._refusals: set[str] = set()  # likewise, of requests for a checkpoint
         self._writers = self._methods()

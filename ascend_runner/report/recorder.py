@@ -54,7 +54,7 @@ class Recorder:
         self._job = job
         self._is_cut, self._is_stopped = is_cut, is_stopped
         self._specs = {spec.rank_id: spec for spec in job.processes}
-        self._spawned: dict[int, tuple[Spawned, float]] = {}  # with its time, by rank
+        self._spawned: dict[int, tuple[Spawned, float]] = {}  # the event and its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
         self._stopped = StoppedRanks()
         self._reaped: dict[int, RankReaped] = {}

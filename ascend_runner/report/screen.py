@@ -115,7 +115,7 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
 
 
 def _why_early(limit: LimitReached, job: JobSpec) -> str:
-    """Say why a job has ended before its time limit: its ranks have saved, or the restart would come too late."""
+    """Say why a job ended before its time limit: its ranks have saved, or a restart would come too late."""
     if limit.delay:
         return f"a restart in {duration(limit.delay)} would come after the {reason(limit, job)}"
     return f"the last {duration(job.checkpoint_grace)} of its {reason(limit, job)} are for saving (--checkpoint-grace)"
@@ -137,7 +137,7 @@ def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
 
 def _unsaved(outcome: Outcome) -> list[str]:
     """Return lines on the ranks that failed instead of saving when the job was to stop after a checkpoint."""
-    alike: dict[tuple[str, ...], list[RankRecord]] = {}  # by how they ended, and the evidence
+    alike: dict[tuple[str, ...], list[RankRecord]] = {}  # ranks by how they ended, and the evidence
     for rank in outcome.ranks:
         if rank.rank_id in outcome.unsaved:
             how = in_parentheses(outcome.unsaved[rank.rank_id])

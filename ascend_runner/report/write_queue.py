@@ -17,7 +17,7 @@ from typing import Final
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.host import bounded
 
-TERMINATION_LOG: Final = "/dev/termination-log"  # of a container in Kubernetes, which `kubectl describe pod` shows
+TERMINATION_LOG: Final = "/dev/termination-log"  # shown by `kubectl describe pod` in Kubernetes
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads
 LINGER: Final = 1.0  # seconds without a write until the thread ends. An attempt that fails writes several times
 # Seconds before a write, and others that follow it, unless they are waited for: a restart, which takes less, is not
@@ -33,12 +33,12 @@ class WriteQueue:
         """Once `is_cut` returns true, waiting for a disk that does not respond is cut short."""
         self._warn = warn
         self._is_cut = is_cut
-        self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # with the path that is written
+        self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # each path, and what writes it
         self._changed = threading.Condition()
         self._path = ""  # the path that is being written; "": none
         self._has_thread = False
         self._due = 0.0  # when the writes that are waiting are carried out, on the monotonic clock
-        self._awaited = 0  # by how many threads
+        self._awaited = 0  # the number of threads that wait
         self.is_closed = False
         self._reported: set[str] = set()
 
@@ -91,7 +91,7 @@ class WriteQueue:
         return True
 
     def _is_idle(self, seconds: float) -> bool:
-        """Wait at most so many seconds; return whether everything was written."""
+        """Wait at most `seconds`; return whether everything was written."""
         with self._changed:
             self._awaited += 1
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Receives the requests of `ascend-job` on a socket in the run directory: for each connection one message, one answer.
+"""Receives the requests of `ascend-job` on a socket in the run directory: one message and one answer per connection.
 
 A thread waits for them without waking up. Only the job's own user and root are served. Anything that is not a
 request is ignored and reported once.
@@ -95,7 +95,7 @@ class Control:
             self._listener = made.enter_context(socket.socket(socket.AF_UNIX, LISTENER))
             self._waker, self._sleeper = socket.socketpair()
             made.pop_all()
-        self._connections: dict[int, tuple[socket.socket, float]] = {}  # by descriptor, with the end of our patience
+        self._connections: dict[int, tuple[socket.socket, float]] = {}  # socket and deadline by descriptor
         self._poll = select.poll()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None

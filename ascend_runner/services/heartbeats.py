@@ -1,6 +1,6 @@
-"""Receives the ranks' reports about themselves: that they are alive, where they are, how long they will be silent.
+"""Receives the ranks' reports about themselves: that they are alive, where they are, and how long they will be silent.
 
-Each rank has a socket of its own, which NOTIFY_SOCKET names. A process that is not of this job is not listened to.
+Each rank has a socket of its own, which NOTIFY_SOCKET names. Datagrams from processes outside the job are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ascend_runner.training import notifications
 VARIABLE: Final = "NOTIFY_SOCKET"
 LONGEST_NAP: Final = 1.0  # seconds in which datagrams wait, so that many of them cost little
 FULL: Final = 5  # datagrams: half of a queue (net.unix.max_dgram_qlen). A sender may block when it is full
-NAP_PER_WORK: Final = 100.0  # for a second of work: however many datagrams are sent, they cost 1 % of a core
+NAP_PER_WORK: Final = 100.0  # seconds for each second of work: however many datagrams come, they cost 1 % of a core
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 MOST_AT_ONCE: Final = 64  # datagrams of a rank; its flood waits in the queue, or is refused
 DEEPEST: Final = 30  # processes between a rank and one that reports for it
@@ -70,7 +70,7 @@ class Heartbeats:
         self.announced_until = 0.0  # the end of the longest pause that a rank has announced
         self._now, self._wake, self._show_step = now, wake, show_step
         self._beats: dict[int, Beat] = {}
-        self._sockets: dict[int, tuple[int, socket.socket]] = {}  # by descriptor, with the rank
+        self._sockets: dict[int, tuple[int, socket.socket]] = {}  # rank and socket by descriptor
         self._resources = ExitStack()
         self._has_news = False  # a checkpoint was saved
         self._leaders: set[int] = set()

@@ -64,7 +64,7 @@ class Hooks:
         """Run the hooks one after the other; yield a sentence about each that fails.
 
         No rank may be alive: a process of this one that appears beside a hook counts as the hook's. `wait` blocks until
-        a child has ended, at most so many seconds. What it raises ends the hook.
+        a child has ended, for a limited time. What it raises ends the hook.
         """
         env = self.env(variables)
         for command in self.commands:

@@ -1,4 +1,4 @@
-"""Finds the lines about steps in the output of a rank by fixed texts, and of a flood only in a part."""
+"""Finds the lines about steps in the output of a rank by fixed texts; only a part of a flood is searched."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ascend_runner.training.steps import LONGEST
 # so that it costs less than 1 % of a core. Steps that are lost in this way come too fast to be those of a training.
 RATE: Final = 1 << 19
 BURST: Final = 1 << 18
-SHORTEST_BURST: Final = 4 * LONGEST  # of a rank, however many there are
-MOST_LINES: Final = 100  # of one read: the newest ones
+SHORTEST_BURST: Final = 4 * LONGEST  # bytes for each rank, however many there are
+MOST_LINES: Final = 100  # lines of one read: the newest ones
 LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
 
 

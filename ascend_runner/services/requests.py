@@ -75,7 +75,7 @@ class Requests:
     def ask_for_checkpoint(self) -> Answer:
         """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
 
-        The result gets the answer when they were asked or will be, or None if they are stopped before that.
+        The result receives the answer when they were asked or will be, or None if they are stopped before that.
 
         Raises:
             ValueError: The job has no signal to ask with, or no rank is running, or they are being stopped.
@@ -150,7 +150,7 @@ class Requests:
         return is_postponed
 
     def change_limit(self, by: float) -> bool:
-        """Change the time limit by so many seconds, see `set_limit`; a negative number brings it forward.
+        """Change the time limit by some seconds, see `set_limit`; a negative number brings it forward.
 
         Raises:
             ValueError: There is no limit, or the new one is in the past, or the job is ending, or is held.

@@ -32,9 +32,9 @@ JOB_FILE: Final = "job.json"
 REPORT_FILE: Final = "job-report.json"
 ROOT: Final = 0  # the user id
 CREDENTIALS: Final = struct.Struct("iII")  # pid, uid and gid of the sender on a socket (unix(7))
-PREFIX: Final = "run-"  # of the names of these directories
+PREFIX: Final = "run-"  # begins the names of these directories
 CONTROL: Final = "control"  # the socket of services.control
-JOBS_KEPT: Final = 20  # that have ended
+JOBS_KEPT: Final = 20  # jobs that have ended
 LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107 (unix(7))
 
 

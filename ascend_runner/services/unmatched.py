@@ -1,4 +1,4 @@
-"""Finds out that no line of a job has what --perf-* needs, which nothing else would tell the user."""
+"""Detects that no line of a job has what --perf-* needs, which the user would not notice otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDED: Final = {
 
 
 class Unmatched:
-    """What no line of an attempt has matched so far."""
+    """The patterns and figures that no line of an attempt has matched so far."""
 
     def __init__(self, job: JobSpec, matcher: Matcher, performance: Performance) -> None:
         """Patterns that `matcher` has given up are left out: there was a warning about them."""

@@ -18,7 +18,7 @@ from ascend_runner.settings.option import SEPARATOR, Option, Topic, with_dashes
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.settings.parsing import did_you_mean
 
-SHELL_OPERATORS: Final = ("&&", "||")  # no program takes these as an argument; some take ; or |
+SHELL_OPERATORS: Final = ("&&", "||")  # | |
 SHELL: Final = "bash -c '...'"
 
 FLAGS: Final = frozenset(option.flag for option in OPTIONS)

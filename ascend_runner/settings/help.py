@@ -10,7 +10,7 @@ from ascend_runner.settings.option import Option, Topic
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
-_WIDTH: Final = 80  # of a terminal by default; the text does not depend on the terminal
+_WIDTH: Final = 80  # the default width of a terminal; the text does not depend on the actual one
 _COLUMN: Final = 26  # where the descriptions begin
 
 _DESCRIPTION: Final = (

@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.settings import parsing
 
 VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
-SEPARATOR: Final = "\0"  # of the values of an option that is repeated; no argument contains it
+SEPARATOR: Final = "\0"  # separates the values of a repeated option; no argument contains it
 
 
 class Topic(enum.Enum):

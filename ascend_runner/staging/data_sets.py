@@ -52,7 +52,7 @@ class Entry:
     mode: int
     size: int
     mtime_ns: int
-    target: str = ""  # of a symlink
+    target: str = ""  # where a symlink leads
 
     def encode(self) -> bytes:
         """Return the entry as a line of a manifest. Names that are not UTF-8 are escaped."""

@@ -15,7 +15,7 @@ from ascend_runner.staging import data_sets
 from ascend_runner.staging.data_sets import Kind, Total
 from ascend_runner.text import counted, size
 
-LEAST_FREE: Final = 0.1  # of the file system; platforms take a node with a full disk out of service
+LEAST_FREE: Final = 0.1  # fraction of the file system; platforms take a node with a full disk out of service
 
 
 @attrs.define(kw_only=True)

@@ -158,7 +158,7 @@ class StageTask:
             if entry.kind is Kind.FOLDER:
                 copies.finish_folder(entry, os.path.join(self.stage.folder, entry.path))
         for name in os.listdir(self.stage.folder):
-            if name.startswith(copies.PART):  # of files that have changed or vanished since
+            if name.startswith(copies.PART):  # parts of files that have changed or vanished since
                 os.unlink(self._own(name))
         _sync(self.stage.folder)
         files.write_atomically(self._own(COMPLETE), self._summary(survey))

@@ -59,7 +59,7 @@ class SpawnFailed:
 
     rank_id: int
     reason: str
-    exit_status: int  # of the job, 125 to 127
+    exit_status: int  # the exit status of the job, 125 to 127
     name: str = ""
 
     def __str__(self) -> str:

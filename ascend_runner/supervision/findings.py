@@ -15,7 +15,7 @@ class WatchAction(enum.Enum):
 
     WARN = "warn"
     RESTART = "restart"
-    STOP = "stop"  # and no restart
+    STOP = "stop"  # end the job, without a restart
 
 
 class InspectAction(enum.Enum):

@@ -8,15 +8,23 @@ from typing import Final
 
 from ascend_runner.text import duration, rank_list
 
-LONG: Final = 10.0  # seconds without output, and
-FACTOR: Final = 3  # times those of the median rank, beyond which a rank is quiet
-STEPS: Final = 2  # of the median rank, and
-PART: Final = 0.01  # of its steps, beyond which a rank is behind: ranks do not print at the same moment
-ALONE: Final = 60.0  # seconds since the last success, after which a rank is quiet that has written nothing since then
+# A rank is quiet if it has written nothing for LONG seconds plus FACTOR times the silence of the median rank. Once most
+# ranks have succeeded, it is quiet in any case after ALONE seconds.
+LONG: Final = 10.0
+FACTOR: Final = 3
+ALONE: Final = 60.0
 SILENT: Final = 300.0  # seconds without output of any rank that are worth a sentence
+
+# A rank is behind if the median rank is ahead by more than STEPS steps and more than this part of its steps: ranks do
+# not print at the same moment.
+STEPS: Final = 2
+PART: Final = 0.01
 FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
-BUSY: Final = 30.0  # percent of a core, and
-TIMES: Final = 3  # the usage of the others, by which that of a rank differs from each of them
+
+# The CPU usage of a rank is an outlier if it differs from that of each other rank by BUSY percent of a core and by the
+# factor TIMES.
+BUSY: Final = 30.0
+TIMES: Final = 3
 FEWEST_BUSY: Final = 3  # ranks; of two, neither is the outlier
 
 

@@ -27,9 +27,9 @@ IN_A_ROW: Final = 3
 WINDOW: Final = 20  # steps whose median counts
 WARM_UP: Final = 20  # steps before the first speed that can be the best: graphs are compiled then
 SHORTEST_GAP: Final = 0.1  # seconds between two lines for a speed; several may be written at once
-MOST_SERIES: Final = 16  # of a rank
+MOST_SERIES: Final = 16  # series of a rank
 STRAGGLER: Final = 0.7  # the part of its own time that the others take; a rank with less is a straggler
-FEWEST_RANKS: Final = 3  # of two that differ, either may be the slow one
+FEWEST_RANKS: Final = 3  # if two ranks differ, either may be the slow one
 
 
 def _median(values: Iterable[float]) -> float:

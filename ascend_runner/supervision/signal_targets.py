@@ -37,7 +37,7 @@ class RankProcess:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The identity of this process; a later one with the same pid has another."""
+        """The identity of this process; a later process with the same pid has a different one."""
         return self.pid, self.started
 
     @property

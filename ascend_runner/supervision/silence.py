@@ -58,7 +58,7 @@ class Silence:
     next_check: float = attrs.field(init=False)
     _pace: OwnPace = attrs.field(init=False, factory=OwnPace)
     _last_activity: float = attrs.field(init=False)
-    is_half_over: bool = attrs.field(init=False, default=False)  # of the limit, at the last check
+    is_half_over: bool = attrs.field(init=False, default=False)  # whether half of the limit was over at the last check
     _was_held: bool = attrs.field(init=False, default=False)
     _known_until: float = attrs.field(init=False, default=float("-inf"))
 

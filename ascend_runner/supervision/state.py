@@ -48,7 +48,7 @@ class State:
     stragglers: frozenset[int] = frozenset()  # ranks whose leader has ended before the rest of its group
     endings: Mapping[int, Ending] = {}
     cause: Cause | None = None
-    steps_taken: int = 0  # of the back-off
+    steps_taken: int = 0  # steps of the back-off
     stopped: frozenset[int] = frozenset()  # ranks whose leader was alive when the teardown began, or started later
     stop_signum: int = SIGTERM  # the signal that asks ranks to stop
     is_interrupted: bool = False  # whether the runner itself has received a stop signal

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 COPIES: Final = 5.0  # seconds in which another request is a copy: Slurm signals the runner and its ranks, one by one
-MOST_REQUESTS: Final = 8  # in the file; no rank is further behind
+MOST_REQUESTS: Final = 8  # requests in the file; no rank is further behind
 LONGEST_WAIT: Final = 10.0  # seconds for the file, which a rank holds for microseconds unless it is stopped
 
 
@@ -65,7 +65,7 @@ class Agreement:
 
     @property
     def count(self) -> int:
-        """How many requests there were so far."""
+        """The number of requests so far."""
         return self._forgotten + len(self._requests)
 
     def count_before(self, step: int) -> int:

@@ -35,7 +35,7 @@ TYPE_CHECKING = False  # typing.Final: Python 3.8
 if TYPE_CHECKING:
     from typing import Final
 
-MOST_ENTRIES: Final = 20_000  # of one directory; a job of 8,192 ranks has less in a checkpoint
+MOST_ENTRIES: Final = 20_000  # entries of one directory; a checkpoint of 8,192 ranks has fewer
 LONGEST_LOOK: Final = 10.0  # seconds
 
 _POINTERS: Final = ("latest_checkpointed_iteration.txt", "latest")
@@ -45,8 +45,8 @@ _FILE: Final = re.compile(r".+\.ckpt|(?:checkpoint|ckpt)[-_.].*\d\.(?:pt|pth)", 
 _HF: Final = re.compile(r"checkpoint-\d+")
 _LAST_FILES: Final = (".metadata", "random_states_0.pkl")  # they make a directory of any name a checkpoint
 _CUSTOM: Final = re.compile(r"custom_checkpoint_\d+\.pkl")  # an object that was registered with accelerate
-_STEP: Final = re.compile(r"step=(\d+)")  # of Lightning: epoch=3-step=1200.ckpt
-_EPOCH_AND_STEP: Final = re.compile(r"-(\d+)_(\d+)(?:_breakpoint)?\.ckpt$")  # of MindSpore: resnet-1_1875.ckpt
+_STEP: Final = re.compile(r"step=(\d+)")  # Lightning: epoch=3-step=1200.ckpt
+_EPOCH_AND_STEP: Final = re.compile(r"-(\d+)_(\d+)(?:_breakpoint)?\.ckpt$")  # MindSpore: resnet-1_1875.ckpt
 
 
 class Checkpoint:
@@ -96,7 +96,7 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> pathlib.Path | None:
         OSError: The directory cannot be read.
     """
     try:
-        os.listdir(directory)  # for look() it is only unknown what an unreadable directory holds
+        os.listdir(directory)  # look() takes the contents of an unreadable directory for unknown
     except FileNotFoundError:
         return None
     newest = look(directory).newest

@@ -31,7 +31,7 @@ class Notification(NamedTuple):
 
 
 def parse(datagram: bytes) -> Notification:
-    """Read a datagram. What is unknown, malformed or too long is left out."""
+    """Read a datagram. Unknown, malformed and overlong values are left out."""
     if len(datagram) > LONGEST:
         return Notification()
     fields = dict(line.partition(b"=")[::2] for line in datagram.split(b"\n"))

@@ -78,9 +78,9 @@ class CheckpointRequests:
     ) -> None:
         self.previous_handler: object = None
         self._agree, self._every, self._path, self._clock = agree, every, path, clock
-        self._asked_at: float | None = None  # of the newest request, on the clock that all processes share
+        self._asked_at: float | None = None  # when the newest request came, on the clock that all processes share
         self._settled_at = float("-inf")  # requests until then are answered
-        self._step: int | None = None  # of the last `at`
+        self._step: int | None = None  # the step of the last `at`
         self._rounds = 0  # how often the steps have begun again
         self._is_saving = False
         self._last: tuple[str, int | None] = ("", None)  # the last save, which answers copies as well
@@ -165,7 +165,7 @@ class CheckpointRequests:
 def beat(step: int | None = None, *, section: str = "", extend: float = 0.0) -> None:
     """Tell the runner that this rank is alive and at `step`, or in a `section` such as "evaluation".
 
-    `extend` announces a pause of so many seconds. Never blocks, reports at most ten times a second, and does nothing
+    `extend` announces a pause, in seconds. Never blocks, reports at most ten times a second, and does nothing
     without a runner.
     """
     _notifier().beat(step, section, extend)
@@ -181,7 +181,7 @@ class _Notifier:
     """The sender of sd_notify's datagrams."""
 
     def __init__(self, address: str) -> None:
-        self.saved_path = ""  # of the last checkpoint
+        self.saved_path = ""  # the path of the last checkpoint
         self._address = "\0" + address[1:] if address[:1] == "@" else address
         self._tokens, self._at = float(MOST_BEATS), time.monotonic()
         self._socket: socket.socket | None = None

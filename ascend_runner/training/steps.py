@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 LONGEST = 4096  # bytes of a line that are read
-MOST_LINES = 500  # of the end of a log, in which the newest figures are searched for
+MOST_LINES = 500  # lines at the end of a log that are searched for the newest figures
 
 
 class Step(NamedTuple):
-    """The figures of a line, None where it has none.
+    """The figures of a line; None for those that it lacks.
 
     `step` counts within the epoch if the line does not give the number of steps in one, and `steps` is the number at
     the end of the training. `seconds`, `hardware` and `e2e` (end to end) are those of one step, in seconds.
@@ -143,7 +143,7 @@ def newest(data: bytes, before: Step = NO_STEP) -> Step:
 
 
 def furthest(steps: Iterable[Step]) -> Step | None:
-    """Return the figures of the rank that is furthest, or None if no rank has a step."""
+    """Return the figures of the rank that is furthest ahead, or None if no rank has a step."""
     return max((step for step in steps if step.step is not None), key=lambda step: step.step or 0, default=None)
 
 

@@ -12,7 +12,7 @@ from ascend_runner.job_tool.logs import log_viewer
 from ascend_runner.job_tool.logs.log_lines import EVERYTHING, LineFilter
 from ascend_runner.tool import DONE
 
-DEFAULT_LINES: Final = 10  # of each rank's log, as tail(1)
+DEFAULT_LINES: Final = 10  # lines of each rank's log, as for tail(1)
 
 
 def show_logs(options: Namespace) -> int:

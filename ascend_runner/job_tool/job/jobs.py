@@ -77,7 +77,7 @@ class FoundJob:
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Whether the pids are those that this process sees."""
+        """Whether the job's pids are valid in the PID namespace of this process."""
         return (self.host, self.pid_namespace) == (os.uname().nodename, run_folder.pid_namespace())
 
     def has_guardian(self) -> bool:

@@ -42,7 +42,7 @@ class Condition(enum.Enum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     ENDED_BADLY = "ended badly"
-    RUNNER_KILLED = "runner killed"  # and could not report an end
+    RUNNER_KILLED = "runner killed"  # so it could not report an end
     UNKNOWN = "unknown"  # it cannot be determined from here
 
 

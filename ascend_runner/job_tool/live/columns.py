@@ -12,7 +12,7 @@ from ascend_runner.job_tool.live.view import OUTLIERS, RankView, State
 from ascend_runner.text import size
 
 MISSING: Final = "-"
-OLD: Final = "*"  # after a figure that is older than
+OLD: Final = "*"  # marks a figure that is older than
 OLD_AGE: Final = 10.0  # seconds
 SPACE: Final = 2  # cells between columns
 MARGIN: Final = 2  # cells before the first one, where the cursor is

@@ -21,7 +21,7 @@ from ascend_runner.job_tool.live.view import RankView
 from ascend_runner.job_tool.processes.process_meter import ProcessMeter, Usage
 from ascend_runner.job_tool.status import screens
 
-MOST_NPUS: Final = 1024  # of a machine
+MOST_NPUS: Final = 1024  # NPUs of a machine
 FINAL: Final = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
 
 

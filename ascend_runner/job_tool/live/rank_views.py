@@ -16,7 +16,7 @@ from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.observations.rank_states import described
 from ascend_runner.text import printable
 
-MOST_CELLS: Final = 96  # of the output over time
+MOST_CELLS: Final = 96  # cells of the output over time
 
 
 def of_board(view: View, gone: Collection[int]) -> list[RankView]:

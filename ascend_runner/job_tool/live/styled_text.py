@@ -64,7 +64,7 @@ def cut_start(text: str, cells: int) -> str:
 
 
 def padded(text: str, cells: int, *, is_right: bool = False) -> str:
-    """Return a text in so many cells."""
+    """Return a text padded to a number of cells."""
     text = cut(text, cells)
     space = " " * (cells - width(text))
     return space + text if is_right else text + space

@@ -24,7 +24,7 @@ from ascend_runner.tool import write_text
 BEGIN_LIMIT: Final = 60.0  # seconds to find the beginning in all logs
 READERS: Final = 16  # threads: enough for a network disk, whose answers take long
 STATE_INTERVAL: Final = 1.0  # seconds between two states of a progress bar that is followed, as on the console
-LINES_AT_ONCE: Final = 1000  # that are written
+LINES_AT_ONCE: Final = 1000  # lines that are written at once
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +45,7 @@ class LogViewer:
         self._parts = parts
         self._query = query
         self._tell = tell
-        self._shown: dict[str, _ShownLog] = {}  # by the name of the file
+        self._shown: dict[str, _ShownLog] = {}  # logs by the name of their file
         self._has_prefix = False
 
     def run(self) -> None:

@@ -121,7 +121,7 @@ def _shown(host: str, port: int) -> str:
 
 
 def write_files(job: FoundJob, folder: str, every: float) -> None:
-    """Write the metrics into a file every so many seconds, and a last time when the job has ended.
+    """Write the metrics to a file at intervals, and a last time when the job has ended.
 
     Raises:
         OutputError: The file cannot be written.

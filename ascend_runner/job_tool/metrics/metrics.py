@@ -26,7 +26,7 @@ from ascend_runner.training import steps
 PREFIX: Final = "ascend_runner_"
 TOTAL: Final = "_total"  # the end of the name of a counter
 QUIET: Final = "quiet"  # the state of a running rank that has written nothing for unusually long
-MOST_SIGNALS: Final = 6  # of a rank: it has at most 20 series
+MOST_SIGNALS: Final = 6  # signals of a rank, which has at most 20 series
 OF_JOB: Final = ("job", "node")
 OF_RANK: Final = (*OF_JOB, "rank", "npu")
 

@@ -38,7 +38,7 @@ def leaders(seen: Snapshot) -> dict[int, int]:
 
 
 def text(pids: Mapping[int, int], py_spy: str, seconds: float) -> str:
-    """Show the stacks of these ranks in one of the samples taken within so many seconds, and which ranks stood out.
+    """Show the stacks of these ranks in one of the samples taken within `seconds`, and which ranks stood out.
 
     Their processes are not paused, so the stacks of those that run may be inexact. `py_spy` is the path of the program,
     or "" for kernel stacks, which are not compared.

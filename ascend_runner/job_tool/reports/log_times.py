@@ -18,7 +18,7 @@ from ascend_runner.merge.model import Node
 from ascend_runner.training import steps
 
 END: Final = 16 * 1024  # bytes of a log
-STEPS: Final = 16  # that are compared at most
+STEPS: Final = 16  # steps that are compared at most
 TOLERANCE: Final = 1.0  # seconds
 _STAMP: Final = re.compile(rb"(20\d\d)[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 

@@ -16,8 +16,8 @@ from ascend_runner.text import counted, shown
 
 WIDTH: Final = 80
 LABEL: Final = 8
-MOST_LINES: Final = 3  # of the log of the first suspect
-MOST_GROUPS: Final = 6  # of nodes that have a line
+MOST_LINES: Final = 3  # lines of the log of the first suspect
+MOST_GROUPS: Final = 6  # groups of nodes that have a line
 LONGEST: Final = 300  # characters of a sentence
 
 

@@ -12,7 +12,7 @@ from ascend_runner.text import SPACE, clock, columns, duration, printable
 HEADS: Final = ("job", "state", "pid", "started", "took", "logs")
 JOB, _STATE, PID, STARTED, _TOOK, LOGS = range(len(HEADS))
 NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
-WITHOUT_ZONE: Final = slice(len("2026-11-22 09:47:36"))  # of a time that text.clock() has written
+WITHOUT_ZONE: Final = slice(len("2026-11-22 09:47:36"))  # the part of a time from text.clock() before the zone
 DAY_AND_MINUTE: Final = slice(len("2026-"), len("2026-11-22 09:47"))
 CUT: Final = "..."
 CUT_AT: Final = {JOB: 5, LOGS: 0}  # characters after which a name or a path is cut; the ends differ most

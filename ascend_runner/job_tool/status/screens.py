@@ -22,8 +22,8 @@ from ascend_runner.secrets import Masker
 from ascend_runner.text import clock, columns, counted, duration, printable, rank_list, shown
 from ascend_runner.training import steps
 
-MOST_RANKS: Final = 16  # with a line each; more would not fit on a screen
-MOST_LINES: Final = 12  # of the log of the rank that caused a failure: the rest of the screen must stay in view
+MOST_RANKS: Final = 16  # ranks with a line each; more would not fit on a screen
+MOST_LINES: Final = 12  # lines of the log of the culprit: the rest of the screen must stay in view
 COPIED: Final = {"", "log", "rerun", "command", "logs", "report", "html"}  # labels of what is not wrapped
 LEAST_WIDTH: Final = 40  # characters
 LABEL: Final = 12  # characters of the longest label, with a space

@@ -95,7 +95,7 @@ class _Addresses:
             return
 
         name = _one_spelling(address, family)
-        if name in self.owners:  # of another device, or of the same
+        if name in self.owners:  # the address of another device, or of this one
             where = first_used(self.table.layout.path(self.owners[name]))
             self.found.error(f"duplicate device_ip {shown(address)}{where}", path)
         self.owners.setdefault(name, device)
