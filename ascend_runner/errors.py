@@ -30,7 +30,7 @@ _LIMITS = {
 
 
 def reason(error: Exception) -> str:
-    """Return the cause of an error as part of a sentence; that of an OSError with the limit that was reached."""
+    """Return the cause of an error as part of a sentence; for an OSError, with the limit that was reached."""
     if not isinstance(error, OSError):
         return str(error)
     return (error.strerror or str(error)).lower() + _LIMITS.get(error.errno or 0, "")

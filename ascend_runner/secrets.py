@@ -44,7 +44,7 @@ _STRONG: Final = (
 _STRONG_ENDINGS: Final = ("accesskey", "apikey", "passphrase", "passwd", "password", "secret", "secretkey")
 _WEAK: Final = ("auth", "key", "keys", "session", "token", "tokens")
 _NAMES: Final = frozenset((*_STRONG, *_STRONG_ENDINGS, *_WEAK))
-# By the shortest of the names that a name contains. A name that ends in another is left out.
+# By the shortest of the names that a name contains. A name that ends in another one is left out.
 _SETTING_MARKS: Final = {
     stem: tuple(
         name + mark

@@ -1,4 +1,4 @@
-"""What the programs with commands have in common: their streams, their arguments, and how their errors are shown.
+"""The common parts of the programs with commands: their streams, their arguments, and how their errors are shown.
 
 Standard output carries a command's result, and standard error everything else.
 """

@@ -1,4 +1,4 @@
-"""Subjects that decide on the job: its rank table, this node's part of it, settings, variables and command."""
+"""Subjects about the job: its rank table, this node's part of it, settings, variables and command."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ DYING_LIMIT = 60.0
 def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT, stuck: int = 0) -> list[Descendant]:
     """Kill and reap every descendant but the subtrees of `keep`; return those that cannot be killed.
 
-    There is no limit as long as others are found than before. A process counts as one that cannot be killed if it is
-    alive `seconds` after SIGKILL and not running, or if it belongs to another user. `stuck` is not waited for.
+    There is no limit as long as new processes are found. A process counts as one that cannot be killed if it is alive
+    `seconds` after SIGKILL and not running, or if it belongs to another user. `stuck` is not waited for.
     """
     killed: dict[tuple[int, int], float] = {}  # when first
     while True:
@@ -138,7 +138,7 @@ def _stop_children(stopped: set[int], ends: float) -> None:
 def reap_adopted(keep: frozenset[int] = frozenset()) -> list[int]:
     """Reap every child that has ended except those in `keep`; return the living ones not in `keep`, the latest first.
 
-    If they end faster than they can be reaped, those are returned that were reaped last: they may have left others.
+    If they end faster than they can be reaped, the ones that were reaped last are returned: they may have left others.
     """
     for _ in range(REAP_PASSES):
         living, reaped = [], []

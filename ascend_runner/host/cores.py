@@ -1,7 +1,7 @@
 """The cores of this node: how many the job may use, and which of them each rank gets.
 
 The number is the lower of the affinity mask (sched_getaffinity(2), which includes a cpuset) and of the CPU quota of the
-own cgroup and its parents (the kernel's sched-bwc.rst and cgroup-v2.rst). A rank gets cores next to its NPU.
+job's cgroup and its parents (the kernel's sched-bwc.rst and cgroup-v2.rst). A rank gets cores next to its NPU.
 """
 
 from __future__ import annotations

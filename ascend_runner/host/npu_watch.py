@@ -186,7 +186,7 @@ class NpuSampler:
             return
 
     def look(self, now: float) -> Mapping[int, Figures]:
-        """Return the newest figures by the id of the NPU, also those that are old."""
+        """Return the newest figures by the id of the NPU, however old they are."""
         if self._watch:
             self._figures.update(self._watch.read(now))
         return self._figures

@@ -1,6 +1,6 @@
 """Tells whether a job ends with the attempt that runs. Pure.
 
-From then on the time limit of the job decides nothing, so a change of it would be confirmed in vain.
+From then on the time limit of the job decides nothing, so a change of it would have no effect.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def _exit_verdict(policy: Policy, event: Event, verdict: Verdict) -> int | None:
     """Return the exit status that says whether a retry may help, in place of that of a rank.
 
     A failure of the class `confirm` may be one of this machine, and the platform limits its retries: a wrong "no" would
-    cost more than a retry in vain. It is "no" only if the failure came again after a restart.
+    cost more than a futile retry. It is "no" only if the failure came again after a restart.
     """
     if not policy.gives_verdict or event.status in OWN_STATUSES:
         return None

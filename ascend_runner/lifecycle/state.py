@@ -78,7 +78,7 @@ class Action(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Policy:
-    """When a job is restarted. `delay` is in seconds (None: it grows with every restart in vain).
+    """When a job is restarted. `delay` is in seconds (None: it grows with each unsuccessful restart).
 
     `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure. With
     `gives_verdict`, a failed job says whether a retry by its platform may help. A job that has failed is held for

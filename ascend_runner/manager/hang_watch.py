@@ -1,7 +1,7 @@
 """Detects hangs: the part of the manager's loop that watches for silence.
 
-At half of the limit of a silence it has the stacks of the ranks read without stopping them, once in each silence, so
-that those at the limit can be compared with them: a rank that was elsewhere then is slow, or is in an endless loop.
+When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping the ranks. The
+stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless loop.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ NONE: Final = Difference(0.0, 0.0)
 def difference(first: Node, second: Node) -> Difference:
     """Return how far the clock of `first` is ahead of that of `second`.
 
-    Of sources that contradict each other, the widest are ignored.
+    If sources contradict each other, the widest ones are ignored.
     """
     if first is second:
         return NONE

@@ -91,12 +91,11 @@ class Outcome:
     `started_at` is in seconds since the epoch, `seconds` is how long the job ran, by the `clock`. `suspected_peer` is
     set if the failed ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung.
     `secrets_masked` counts those in the ends of logs. `findings` are about this node, the newest of each subject.
-    `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of
-    the newest attempt. `unsaved` are the ranks that failed when they were to save a checkpoint before a stop.
-    `exit_verdict` is the exit status of the runner if that is not `status`, but says whether a retry may help.
-    `report` is the content of the report file, see report/README.md ({} in `last_failure`); `report_problem` says why
-    it could not be written, "" if it was, and `report_place` is the path where it was written, in that case in the run
-    directory, or "".
+    `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of the
+    newest attempt. `unsaved` are the ranks that failed instead of saving a checkpoint before a stop. `exit_verdict` is
+    the exit status of the runner if that is not `status`, but says whether a retry may help. `report` is the content of
+    the report file, see report/README.md ({} in `last_failure`); `report_problem` says why it could not be written, ""
+    if it was, and `report_place` is the path where it was written, in that case in the run directory, or "".
     """
 
     cause: Cause | None

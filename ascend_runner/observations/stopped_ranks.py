@@ -13,7 +13,7 @@ from ascend_runner.supervision.state import State
 class StoppedRanks:
     """Follows the facts of one attempt.
 
-    `unsaved` are the ranks that failed when they were to save a checkpoint before a stop, with their endings.
+    `unsaved` are the ranks that failed instead of saving a checkpoint before a stop, with their endings.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import attrs
 
 @attrs.frozen
 class Gap:
-    """A part of the rank's output that the file lacks: `size` bytes from `offset` on."""
+    """A part of the rank's output that the file lacks: `size` bytes, starting at `offset`."""
 
     offset: int
     size: int

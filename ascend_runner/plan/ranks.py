@@ -23,7 +23,7 @@ from ascend_runner.text import PREFIX_STYLES, colored
 
 TIME_WIDTH: Final = len("03:12:45 ")
 _BAD_ENDS: Final = frozenset({JobState.FAILED, JobState.HOLDING, JobState.EXPIRED})
-# A job that a signal stops has little time, and no failure that would have to be explained.
+# A job that is stopped by a signal has little time, and no failure to explain.
 _ALL_ENDS: Final = _BAD_ENDS | {JobState.SUCCEEDED, JobState.STOPPED}
 HTML_STATES: Final = dict(zip(HTML, (_BAD_ENDS, _ALL_ENDS, frozenset[JobState]())))
 

@@ -23,10 +23,10 @@ class PlatformSpec:
     what no variable gives directly.
 
     The rest applies even if another platform, or none, was detected: `ambiguity` returns a sentence if variables of
-    this platform hint at other nodes, `job_ids` has the variables that name the job, each with the function that makes
-    a file name of its value, `pod_names` the variables that hold the name of this node's pod, `log_dirs` returns the
-    platform's log directories: the first existing one counts, else the last. `way_in` takes the names of the pod and of
-    the host, and returns the command that opens a shell where the runner runs, "" if it is unknown.
+    this platform hint at other nodes. `job_ids` has the variables that name the job, each with the function that makes
+    a file name of its value, and `pod_names` the variables that hold the name of this node's pod. `log_dirs` returns
+    the platform's log directories: the first existing one counts, else the last. `way_in` takes the names of the pod
+    and of the host, and returns the command that opens a shell where the runner runs, "" if it is unknown.
     """
 
     name: str

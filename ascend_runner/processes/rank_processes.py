@@ -51,7 +51,7 @@ class RankProcesses:
         self._tree = None
         running = {rank_id: leader for rank_id, leader in self._leaders.items() if not leader.is_reported}
         endings = {rank_id: ending for rank_id, leader in running.items() if (ending := leader.peek())}
-        # Asked after the leaders were checked, so that none of these is missing for being a moment too late.
+        # Asked after the leaders were checked, so that no leader that has just ended is missed.
         ended = self.exits.take_ended()
         ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
         order = [ranks[pid] for pid in ended if ranks.get(pid) in running]

@@ -1,4 +1,4 @@
-"""Read the processes of a rank from /proc, with the signals that each of them handles (proc(5))."""
+"""Reads the processes of a rank from /proc, with the signals that each of them handles (proc(5))."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class PageWriter:
     def observe(self, fact: Fact, spec: JobSpec, job: Job) -> None:
         """Load what a page needs when the ranks have ended or have been sent a signal to end, if a page is likely.
 
-        Not before that signal: Python runs one thread at a time, so that the signal would be late.
+        Not earlier, because Python runs one thread at a time, and the signal would be delayed.
         """
         if isinstance(fact, State):
             self._state = fact

@@ -36,7 +36,7 @@ class ReportWriter:
     """Writes the report of one job.
 
     `spare_path` is where the report of a job that has ended or is held is written if it cannot be written to its file,
-    "" if there is no such place.
+    or "" if there is none.
     """
 
     def __init__(self, writes: WriteQueue) -> None:

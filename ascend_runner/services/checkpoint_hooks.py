@@ -1,7 +1,7 @@
 """Runs the hooks for a checkpoint in the background, while the ranks go on.
 
-Each hook has a parent process that adopts what the hook leaves behind, so that it is not mistaken for a rank's. Only
-the runner's loop starts these parents, because it must know them before it checks its children.
+Each hook has a parent process that adopts the processes that the hook leaves behind, so that they are not mistaken for
+a rank's. Only the runner's loop starts these parents, because it must know them before it checks its children.
 """
 
 from __future__ import annotations

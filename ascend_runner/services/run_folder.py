@@ -165,7 +165,7 @@ def _is_usable(base: str) -> bool:
 def _tidy(base: str) -> None:
     """Empty the directories of jobs that have ended, of which only the newest few with a job.json stay.
 
-    Others are left alone: ASCEND_RUNNER_RUN_DIR may name a directory that is used for more.
+    Other directories are left alone: ASCEND_RUNNER_RUN_DIR may name a directory with other uses.
     """
     ended: list[tuple[float, str]] = []
     with suppress(OSError):

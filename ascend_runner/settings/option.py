@@ -40,8 +40,8 @@ class Topic(enum.Enum):
 class Option:
     """One option of a topic. A switch has no `metavar` and takes no value. `choices` are all values that are accepted.
 
-    An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. A variable has
-    one in each line.
+    An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. In a variable,
+    each line has one value.
 
     `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
     describes a default that depends on the platform or on other settings. `shown` returns an invalid value as the error

@@ -21,9 +21,9 @@ The laws, which a test checks in every interleaving:
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
     cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
  9. A request for a checkpoint ends when every rank that it has reached, and that reports checkpoints, has saved or
-    ended, or when the time for it is over; then the ranks go on. After a SIGTERM (the second one begins the stop, the
-    third one kills), before the time limit, and on a node that is found unhealthy or in a slow training that is to end,
-    the others are waited for as well, and the ranks are stopped then; nothing that happens meanwhile is a first cause.
+    ended, or when the time for it is over; then the ranks go on. After a SIGTERM, before the time limit, on an
+    unhealthy node and in slow training that is to end, the other ranks are waited for as well, and then all are
+    stopped; nothing that happens meanwhile is a first cause. A second SIGTERM begins the stop, a third one kills.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.

@@ -1,4 +1,4 @@
-"""`python -m ascend_runner.training > ascend_rank.py`: what ranks call, as one file to copy beside a script."""
+"""`python -m ascend_runner.training > ascend_rank.py`: the functions for ranks, as one file to copy beside a script."""
 
 from __future__ import annotations
 

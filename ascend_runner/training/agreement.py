@@ -69,7 +69,7 @@ class Agreement:
         return self._forgotten + len(self._requests)
 
     def count_before(self, step: int) -> int:
-        """Return how many requests were answered at steps before `step`, with which a new process begins."""
+        """Return how many requests were answered before `step`, the first step of a new process."""
         return self._forgotten + sum(target < step for _, target in self._requests)
 
     def answer(self, step: int, asked_at: float | None, answered: int, every: int) -> int:

@@ -125,8 +125,8 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
 class _Signals:
     """Forwards signals to the running command. They are blocked, also for the command, whose guardian waits for them.
 
-    A signal that is typed reaches the command as well, because it is in the same process group, and is not forwarded:
-    on a busy machine, a second one could come too late for the runner to take it for a copy.
+    A signal from the terminal reaches the command as well, because it is in the same process group. It is not
+    forwarded: on a busy machine, the copy could arrive too late for the runner to recognize it as one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a command says if a package of the extra `view` is missing."""
+"""The error of a command that requires a missing package of the extra `view`."""
 
 from __future__ import annotations
 

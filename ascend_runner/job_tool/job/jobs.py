@@ -185,7 +185,7 @@ def parts(job: FoundJob) -> list[FoundJob]:
 
 
 def with_its_logs(job: FoundJob) -> FoundJob:
-    """Return a job with the directory where its logs are now: a later run of it moves them to a directory of theirs.
+    """Return a job with the directory where its logs are now: a later run of it moves them to another directory.
 
     Raises:
         UnknownJobError: They have been removed.

@@ -42,10 +42,10 @@ INTERRUPTED: Final = frozenset({State.ENDED, State.STOPPED})
 class RankView:
     """One rank; figures that are unknown are None.
 
-    `npu` is the id of its NPU in /dev, `quiet` for how many seconds it has written nothing, `over` for how many it has
-    ended, `cpu` the percent of a core that its processes use, `average_cpu` that of the last minute, and `memory` their
-    bytes. `ending` is how it ended: "failed (SIGSEGV)"; the job failed because of the rank with `is_culprit`. `output`
-    are the bytes of equal spans of time from the start of the attempt until now.
+    `npu` is the id of its NPU in /dev, `quiet` is the number of seconds without output, and `over` the number since its
+    end. `cpu` is the percent of a core that its processes use, `average_cpu` the same over the last minute, and
+    `memory` their bytes. `ending` is how it ended: "failed (SIGSEGV)"; the job failed because of the rank with
+    `is_culprit`. `output` are the bytes of equal spans of time from the start of the attempt until now.
     """
 
     rank_id: int

@@ -1,4 +1,4 @@
-"""Reads from the logs of several nodes what their clocks can be compared by: when they end, and steps with times."""
+"""Reads from the logs of several nodes the times by which their clocks can be compared: their ends, and their steps."""
 
 from __future__ import annotations
 

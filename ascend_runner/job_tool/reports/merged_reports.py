@@ -20,7 +20,7 @@ LOG_END: Final = 16 * 1024  # bytes
 
 
 def find(words: Sequence[str], environ: Mapping[str, str]) -> MergedSources | None:
-    """Return the combined reports of several nodes, or None if the words, or no word, do not name such a job.
+    """Return the combined reports of several nodes, or None if the command line does not name such a job.
 
     Several words are directories, reports and names of jobs that lead to reports of one job.
 

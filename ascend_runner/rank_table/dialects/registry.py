@@ -14,7 +14,7 @@ from ascend_runner.rank_table.parts import Dialect
 Entries = Mapping[str, "Entries"]
 
 COMPLETED: Final = "completed"
-# The list that makes a document one of a dialect.
+# The list by which a document belongs to a dialect.
 LISTS: Final[Mapping[str, Dialect]] = {
     "server_list": Dialect.SERVER_LIST,
     "rank_list": Dialect.RANK_LIST,
