@@ -75,6 +75,11 @@ def shown(line: str) -> str:
     return printable(line)
 
 
+def rank_title(rank_id: int, name: str) -> str:
+    """Return "rank 3", or the name of an auxiliary process, such as "scheduler"."""
+    return name or f"rank {rank_id}"
+
+
 def rank_list(rank_ids: Iterable[int]) -> str:
     """Name ranks: "rank 3", "ranks 0-4, 6, 7". A negative number is an auxiliary process."""
     ranks = sorted(rank_ids)

@@ -12,7 +12,7 @@ import attrs
 from ascend_runner.members import Members
 from ascend_runner.observations.rank_states import RankState, described
 from ascend_runner.supervision.events import Ending
-from ascend_runner.text import duration, rank_list, size
+from ascend_runner.text import duration, rank_list, rank_title, size
 
 ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these come first, then the others
 STATES: Final = {state.value: state for state in RankState}
@@ -123,7 +123,7 @@ def _rank(members: Members, began: float, marks: Mapping[int, str]) -> Rank:
     sent = dict(_signals(members, began))
     return Rank(
         rank_id=rank_id,
-        title=members.text("name") or f"rank {rank_id}",
+        title=rank_title(rank_id, members.text("name")),
         device="" if members.text("name") else str(members.members.get("local_rank", "")),
         pid=str(members.whole("pid") or ""),
         state=state,

@@ -91,11 +91,10 @@ class Tool:
 
 def failure(answer: subprocess.CompletedProcess[str]) -> str:
     """Return how a tool failed, such as "exit status 1 (no permission)", or "" if it exited with 0."""
-    status = answer.returncode
-    if not status:
+    if not answer.returncode:
         return ""
     last = last_line(answer)
-    return f"{Ending(max(status, 0), max(-status, 0))}{f' ({last})' if last else ''}"
+    return f"{Ending.of(answer.returncode)}{f' ({last})' if last else ''}"
 
 
 def last_line(answer: subprocess.CompletedProcess[str]) -> str:

@@ -194,7 +194,7 @@ class JobRunner:
             is_clear=not recorder.has_survivors,
             is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
             time_left=self._setup.requests.time_left,
-            sentence=causes.sentence_with_doubt(outcome),
+            sentence=causes.sentence_with_certainty(outcome),
         )
 
     def _has_progressed(self) -> bool | None:
@@ -209,7 +209,7 @@ class JobRunner:
         was_held = self.journal.job.state is JobState.HOLDING
         if was_held:  # the last event has the cause as well
             is_orphaned = self._signals.first_stop().launcher != 0
-            cause = causes.sentence_with_doubt(self._ends.outcome)
+            cause = causes.sentence_with_certainty(self._ends.outcome)
             event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
         actions = self.journal.feed(event)
         self._setup.requests.note(self.journal.job.state)

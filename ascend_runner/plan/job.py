@@ -13,6 +13,7 @@ from ascend_runner.lifecycle.state import JobState, Policy
 from ascend_runner.supervision.events import Cause, HangDetected
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.text import rank_title
 
 NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process
@@ -43,7 +44,7 @@ class RankSpec:
     @property
     def title(self) -> str:
         """The name in messages, such as "rank 3" or "scheduler"."""
-        return self.name or f"rank {self.rank_id}"
+        return rank_title(self.rank_id, self.name)
 
     def changes(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that differ from those of the caller."""

@@ -73,9 +73,9 @@ def sentence(outcome: Outcome) -> str:
     return "; ".join([f"{cause}{likely}", *checkpoint.failed(outcome.unsaved)]) if cause else ""
 
 
-def sentence_with_doubt(outcome: Outcome) -> str:
+def sentence_with_certainty(outcome: Outcome) -> str:
     """Return the sentence on why the job failed, with a note on the certainty."""
-    return cause_text.with_doubt(sentence(outcome), doubt(outcome))
+    return cause_text.with_certainty(sentence(outcome), certainty_note(outcome))
 
 
 def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
@@ -88,8 +88,8 @@ def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
     return [f"{beginning}{place}"] if place else []
 
 
-def doubt(outcome: Outcome) -> str:
+def certainty_note(outcome: Outcome) -> str:
     """Return a note on the certainty that this rank is the cause, or "" if it is certain."""
     root = outcome.root
     is_alone = len(outcome.ranks) == 1 and not (root and root.candidates)
-    return cause_text.doubt(root.certainty.value, is_alone=is_alone) if root else ""
+    return cause_text.certainty_note(root.certainty.value, is_alone=is_alone) if root else ""

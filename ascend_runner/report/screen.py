@@ -19,7 +19,7 @@ from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Cause, Exited, LimitReached, SignalReceived, SpawnFailed
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_ranks, counted, duration, printable, rank_list, signal_name
+from ascend_runner.text import all_ranks, counted, duration, printable, rank_list, rank_title, signal_name
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
@@ -152,7 +152,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
 
 def last_failure(outcome: Outcome) -> str:
     """Describe the failure of the last attempt of a job that ended for another reason."""
-    lines = [causes.sentence_with_doubt(outcome)]
+    lines = [causes.sentence_with_certainty(outcome)]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
     lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []
@@ -161,15 +161,15 @@ def last_failure(outcome: Outcome) -> str:
 
 def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
     """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
-    root, title = outcome.root, cause.name or f"rank {cause.rank_id}"
+    root, title = outcome.root, rank_title(cause.rank_id, cause.name)
     if root is None or root.rank_id == cause.rank_id:
-        head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{causes.doubt(outcome)}"]
+        head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{causes.certainty_note(outcome)}"]
     else:
         sure = "" if root.is_certain else f" ({root.certainty.value})"
         why = f": {root.first_summary}" if root.first_summary not in str(cause.ending) else ""
         consequence = ", as a consequence" if root.is_first_a_consequence else ""
         head = [
-            f"{failed.name or f'rank {failed.rank_id}'} caused the failure{sure}: {root.summary}",
+            f"{rank_title(failed.rank_id, failed.name)} caused the failure{sure}: {root.summary}",
             f"  first  {title} ended first ({in_parentheses(cause.ending)}){consequence}{why}",
         ]
     return [*head, *_candidates(root, outcome)] if root else head

@@ -108,7 +108,7 @@ class Hooks:
             hook.returncode = hook.returncode or 0  # or subprocess would reap it, which the sweep does
             self._sweep(others)
         status = hook.returncode if is_over else 0
-        return explained(_ending(status), output, start)
+        return explained(Ending.of(status), output, start)
 
     def _await(self, hook: subprocess.Popen[bytes], wait: Callable[[float], None]) -> bool:
         """Wait for the end of a hook; return whether it has come in time."""
@@ -215,10 +215,6 @@ def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
 
 def _numbers(ranks: Sequence[int]) -> str:
     return format_numbers(ranks).replace(" ", "")
-
-
-def _ending(returncode: int) -> Ending:
-    return Ending(signum=-returncode) if returncode < 0 else Ending(exit_code=returncode)
 
 
 def _on_disk(work: Callable[[], Value]) -> Value | None:

@@ -10,7 +10,7 @@ import attrs
 from ascend_runner.errors import TIMED_OUT
 from ascend_runner.supervision.findings import NodeFinding
 from ascend_runner.supervision.slowdown import Slowdown
-from ascend_runner.text import duration, signal_name
+from ascend_runner.text import duration, rank_title, signal_name
 
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
 CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
@@ -24,6 +24,11 @@ class Ending:
     exit_code: int = 0
     signum: int = 0
     core_dumped: bool = False
+
+    @classmethod
+    def of(cls, returncode: int) -> Ending:
+        """Return what a `returncode` of subprocess means: an exit code, or -N for death by signal N."""
+        return cls(max(returncode, 0), max(-returncode, 0))
 
     @property
     def is_success(self) -> bool:
@@ -63,7 +68,7 @@ class SpawnFailed:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"cannot start {self.name or f'rank {self.rank_id}'}: {self.reason}"
+        return f"cannot start {rank_title(self.rank_id, self.name)}: {self.reason}"
 
 
 @attrs.frozen
@@ -87,7 +92,7 @@ class Exited:
 
     def __str__(self) -> str:
         verb = "ended" if self.ending.is_success else "failed"
-        return f"{self.name or f'rank {self.rank_id}'} {verb}: {self.ending}"
+        return f"{rank_title(self.rank_id, self.name)} {verb}: {self.ending}"
 
 
 @attrs.frozen

@@ -8,6 +8,7 @@ from typing import ClassVar
 import attrs
 
 from ascend_runner.errors import TIMED_OUT
+from ascend_runner.text import rank_title
 
 
 class Rule(enum.Enum):
@@ -50,14 +51,10 @@ class Slowdown:
         sentence = {Rule.RATIO: self._ratio, Rule.DROP: self._drop, Rule.STRAGGLER: self._straggler}[self.rule]()
         return sentence if self.step is None else f"{sentence}, at step {self.step}"
 
-    @property
-    def _title(self) -> str:
-        return self.name or f"rank {self.rank_id}"
-
     def _ratio(self) -> str:
         before = f", before that {self.usual[0]:.3g} s of {self.usual[1]:.3g} s" if self.usual else ""
         share = f"{self.own / self.reference:.0%} of the end-to-end time"
-        figures = f"({self.own:.3g} s of {self.reference:.3g} s{before}) in {self._title}"
+        figures = f"({self.own:.3g} s of {self.reference:.3g} s{before}) in {rank_title(self.rank_id, self.name)}"
         if self.is_over:
             return f"the hardware time is down to {share} {figures}"
         return f"slow training (--perf-threshold): the hardware time is {share} {figures}"
@@ -66,7 +63,7 @@ class Slowdown:
         now, best = f"{self.own:.3g} s per step", f"{self.reference:.3g} s"
         if self.unit:
             now, best = f"{1 / self.own:.3g} {self.unit}", f"{1 / self.reference:.3g}"
-        figures = f"{now}, at best {best}, in {self._title}"
+        figures = f"{now}, at best {best}, in {rank_title(self.rank_id, self.name)}"
         if self.is_over:
             return f"the training is no longer slow: {figures}"
         return f"slow training (--perf-drop): {1 - self.reference / self.own:.0%} below its best speed, {figures}"
@@ -75,6 +72,7 @@ class Slowdown:
         device = "" if self.device is None else f"device {self.device}"
         degrees = "" if self.temperature is None else f"{self.temperature} °C"
         place = ", ".join(filter(None, (device, degrees)))
-        rank = f"{self._title} ({place})" if place else self._title
+        title = rank_title(self.rank_id, self.name)
+        rank = f"{title} ({place})" if place else title
         change = "is no longer slower" if self.is_over else "is slower"
         return f"{rank} {change} than the other ranks: hardware time {self.own:.3g} s, median {self.reference:.3g} s"

@@ -42,9 +42,9 @@ def test_cause_of_an_attempt(expected: str, ranks: int, cause: dict[str, object]
     assert expected == cause_text.of_attempt(record)
 
 
-def test_sentence_with_doubt() -> None:
+def test_sentence_with_certainty() -> None:
     """A sentence that names the cause says how certain that is where it does so."""
-    note = cause_text.doubt("likely", is_alone=False)
+    note = cause_text.certainty_note("likely", is_alone=False)
 
-    assert "rank 5 caused the failure (likely): x" == cause_text.with_doubt("rank 5 caused the failure: x", note)
-    assert f"rank 5 failed{note}" == cause_text.with_doubt("rank 5 failed", note)
+    assert "rank 5 caused the failure (likely): x" == cause_text.with_certainty("rank 5 caused the failure: x", note)
+    assert f"rank 5 failed{note}" == cause_text.with_certainty("rank 5 failed", note)

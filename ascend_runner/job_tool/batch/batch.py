@@ -115,7 +115,7 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
     status = 128 - status if status < 0 else status
     try:
         outcome = result.decode(data, status)
-        cause = causes.sentence_with_doubt(outcome)
+        cause = causes.sentence_with_certainty(outcome)
         state = str(outcome.report.get("state", "")) or ("failed" if status else "succeeded")
     except AscendRunnerError as error:
         cause, state = str(error), "failed"

@@ -91,9 +91,9 @@ class Snapshot:
         return f"the runner ({self.pids}) was killed" if self.condition is Condition.RUNNER_KILLED else ""
 
     @property
-    def doubt(self) -> str:
+    def certainty_note(self) -> str:
         """A note on the certainty of the cause, "" if it is certain."""
-        return cause_text.doubt_of(self.report.child("cause"), len(self.report.children("ranks")))
+        return cause_text.certainty_note_of(self.report.child("cause"), len(self.report.children("ranks")))
 
     @property
     def pids(self) -> str:

@@ -97,7 +97,7 @@ class Observer:
             ranks=ranks,
             now=now,
             place=self._place(),
-            cause=cause_text.with_doubt(worst.seen.cause, worst.seen.doubt),
+            cause=cause_text.with_certainty(worst.seen.cause, worst.seen.certainty_note),
             outlook=screens.outlook(worst.seen),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),

@@ -187,7 +187,7 @@ def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Describe why a job failed, with the certainty, as its last screen did."""
     cause = snapshot.report.child("cause")
     candidates = cause.wholes("candidates")
-    yield "cause", cause_text.with_doubt(snapshot.cause, snapshot.doubt)
+    yield "cause", cause_text.with_certainty(snapshot.cause, snapshot.certainty_note)
     if candidates and cause.text("certainty") == "likely":
         yield "also", f"{rank_list(candidates)} may be the cause"
     else:
@@ -274,7 +274,7 @@ def _attempts(snapshot: Snapshot) -> str:
         return ""
     failed = [cause_text.of_attempt(one) for one in ended if one.text("verdict")]  # the others were stopped
     # The sentence about a job that was stopped later ends with that about the attempt.
-    whole = cause_text.with_doubt(snapshot.cause, snapshot.doubt)
+    whole = cause_text.with_certainty(snapshot.cause, snapshot.certainty_note)
     last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""
     return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
 

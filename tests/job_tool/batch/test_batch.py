@@ -89,7 +89,7 @@ def test_failure_ends_the_batch(batch: Batch) -> None:
     assert "rank 0 failed: exit status 3 (line 4)" in screen
 
 
-def test_cause_in_the_summary_has_its_doubt(batch: Batch) -> None:
+def test_cause_in_the_summary_has_its_certainty(batch: Batch) -> None:
     """A rank whose exit status alone speaks against it is only likely the cause."""
     batch.path.write_text("--nproc-per-node 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 100'")
     _status, screen = batch.run()
