@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.html_report import evidence, likeness, ranks, timeline, topology
-from ascend_runner.html_report.evidence import Evidence, members_of
+from ascend_runner.html_report.evidence import Evidence
 from ascend_runner.html_report.likeness import Group
 from ascend_runner.html_report.ranks import Rank, Row
 from ascend_runner.html_report.sources import Sources
@@ -78,7 +78,7 @@ def content_of(sources: Sources) -> Content:
     findings, _rest = likeness.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
     return Content(
         job=report.text("job_id"),
-        verdict=verdict_of(sources, members_of(report, culprit)),
+        verdict=verdict_of(sources),
         evidence=evidence.of_rank(report, culprit),
         findings=tuple(findings),
         timeline=timeline.draw(found, attempt_seconds(sources), first or culprit),

@@ -37,7 +37,7 @@ class Evidence:
 
 def of_rank(report: Members, culprit: Rank | None) -> Evidence | None:
     """Return why a rank failed, or None if nothing is known about that."""
-    found = members_of(report, culprit)
+    found = report.child_with("ranks", "rank_id", culprit.rank_id if culprit else None)
     finding = found.child("finding")
     lines = finding.texts("excerpt")
     shown = excerpt(
@@ -90,9 +90,3 @@ def peer(members: Members) -> str:
         f"address {members.text('device_ip')}" if members.text("device_ip") else "",
     )
     return ", ".join(filter(None, parts))
-
-
-def members_of(report: Members, rank: Rank | None) -> Members:
-    """Return the members of a rank, or none if it is None."""
-    found = (one for one in report.children("ranks") if rank and one.whole("rank_id") == rank.rank_id)
-    return next(found, Members())

@@ -64,7 +64,7 @@ def _kept(members: Members, names: Sequence[str]) -> dict[str, object]:
 def _cause(report: Members) -> Mapping[str, object]:
     cause = report.child("cause")
     rank_id = cause.whole("rank_id")
-    failed = next((rank for rank in report.children("ranks") if rank.whole("rank_id") == rank_id), Members())
+    failed = report.child_with("ranks", "rank_id", rank_id)
     code, signum = failed.whole("exit_code"), failed.whole("signal") or cause.whole("signal")
     how = f": exit status {code}" if code else ""
     if signum:

@@ -39,9 +39,10 @@ class Verdict:
     commands: tuple[tuple[str, str], ...]
 
 
-def verdict_of(sources: Sources, culprit: Members) -> Verdict:
-    """Return the head of a page; `culprit` is the rank that caused the failure, empty if there is none."""
+def verdict_of(sources: Sources) -> Verdict:
+    """Return the head of a page."""
     report = sources.report
+    culprit = report.child_with("ranks", "rank_id", report.child("cause").whole("rank_id"))
     state, count = report.text("state"), len(report.children("ranks"))
     commands = (
         ("Command", shlex.join(sources.command)),

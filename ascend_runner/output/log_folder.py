@@ -7,7 +7,6 @@ Without the lock nothing is moved or written, so that a second start of a runnin
 from __future__ import annotations
 
 import fcntl
-import glob
 import os
 import re
 import shutil
@@ -100,9 +99,9 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 
 def _is_any_part_running(job: JobSpec) -> bool:
     """Return whether another part of a job writes to its log directory."""
-    own = lock_path(job)
-    locks = glob.glob(f"{glob.escape(os.path.join(job.log_dir, job.job_id))}*.lock")
-    return any(path != own and _is_locked(path) for path in locks)
+    own = os.path.basename(lock_path(job))
+    locks = (name for name in _listdir(job.log_dir) if name.startswith(job.job_id) and name.endswith(".lock"))
+    return any(name != own and _is_locked(os.path.join(job.log_dir, name)) for name in locks)
 
 
 def put_aside(

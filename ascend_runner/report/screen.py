@@ -89,13 +89,13 @@ def way_out(cause: Cause | None) -> str:
 
 def ended(outcome: Outcome, job: JobSpec) -> str:
     """Sum up a job: one line after a success, else the cause, its evidence and the ends of the other ranks."""
-    cause = outcome.cause
+    cause, failed = outcome.cause, outcome.failed
     if cause is None:
         number = len(job.ranks)
         ranks = all_ranks(number) if number > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} exited with status 0 after {duration(outcome.seconds)}"
-    if isinstance(cause, Exited):
-        lines = _failure(cause, outcome, job)
+    if isinstance(cause, Exited) and failed:
+        lines = _failure(cause, failed, outcome, job)
     elif isinstance(cause, SpawnFailed):
         lines = [str(cause), _report(outcome, job)]
     else:
@@ -121,10 +121,8 @@ def _why_early(limit: LimitReached, job: JobSpec) -> str:
     return f"the last {duration(job.checkpoint_grace)} of its {reason(limit, job)} are for saving (--checkpoint-grace)"
 
 
-def _failure(cause: Exited, outcome: Outcome, job: JobSpec) -> list[str]:
-    rank_id = outcome.root.rank_id if outcome.root else cause.rank_id
-    failed = next(rank for rank in outcome.ranks if rank.rank_id == rank_id)
-    spec = next(spec for spec in job.processes if spec.rank_id == rank_id)
+def _failure(cause: Exited, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
+    spec = next(spec for spec in job.processes if spec.rank_id == failed.rank_id)
     lines = _headline(cause, failed, outcome)
     lines += _evidence(failed.finding) if failed.finding else []
     lines += _labelled(failed, spec, job, outcome)

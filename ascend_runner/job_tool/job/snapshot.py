@@ -108,8 +108,7 @@ class Snapshot:
     @property
     def failed(self) -> Members:
         """The record of that rank, empty if there is none."""
-        ranks = self.report.children("ranks") if self.culprit is not None else ()
-        return next((rank for rank in ranks if rank.whole("rank_id") == self.culprit), Members())
+        return self.report.child_with("ranks", "rank_id", self.culprit)
 
     @property
     def ranks(self) -> Mapping[int, Members]:

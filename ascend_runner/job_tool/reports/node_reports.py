@@ -44,7 +44,7 @@ def node_of(report: Members, number: int) -> Node:
     )
     if not is_final(state) and state != "holding":
         return attrs.evolve(node, problem=f"incomplete report (last state: {state or 'unknown'})")
-    failure = _failure(report, ranks)
+    failure = _failure(report)
     return attrs.evolve(
         node,
         failure=failure,
@@ -56,10 +56,10 @@ def node_of(report: Members, number: int) -> Node:
     )
 
 
-def _failure(report: Members, ranks: Sequence[Members]) -> Failure | None:
+def _failure(report: Members) -> Failure | None:
     cause = report.child("cause")
     kind, rank_id = cause.text("kind"), cause.whole("rank_id")
-    rank = next((rank for rank in ranks if rank.whole("rank_id") == rank_id), Members())
+    rank = report.child_with("ranks", "rank_id", rank_id)
     if kind != "rank_failed" and kind not in _KINDS:
         return None
     finding = rank.child("finding")
