@@ -52,7 +52,7 @@ def test_refused_start_touches_nothing(program: Program) -> None:
     table = {"status": "completed", "version": "1.0", "server_count": "1", "server_list": [server]}
     (program.folder / "table.json").write_text(json.dumps(table))
     options = ("--no-table-checks", "--rank-table", "table.json", "--workdir", "device")
-    first = program.start(*options, "sh", "-c", "echo ready; exec sleep 60")
+    first = program.start(*options, "sh", "-c", "echo ready; exec sleep 1000")
     first.wait_for("ready")
     wait_until(lambda: program.log(0) == b"ready\n" and program.report()["state"] == "running")
     before = content(program.log_dir)

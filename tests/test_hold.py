@@ -16,7 +16,7 @@ from tests.helpers.replay import replay
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import wait_until
 
-FAIL = "[ $RANK = 0 ] || { touch up; exec sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
+FAIL = "[ $RANK = 0 ] || { touch up; exec sleep 1000; }; while ! [ -e up ]; do :; done; exit 7"
 SECOND_NODE = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1")
 SUFFIX = "-node-1"  # of its files
 HELD = "  release with "  # begins the last line of the screen
@@ -138,7 +138,7 @@ def test_success_and_refusals_are_not_held(program: Program) -> None:
 
 def test_stopped_job_is_not_held(program: Program) -> None:
     """Who has stopped a job does not wait for it."""
-    run = hold(program, "echo ready; exec sleep 60")
+    run = hold(program, "echo ready; exec sleep 1000")
     run.wait_for("ready", times=2)
     run.send(signal.SIGTERM)
 
@@ -180,7 +180,7 @@ def test_only_the_node_with_the_cause_is_held(program: Program, line: str, is_he
 
 def test_hang_of_a_part_is_not_held(program: Program) -> None:
     """Ranks of a larger job that hang wait for any of its nodes: none of them knows that it is the cause."""
-    run = hold(program, "exec sleep 60", "--hang-timeout", "0.5", *SECOND_NODE)
+    run = hold(program, "exec sleep 1000", "--hang-timeout", "0.5", *SECOND_NODE)
 
     assert 124 == run.finish()
     assert "holding" not in program.states(SUFFIX)

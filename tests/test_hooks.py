@@ -121,7 +121,7 @@ def test_other_failing_hooks_are_warnings(program: Program) -> None:
 
 def test_time_limit_ends_a_hook_before_the_start(program: Program) -> None:
     """The hook is killed, and the job expires before a rank has started."""
-    run = program.start("--nproc-per-node", "1", "--hook", "before-start=touch up; sleep 60", "touch", "ran")
+    run = program.start("--nproc-per-node", "1", "--hook", "before-start=touch up; sleep 1000", "touch", "ran")
     wait_until((program.folder / "up").exists)
     time_limit.set_soon(run)
 
@@ -133,7 +133,7 @@ def test_time_limit_ends_a_hook_before_the_start(program: Program) -> None:
 
 def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
     """The job is stopped before a rank has started; the hook and what it has started are gone."""
-    options = ("--hook", "before-start=setsid sleep 60 & touch up; sleep 60")
+    options = ("--hook", "before-start=setsid sleep 1000 & touch up; sleep 1000")
     run = program.start("--nproc-per-node", "1", *options, "touch", "ran")
     program.shell("while ! [ -e up ]; do sleep 0.05; done")
     run.send(signal.SIGTERM)
@@ -146,7 +146,7 @@ def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
 @pytest.mark.parametrize("event", ["after-attempt", "before-exit"])
 def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> None:
     """A hook that hangs at the end is ended by a stop signal, and this is reported; the exit status is the job's."""
-    options = ("--hook", f"{event}=touch up; trap '' TERM; sleep 60; sleep 60")
+    options = ("--hook", f"{event}=touch up; trap '' TERM; sleep 1000; sleep 1000")
     run = program.start("--nproc-per-node", "1", *options, "sh", "-c", "exit 7")
     program.shell("while ! [ -e up ]; do sleep 0.05; done")
     run.send(signal.SIGTERM)
@@ -158,7 +158,7 @@ def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> Non
 
 def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
     """A job that would be restarted is stopped; its last hooks still run."""
-    options = ("--max-restarts", "1", "--hook", "after-attempt=touch up; sleep 60", "--hook", f"before-exit={TELL}")
+    options = ("--max-restarts", "1", "--hook", "after-attempt=touch up; sleep 1000", "--hook", f"before-exit={TELL}")
     run = program.start("--nproc-per-node", "1", *options, "sh", "-c", "exit 7")
     program.shell("while ! [ -e up ]; do sleep 0.05; done")
     run.send(signal.SIGTERM)

@@ -18,7 +18,7 @@ RESTARTS = ("--max-restarts", "9", "--restart-delay", "0")
 # Rank 0 fails when the other one, which is started last, runs.
 FAIL = (
     'echo "attempt $ASCEND_RUNNER_ATTEMPT"; up=up-$ASCEND_RUNNER_ATTEMPT;'
-    ' [ "$RANK" = 0 ] || { touch $up; exec sleep 60; }; while ! [ -e $up ]; do :; done; exit 7'
+    ' [ "$RANK" = 0 ] || { touch $up; exec sleep 1000; }; while ! [ -e $up ]; do :; done; exit 7'
 )
 
 
@@ -74,7 +74,7 @@ def test_number_of_attempts(program: Program, script: str, options: tuple[str, .
     assert (attempts - 1, attempts) == (program.report()["attempt"], len(program.report()["attempts"]))
 
 
-HANG = "[ $ASCEND_RUNNER_ATTEMPT != 0 ] || exec sleep 60"
+HANG = "[ $ASCEND_RUNNER_ATTEMPT != 0 ] || exec sleep 1000"
 
 
 @pytest.mark.parametrize("options", [(), ("--hang-action", "restart")])
@@ -330,7 +330,7 @@ def test_stop_signal_during_the_teardown(program: Program) -> None:
 
 def test_signal_to_a_running_job_stops_it(program: Program) -> None:
     """A job that is stopped is not restarted."""
-    run = start(program, "echo ready; exec sleep 60")
+    run = start(program, "echo ready; exec sleep 1000")
     run.wait_for("ready", times=2)
     run.send(signal.SIGTERM)
 
@@ -343,7 +343,7 @@ def test_attempts_never_overlap(program: Program) -> None:
 
     Each attempt holds a lock in a process that ignores SIGTERM; the next one finds it free.
     """
-    leave = "setsid sh -c 'touch held-$ASCEND_RUNNER_ATTEMPT; exec sleep 60'"
+    leave = "setsid sh -c 'touch held-$ASCEND_RUNNER_ATTEMPT; exec sleep 1000'"
     held = f"(trap '' TERM; flock -n 9 || echo overlap; {leave}) 9>>lock &"
     script = f"{held} while ! [ -e held-$ASCEND_RUNNER_ATTEMPT ]; do :; done; exit 7"
     run = start(program, script, "--grace", "0.2", "--max-restarts", "3", ranks=1)

@@ -91,7 +91,8 @@ def test_signals_in_a_row(program: Program, signums: tuple[signal.Signals, ...])
 @pytest.mark.parametrize("phase", ["spawn", "teardown"])
 def test_sigkill_of_one_of_the_two(program: Program, whom: str, phase: str) -> None:
     """Either process leaves nothing behind if the other is killed, between two spawns and during a teardown."""
-    run = program.act(32, "note=TERM", "child=daemon", "say=ready", "sleep", options=("--grace", "1"))
+    grace = "1" if phase == "spawn" else "5"  # neither may end before it is killed
+    run = program.act(32, "note=TERM", "child=daemon", "say=ready", "sleep", options=("--grace", grace))
     run.wait_for("ready")
     runner = run.runner_pid
     if phase == "teardown":

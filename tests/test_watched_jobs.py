@@ -28,7 +28,7 @@ echo ready
 until [ -e {GO} ]; do sleep 0.05; done
 head -c {SIZE} /dev/zero
 [ $RANK = {FAILED} ] && exit 7
-exec sleep 60
+exec sleep 1000
 """
 
 

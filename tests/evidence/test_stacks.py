@@ -19,7 +19,7 @@ from ascend_runner.diagnosis.stack_groups import group
 from ascend_runner.evidence.stacks import StackCollector, decode_dump
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.host.executables import find_py_spy
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import LIMIT, wait_until
 
 STANDS = Path(__file__).parent.parent / "workers" / "stands.py"
 SLEEP = ["/bin/sleep", "600"]
@@ -163,7 +163,7 @@ def test_py_spy_that_never_answers(tmp_path: Path) -> None:
         stacks = collector.collect(pids, seconds=0.3)
         seconds = time.monotonic() - start
 
-    assert seconds < 5  # a bound that must hold on the busiest machine; the measure is in the benchmark
+    assert seconds < LIMIT  # long before py-spy would have ended; the measure is in the benchmark
     assert [0, 1] == [stack.rank_id for stack in stacks if stack.processes]
 
 

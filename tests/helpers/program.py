@@ -22,7 +22,7 @@ ACTOR: Final = [sys.executable, "-S", str(WORKERS / "actor.py")]
 PATIENT: Final = WORKERS / "patient.py"
 # The script of two ranks: the first fails when the second ignores SIGTERM, so that the teardown takes the whole grace.
 FAIL_BESIDE_A_DEAF_RANK: Final = (
-    "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 60; }; while ! [ -e up ]; do :; done; exit 7"
+    "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 1000; }; while ! [ -e up ]; do :; done; exit 7"
 )
 
 

@@ -31,7 +31,7 @@ JOB: Final = FoundJob(
     run_folder="/nowhere/run",
     owner=os.getuid(),
 )  # of this process, which is not its first one: it has started at another time
-SLEEPS: Final = "echo ready; exec sleep 60"
+SLEEPS: Final = "echo ready; exec sleep 1000"
 Start = Callable[..., Run]
 Tool = Callable[..., tuple[int, str]]
 

@@ -434,7 +434,7 @@ def test_job_exists_while_the_number_of_its_node_is_unknown(program: Program, ta
     program.log_dir.mkdir()
     for name in ("job-report.json", "job-proc-rank-0-device-0.txt", "job-report-node-1.json", "other-report.json"):
         (program.log_dir / name).write_text('{"state": "succeeded"}')
-    run = start_waiting(program, table, "sh", "-c", "echo up; exec sleep 60")
+    run = start_waiting(program, table, "sh", "-c", "echo up; exec sleep 1000")
     assert "preparing" == report_of_node(program)["state"]
     assert not (program.log_dir / "job-report.json").exists()
     assert 3 == len(names_in(program.log_dir / "run-1"))

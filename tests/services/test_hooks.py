@@ -90,10 +90,10 @@ def test_hook_that_takes_long_is_announced_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "exec sleep 60",
-        "trap '' TERM INT HUP; sleep 60; sleep 60",
-        "setsid sleep 60 & sleep 60",
-        "(trap '' TERM; setsid sh -c 'sleep 60; true' &) ; exec sleep 60",
+        "exec sleep 1000",
+        "trap '' TERM INT HUP; sleep 1000; sleep 1000",
+        "setsid sleep 1000 & sleep 1000",
+        "(trap '' TERM; setsid sh -c 'sleep 1000; true' &) ; exec sleep 1000",
     ],
 )
 def test_hook_that_hangs_is_killed_with_everything_it_has_started(tmp_path: Path, command: str) -> None:
@@ -109,7 +109,7 @@ def test_stragglers_do_not_outlive_their_hook(tmp_path: Path) -> None:
     """What a hook leaves behind is killed at its end, also after a success."""
     before = process_tree.children(os.getpid())
 
-    assert [] == run(tmp_path, "setsid sleep 60 & sleep 60 & exit 0")
+    assert [] == run(tmp_path, "setsid sleep 1000 & sleep 1000 & exit 0")
     assert before == process_tree.children(os.getpid())
 
 
@@ -122,7 +122,7 @@ def test_stop_signal_ends_a_hook(tmp_path: Path) -> None:
         raise StopRequestedError(15, "SIGTERM")
 
     with pytest.raises(StopRequestedError):
-        run(tmp_path, "echo ready; sleep 60", "echo another", wait=stopped)
+        run(tmp_path, "echo ready; sleep 1000", "echo another", wait=stopped)
     assert before == process_tree.children(os.getpid())
     assert "ready\n" == log(tmp_path)
 
@@ -146,7 +146,7 @@ def test_disk_of_the_log_that_hangs_is_given_up(tmp_path: Path) -> None:
     mounted = disk.Disk(tmp_path)
     mounted.mount()
     warnings: list[str] = []
-    job = plan(mounted.path, f"kill -STOP {mounted.pid}; echo lost; exec sleep 60")
+    job = plan(mounted.path, f"kill -STOP {mounted.pid}; echo lost; exec sleep 1000")
     hooks = Hooks(
         job=job, event=EVENT, environ=dict(os.environ), info=pytest.fail, warn=warnings.append, limit=0.2, silence=LIMIT
     )

@@ -181,7 +181,9 @@ def test_states_that_are_none(batch: Batch, content: str) -> None:
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_the_batch(batch: Batch, signum: int) -> None:
     """The command that is running is stopped, no other one starts, and the next run begins with it."""
-    batch.path.write_text(f"--nproc-per-node 1 sh -c 'echo a >> {batch.notes}; exec sleep 60'\n--nproc-per-node 1 true")
+    batch.path.write_text(
+        f"--nproc-per-node 1 sh -c 'echo a >> {batch.notes}; exec sleep 1000'\n--nproc-per-node 1 true"
+    )
     with subprocess.Popen([*COMMAND, str(batch.path)], env=batch.env, stdout=subprocess.PIPE, text=True) as started:
         wait_until(lambda: batch.noted)
         started.send_signal(signum)
@@ -223,7 +225,7 @@ def test_ctrl_c_ends_the_batch(batch: Batch) -> None:
 
 def test_killed_batch_stops_its_command(batch: Batch) -> None:
     """No process outlives it."""
-    batch.path.write_text(f"--nproc-per-node 1 sh -c 'echo $$ >> {batch.notes}; exec sleep 60'")
+    batch.path.write_text(f"--nproc-per-node 1 sh -c 'echo $$ >> {batch.notes}; exec sleep 1000'")
     with subprocess.Popen([*COMMAND, str(batch.path)], env=batch.env) as started:
         wait_until(lambda: batch.noted)
         (guardian,) = process_tree.children(started.pid)
@@ -253,7 +255,7 @@ def test_killed_batch_releases_its_command(batch: Batch) -> None:
 
 def test_two_batches_of_one_file(batch: Batch) -> None:
     """The second one is refused while the first one runs."""
-    batch.path.write_text(f"--nproc-per-node 1 sh -c 'echo a >> {batch.notes}; exec sleep 60'")
+    batch.path.write_text(f"--nproc-per-node 1 sh -c 'echo a >> {batch.notes}; exec sleep 1000'")
     with subprocess.Popen([*COMMAND, str(batch.path)], env=batch.env) as started:
         wait_until(lambda: batch.noted)
         status, screen = batch.run()

@@ -59,7 +59,7 @@ def test_running_job(start: Start, tool: Tool, program: Program) -> None:
 
 def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None:
     """`status` shows what ranks print as soon as they do, without asking the runner, and also without a report."""
-    run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 60', "--time-limit", "1h")
+    run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 1000', "--time-limit", "1h")
     wait_until(lambda: "step 1" in tool()[1] and "step 0" in tool()[1] and document(tool)["state"] == "running")
     for control in run_dir.glob("*/control"):
         control.unlink()
@@ -86,7 +86,7 @@ def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None
 def test_step_in_the_logs(start: Start, tool: Tool) -> None:
     """`status` shows the step of the rank that is furthest, also if other lines follow it."""
     lines = "{'loss': nan}\\n  1%%|x| $((RANK + 7))/900 [00:01<00:09, 2.00s/it]\\nsaved\\n"
-    run = start(f'printf "{lines}"; exec sleep 60')
+    run = start(f'printf "{lines}"; exec sleep 1000')
     run.wait_for("saved", times=2)
     wait_until(lambda: "  step        8 of 900, 2 s per step\n" in tool()[1])
     last = document(tool)["last_step"]
@@ -98,7 +98,7 @@ def test_step_in_the_logs(start: Start, tool: Tool) -> None:
 
 def test_loss_of_a_job_whose_runner_reads_the_steps(start: Start, tool: Tool) -> None:
     """It is in the logs only, and shown beside the step of the board and its age."""
-    run = start('printf "  1%%|x| 7/900 [00:01<00:09, 2.00s/it, loss=2.5]\\n"; exec sleep 60', "--summary", "1h")
+    run = start('printf "  1%%|x| 7/900 [00:01<00:09, 2.00s/it, loss=2.5]\\n"; exec sleep 1000', "--summary", "1h")
     wait_until(lambda: re.search("  step        7 of 900, 2 s per step, loss 2.5, [^ ]+ s ago\n", tool()[1]))
     run.send(signal.SIGTERM)
 
@@ -107,7 +107,7 @@ def test_loss_of_a_job_whose_runner_reads_the_steps(start: Start, tool: Tool) ->
 
 def test_long_last_line(start: Start, tool: Tool) -> None:
     """A line that is too long for the board is read from the log, so that its beginning is shown."""
-    run = start('printf "iteration      7/ 400 %0300d\\n" $RANK; exec sleep 60')
+    run = start('printf "iteration      7/ 400 %0300d\\n" $RANK; exec sleep 1000')
     wait_until(lambda: tool()[1].count("  iteration 7/ 400 0") == 2)
     lines = [rank["last_line"] for rank in document(tool)["ranks"]]
     run.send(signal.SIGTERM)
@@ -149,7 +149,7 @@ def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: P
     """The ends of the logs show sizes, last lines without secrets, steps, and who is behind: here or where they are."""
     secret = "hf_" + "a1B2c3D4" * 4
     lines = f"{{'loss': 2.5}}\\n step: $((RANK == 1 ? 10 : 90)), loss is 2.5\\nend {secret}\\n"
-    run = start(f'printf "epoch: 1{lines}"; exec sleep 60', ranks=3)
+    run = start(f'printf "epoch: 1{lines}"; exec sleep 1000', ranks=3)
     run.wait_for("end", times=3)
     wait_until(lambda: all(path.stat().st_size for path in program.log_dir.glob("job-proc-rank-*")))
     wait_until(lambda: program.report()["state"] == "running")

@@ -32,7 +32,7 @@ def read_until(fd: int, text: bytes) -> None:
 @pytest.mark.parametrize(("key", "shown"), [(b"a", b""), (b"\r", b"in the pager")])
 def test_terminated(start: Start, run_dir: Path, key: bytes, shown: bytes) -> None:
     """SIGTERM ends it as `q` does, and the pager with it: the terminal is as it was before."""
-    run = start("echo begun; exec sleep 60")
+    run = start("echo begun; exec sleep 1000")
     run.wait_for("begun", times=2)
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)

@@ -107,7 +107,7 @@ def test_job_is_followed_over_restarts_and_rotation(start: Start, gate: Gate, fo
 
 def test_ranks_are_followed_together(start: Start, gate: Gate, follow: Follow) -> None:
     """The lines of each have its prefix."""
-    run = start(f'echo "old $RANK"; {gate.wait} echo "new $RANK"; exec sleep 60')
+    run = start(f'echo "old $RANK"; {gate.wait} echo "new $RANK"; exec sleep 1000')
     run.wait_for("old", times=2)
     reader = follow("-n", "1")
     first = {next_line(reader), next_line(reader)}
@@ -135,7 +135,7 @@ def test_unfinished_line_that_is_drawn_again(start: Start, gate: Gate, follow: F
 
 def test_runner_that_is_killed(start: Start, follow: Follow, tool: Tool) -> None:
     """Nothing more comes, so the logs are not followed any further."""
-    run = start("echo begun; exec sleep 60")
+    run = start("echo begun; exec sleep 1000")
     run.wait_for("begun", times=2)
     reader = follow()
     lines = {next_line(reader), next_line(reader)}
@@ -149,7 +149,7 @@ def test_runner_that_is_killed(start: Start, follow: Follow, tool: Tool) -> None
 
 def test_reader_that_leaves(start: Start, follow: Follow) -> None:
     """It ends the following at once and without a word, also if no rank writes any more."""
-    run = start("echo begun; exec sleep 60", ranks=1)
+    run = start("echo begun; exec sleep 1000", ranks=1)
     run.wait_for("begun")
     reader = follow()
     next_line(reader)

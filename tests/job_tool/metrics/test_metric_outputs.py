@@ -100,7 +100,7 @@ def serving(address: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 def test_server(start: Start, tool: Tool) -> None:
     """It listens on the loopback device, follows the job, survives broken clients, and ends with SIGTERM."""
-    run = start("echo ready; exec sleep 60")
+    run = start("echo ready; exec sleep 1000")
     wait_until(lambda: "\n  1 " in tool()[1])
     with serving("0", "job") as (popen, host, port):
         with socket.create_connection((host, port), LIMIT) as slow, socket.create_connection((host, port)) as broken:

@@ -252,7 +252,7 @@ def has_written(tool: Tool) -> bool:
 
 def test_real_job(start: Start, tool: Tool) -> None:
     """The metrics of a job that runs, of one whose runner was killed, and of one that has ended."""
-    run = start("echo ready; exec sleep 60")
+    run = start("echo ready; exec sleep 1000")
     wait_until(lambda: has_written(tool))
     status, text = tool("metrics", "job")
     found = samples(text)
@@ -271,7 +271,7 @@ def test_real_job(start: Start, tool: Tool) -> None:
 
 def test_real_job_without_its_runner(start: Start, tool: Tool) -> None:
     """A runner that was killed is not up, and none of its ranks is running."""
-    run = start("echo ready; exec sleep 60")
+    run = start("echo ready; exec sleep 1000")
     wait_until(lambda: has_written(tool))
     os.kill(run.runner_pid, signal.SIGKILL)
     run.finish()

@@ -15,7 +15,7 @@ def test_sums_of_ranks() -> None:
     """The figures are those of a rank's first process and of all below it; a percentage needs a second look."""
     with (
         subprocess.Popen(["/bin/sleep", "60"]) as single,
-        subprocess.Popen(["/bin/sh", "-c", "sleep 60 & wait"]) as parent,
+        subprocess.Popen(["/bin/sh", "-c", "sleep 1000 & wait"]) as parent,
     ):
         leaders = {0: single.pid, 1: parent.pid}
 

@@ -23,9 +23,9 @@ from tests.job_tool.conftest import JOB, Start, Tool
 SCRIPT = """\
 import os, time
 def elsewhere():
-    time.sleep(60)
+    time.sleep(1000)
 def in_collective():
-    time.sleep(60)
+    time.sleep(1000)
 print("begun", flush=True)
 elsewhere() if os.environ["RANK"] == "2" else in_collective()
 """
@@ -59,7 +59,7 @@ def test_outlier_comes_first(program: Program, start: Start, tool: Tool) -> None
 
 def test_stacks_of_a_rank_that_has_ended(start: Start, tool: Tool) -> None:
     """A rank that has ended is refused as a job that has ended is, unlike one that the job does not have."""
-    run = start('[ "$RANK" = 1 ] || exec sleep 60; echo over', ranks=2)
+    run = start('[ "$RANK" = 1 ] || exec sleep 1000; echo over', ranks=2)
     run.wait_for("over")
     wait_until(lambda: (1, "ascend-job: rank 1 of job is not running\n") == tool("stacks", "-r", "0,1"))
     run.send(signal.SIGTERM)

@@ -70,7 +70,7 @@ def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None
     node_folders.write(program.log_dir, 2, culprit=9)
     place = ("--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
     own = ("--log-dir", str(program.log_dir), "--html", "never")
-    run = program.start(*place, *own, "sh", "-c", "echo ready; exec sleep 60", env={"MA_VJ_NAME": "job"})
+    run = program.start(*place, *own, "sh", "-c", "echo ready; exec sleep 1000", env={"MA_VJ_NAME": "job"})
     run.wait_for("ready")
     wait_until(lambda: json.loads((program.log_dir / "job-report-node-0.json").read_bytes())["state"] == "running")
     recent = {"started_at": datetime.now(timezone.utc).isoformat(), "ended_at": None}
