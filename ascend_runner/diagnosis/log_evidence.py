@@ -14,6 +14,7 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.peers import peers_in
 from ascend_runner.diagnosis.phrases import class_of, first_phrase
+from ascend_runner.diagnosis.surroundings import innermost, is_own, records, up_to
 from ascend_runner.diagnosis.traceback_block import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.supervision.events import Ending
@@ -89,7 +90,7 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     around = first_code(near)
     if around and not around.code.is_wrapper:
         return around
-    phrase = first_phrase([*message, *_records(lines, told)])
+    phrase = first_phrase([*message, *records(lines, told)])
     if phrase and phrase.line not in message and told and (found or not statements.passes_on(told)):
         phrase = None if phrase.code.name.startswith(_OF_WORKERS) else phrase
     if phrase and phrase.code.is_wrapper:
@@ -98,65 +99,27 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     return found if told or found else first_code(plog)
 
 
-def _records(lines: Sequence[str], told: Traceback | None) -> list[str]:
-    """Return the last lines that record errors; only its own chain explains what a program raises in its own words."""
-    is_own = told and _is_own(told) and not statements.passes_on(told)
-    near = told.lines if told and is_own else lines[-LAST_LINES:]
-    last = (line for line in near if _RECORD.search(line) and not (told and _WARNING.search(line)))
-    return [line for line in last if not (aside := _ASIDE.search(line)) or first_phrase([line[: aside.start()]])]
-
-
 def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
     """Find the class of an error that is the rank's own; MindSpore logs the reason for one just before it raises it."""
     if statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines):
         return None
-    frame, line = _innermost(told)
+    frame, line = innermost(told)
     value = _OF_A_VALUE.match(told.exception)
     message = [value[0]] if value else told.message
     raised = f"{frame}: {message[0]}"
     source = f"{line}: {told.exception}" if _TOLD_BY_SOURCE.match(told.exception) else ""
-    found = class_of([*message, raised, source], is_own=_is_own(told))
+    found = class_of([*message, raised, source], is_own=is_own(told))
     if found and (raised.startswith(found.line) or source.startswith(found.line)):
         return Found(found.code, told.exception)
     above = lines[max(0, told.start - statements.LAST_WORDS) : told.start]
     return found or class_of([line for line in above if line.startswith("[ERROR] ")])
 
 
-def _is_own(told: Traceback) -> bool:
-    """Whether an exception is raised by the user's program in its own words, not by a package."""
-    frame, source = _innermost(told)
-    return source.startswith(("raise ", "assert ")) and not _OF_PACKAGES.search(frame)
-
-
-def _innermost(told: Traceback) -> tuple[str, str]:
-    """Return the frame that raised an exception, and its source line; both are "" where they are unknown."""
-    trace = [line.strip() for line in _up_to(told.message, told.lines)]
-    frames = [at for at, line in enumerate(trace) if FRAME.match(line) and not line.endswith(_OF_ATTRIBUTES)]
-    return (trace[frames[-1]], "".join(trace[frames[-1] + 1 :][:1])) if frames else ("", "")
-
-
 _OF_A_VALUE: Final = re.compile(r"ValueError: (?:invalid literal for|could not convert string to|time data )")
-_OF_ATTRIBUTES: Final = ("in __getattr__", "in __delattr__")  # of torch.nn.Module: its users' AttributeErrors
-# Installed packages, and those that are often used from their repositories.
-_OF_PACKAGES: Final = re.compile(
-    r"-packages/|/lib(?:64)?/python3|\"<|/transformers_modules/|/(?:torch|torch_npu|transformers|accelerate|deepspeed"
-    r"|megatron|mindspeed\w*|vllm\w*|sglang|verl|areal|trl|swift|llamafactory|mindspore|mindformers|fairseq|metaseq"
-    r"|xtuner|mm\w+|colossalai|diffusers)/"
-)
 _TOLD_BY_SOURCE: Final = re.compile(r"(?:AssertionError|KeyError)\b")  # often without a message that says what is wrong
 _AT_EXIT: Final = "Error in atexit._run_exitfuncs:"
 # How a worker or a job ended, which does not explain an error of its own.
 _OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
-_RECORD: Final = re.compile(
-    r"error|exception|fail|fatal|critical|abort|killed|denied|refused|cannot|could not|can't|unable|detected|not found"
-    r"|no such|time(?:d )?out\b(?! ?[=:])|\[E\d* |\bE \d+ \d+\]|^ *File \"|错误|失败|异常|未找到|没有|不足",
-    re.IGNORECASE,
-)
-_ASIDE: Final = re.compile(  # what only informs, or what a message says of other errors
-    r"\b(?:INFO|DEBUG|NOTICE)\b|Warning: |^\[[DI]\d* "
-    r"|\b(?:[Ii]f (?:you|it|the|this|your)|[Hh]int|may|might|could be|e\.g\.)\b"
-)
-_WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
@@ -224,7 +187,7 @@ def _excerpt(told: Traceback, found: Found | None) -> list[str]:
         message = trace[: EXCERPT_LINES - len(wanted)]
         trace = []
     else:
-        trace = _up_to(told.message, told.lines)
+        trace = up_to(told.message, told.lines)
     if len(trace) + len(wanted) <= EXCERPT_LINES:
         message, trace = [*trace, *(message if not trace else [])], []
     added = [line for line in wanted if not any(text.strip() and line.endswith(text.strip()) for text in message)]
@@ -240,12 +203,6 @@ def _omitted(told: Traceback, frames: Sequence[str]) -> str:
     file, _, line = own.partition(" ")[0].rpartition(":")
     is_shown = any(f'{file}", line {line},' in frame for frame in frames)
     return "  ..." if is_shown or not own else f"  ... called from {own}"
-
-
-def _up_to(message: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Return the lines of a chain of exceptions up to the end of this message."""
-    ends = range(len(lines), len(message) - 1, -1)
-    return list(lines[: next((end for end in ends if lines[end - len(message) : end] == message), len(lines))])
 
 
 def _source_lines(message: Sequence[str]) -> list[str]:

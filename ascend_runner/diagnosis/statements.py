@@ -28,6 +28,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     crashed = crashes.find_all(lines)
     raised = tracebacks.find_all(lines)
     crashed = [crash for crash in crashed if not any(error.start < crash.start < error.end for error in raised)]
+    crashed = [crash for crash in crashed if raised or not _is_survived(lines, crash)]
     told = sorted([*raised, *crashed], key=lambda error: error.start)
     if is_late:
         late = [error for error in told if _is_near_the_end(lines, error)]
@@ -45,6 +46,18 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
         own = [error for error in together if passes_on(error) and _reports_a_signal(error)] or own
 
     return next(iter([*own[::-1], *together[::-1]]), None)
+
+
+def _is_survived(lines: Sequence[str], error: Traceback) -> bool:
+    """Whether a shell has gone on after a command that failed."""
+    following = (line for line in lines[error.end :] if not line.startswith(("srun: ", "slurmstepd")))
+    return bool(_OF_A_SHELL.match(error.exception)) and sum(1 for _line in following) > LAST_WORDS
+
+
+_OF_A_SHELL: Final = re.compile(
+    r"(?:\S+: line \d+|(?:\S*/)?(?:ba|da)?sh(?:: \d+)?): "
+    r".*(?:[Pp]ermission denied|not found|No such file or directory)$"
+)
 
 
 def _is_near_the_end(lines: Sequence[str], error: Traceback) -> bool:
@@ -90,7 +103,8 @@ def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
     Of a rank that was stopped, only the very last lines count, and only a record of that level.
     """
     form, count = (_RECORD_OF_LEVEL, LAST_WORDS) if is_stopped else (_ERROR_RECORD, CLUSTER)
-    found = (line.strip() for line in lines[-count:] if form.search(line) and not _EPILOGUE.match(line))
+    last = [line for line in lines[-count:-LAST_WORDS] if not _OF_A_SHELL.match(line)] + list(lines[-LAST_WORDS:])
+    found = (line.strip() for line in last if form.search(line) and not _EPILOGUE.match(line))
     return next(found, "")
 
 

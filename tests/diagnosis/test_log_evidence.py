@@ -598,9 +598,27 @@ def test_noise_before_the_end(noise: str) -> None:
     assert "" == read(f"{noise}\nstep 7\n".encode(), Ending(exit_code=1)).code
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        "wandb: ERROR Error while calling W&B API: Connection refused",
+        "/bin/sh: nvcc: command not found",
+        "ERROR:metrics:cannot bind the port: Address already in use",
+        "fatal: unable to access 'https://github.com/x/y/': Could not resolve host: github.com",
+        "Failed to load image Python extension: libtorch_cuda.so: cannot open shared object file",
+        "ERROR summary writer: No space left on device, events are dropped",
+    ],
+)
+def test_record_of_what_a_rank_survives(record: str) -> None:
+    """A record of something else does not explain an error that does not refer to it."""
+    error = 'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
+
+    assert "" == read(f"{record}\n{error}".encode(), Ending(exit_code=1)).code
+
+
 def test_record_before_an_error_in_own_words() -> None:
-    """A record explains an error that says nothing, but not one that the program has raised in its own words."""
-    record = "ERROR retrying: Connection refused\n"
+    """A record of HCCL explains an error that says nothing, but not one that the program raises in its own words."""
+    record = "[ERROR] HCCL(7,python):2026-01-02-03:04:05 [socket.cc:9] Connection refused\n"
     error = 'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    {}\nRuntimeError: no slot\n'
 
     assert "Connection refused" == read(f"{record}{error.format('g()')}".encode(), Ending(exit_code=1)).code

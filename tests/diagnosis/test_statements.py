@@ -186,3 +186,12 @@ def test_errors_of_their_own() -> None:
 def test_collectives(is_collective: bool, exception: str, frame: str) -> None:  # noqa: FBT001  a parameter
     """An exception of a backend in a collective may be a peer's fault, a wrong argument is the caller's own."""
     assert is_collective == is_raised_in_one(exception, [frame, exception])
+
+
+def test_command_that_a_shell_has_survived() -> None:
+    """A shell goes on after a command that fails, so that only the end of a log tells whether it mattered."""
+    failed = ["train.sh: line 3: nvidia-smi: command not found"]
+
+    assert "" == chosen(failed, STEPS)
+    assert failed[0] == chosen(STEPS, failed, ["srun: error: n1: task 3: Exited with exit code 127"] * 9)
+    assert "" == statements.error_line([*failed, *STEPS[:20]], is_stopped=False)
