@@ -60,7 +60,7 @@ _SETTING: Final = (
     rf"(?:(?:(?<![a-z0-9])(?:{'|'.join(_STRONG)})|{'|'.join(_STRONG_ENDINGS)})"
     rf"|(?P<weak>(?<!expected )(?:(?<![a-z0-9])(?:auth|tokens?)|(?<=[_-])(?:keys?|session)|token)))(?![\w.-])"
 )
-_STATES: Final = (  # and types, which follow a name in a sentence or in code
+_STATES: Final = (  # words and types that follow a name in a sentence or in code
     "accepted|boolean|cannot|denied|disabled|enabled|expired|failed|failure|incorrect|integer|invalid|missing|optional"
     "|rejected|string|success|unknown"
 )

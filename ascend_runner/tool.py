@@ -103,7 +103,7 @@ def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: 
     except SystemExit as ended:
         _flush()
         raise EndedByParserError(int(ended.code or 0)) from None
-    except OSError:  # of --help, in Python 3.9, where argparse lets it through: reported as for any other output
+    except OSError:  # from --help in Python 3.9, where argparse lets it through: reported as for any output
         _flush()
         raise
     if unknown:  # argparse would print it without escapes

@@ -19,7 +19,7 @@ KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of S
 SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
 ANSWER: Final = b"a"  # written by the runner when it has noticed a stop signal
-FINAL_REPORT: Final = b"e"  # and at its end, before its exit status and the pids of the guardian's other children
+FINAL_REPORT: Final = b"e"  # written at its end, before its exit status and the pids of the guardian's other children
 
 
 class Runner:

@@ -29,7 +29,7 @@ class EndReporter:
         self.limit = REPORT_LIMIT  # seconds for the disk with the report
         self._setup, self._journal = setup, journal
         self._signals, self._messages = setup.signals, setup.messages
-        self._last_failure: Outcome | None = None  # of the newest attempt that another one was to follow
+        self._last_failure: Outcome | None = None  # the newest attempt that was to be followed by another
 
     def report(self, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""

@@ -58,9 +58,9 @@ class JobSetup:
             checkpoint_grace=settings.checkpoint_grace,
         )
         self.resources = ExitStack()  # the log directory, the run directory and what works in them
-        self.run_folder = ""  # of the job, once it has begun
+        self.run_folder = ""  # its path, once the job has begun
         self.precheck: Precheck | None = None
-        self.journal: Journal | None = None  # of the job, once it has begun
+        self.journal: Journal | None = None  # set once the job has begun
         signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None

@@ -25,7 +25,7 @@ LIMIT_CHANGED: Final = "limit-changed"
 SLOW: Final = "slow"
 HANGING: Final = "hanging"
 OVER: Final = "%s-over"  # % a condition that has ended
-STOP_PENDING: Final = "stop-pending"  # once the ranks have saved, which they were asked for already
+STOP_PENDING: Final = "stop-pending"  # the ranks are stopped once they have saved, as they were already asked to
 
 
 @attrs.frozen(kw_only=True)

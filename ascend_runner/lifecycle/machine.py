@@ -27,7 +27,7 @@ from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind, Po
 
 FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
 LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
-OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # of a limit, the runner, and commands that do not start
+OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # a limit, the runner, commands that do not start
 
 Step = tuple[Job, tuple[Action, ...]]
 Handler = Callable[[Job, Event], Step]

@@ -59,7 +59,7 @@ class Manager:
         self._observers = tuple(observers)
         self._specs = {spec.rank_id: spec for spec in job.processes}
         self._deadline: float | None = None  # the machine's
-        self._grace_ends: float | None = None  # once a teardown has begun
+        self._grace_ends: float | None = None  # set once a teardown has begun
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
         self._state = State(grace=job.grace)
 

@@ -14,7 +14,8 @@ from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.text import counted, format_numbers
 
 MOST_WRONG: Final = 3  # clocks that are named
-STATES: Final = ("failed", "expired", "stopped", "holding", "succeeded")  # of the job, from that of any of its nodes
+# A job has the first of these states that any of its nodes has.
+STATES: Final = ("failed", "expired", "stopped", "holding", "succeeded")
 
 
 @attrs.frozen

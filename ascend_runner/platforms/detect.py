@@ -24,7 +24,7 @@ from ascend_runner.text import counted
 JOB_IDS: Final = {name: make for spec in reversed(PLATFORMS) for name, make in spec.job_ids.items()}
 # Variables that hold the name of this node's pod.
 POD_NAMES: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.pod_names))
-KUBERNETES: Final = "KUBERNETES_SERVICE_HOST"  # which Kubernetes sets in every container
+KUBERNETES: Final = "KUBERNETES_SERVICE_HOST"  # set by Kubernetes in every container
 
 
 def find_node(environ: Mapping[str, str], overrides: Overrides = NOTHING) -> Node:

@@ -103,7 +103,7 @@ def unpack(data: bytes, document: Document, *, largest: int = LARGEST) -> bytes:
     try:
         zipped = binascii.a2b_base64(data)
         size = 0
-        for chunk in _chunks(zipped):  # once without keeping the chunks, so that a huge one cannot exhaust the memory
+        for chunk in _chunks(zipped):  # without keeping the chunks, so that a huge document cannot exhaust the memory
             size += len(chunk)
             if size > largest:
                 raise document.refusal(f"the packed table is larger than {largest} bytes when unpacked")

@@ -1,6 +1,6 @@
-"""Copies the files of a data set with several threads, each file to a neighbour that is renamed when it is complete.
+"""Copies the files of a data set with several threads, each to a temporary file that is renamed when it is complete.
 
-A file that was interrupted is continued where its neighbour ends. A source that changes meanwhile is an error.
+A copy that was interrupted is continued where its temporary file ends. A source that changes meanwhile is an error.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _make_writable(folder: str, status: os.stat_result) -> None:
 
 
 def _open_part(path: str) -> int:
-    """Open the neighbour of a file, with whatever an earlier run wrote to it.
+    """Open the temporary copy of a file, with whatever an earlier run wrote to it.
 
     Raises:
         OSError: It cannot be opened, or it is another user's.

@@ -212,7 +212,7 @@ class _Look:
         )
 
     def _is_whole(self, path: str) -> bool:
-        """Whether no file is recognisably cut off. Where there are too many, their order is proof enough."""
+        """Whether no file is recognizably cut off. Where there are too many, their order is proof enough."""
         entries = self._list(path)
         names = {entry.name for entry in entries}
         if ".metadata" not in names and any(name.endswith(".distcp") for name in names):

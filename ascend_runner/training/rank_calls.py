@@ -97,7 +97,7 @@ class CheckpointRequests:
 
         A step that is lower than the last one begins another epoch, in which the steps are counted from there.
         """
-        if self._is_saving:  # and did not call `saved`, as if another rank had saved for this one
+        if self._is_saving:  # the rank did not call `saved`: another one may have saved for it
             self.saved(_notifier().saved_path)
         if self._step is not None and step < self._step:
             self._rounds += 1

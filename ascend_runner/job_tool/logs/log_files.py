@@ -24,7 +24,7 @@ FIRST_BLOCK: Final = 8 * 1024  # at the end of a file, before larger ones: it is
 COMPARED: Final = 4096  # bytes that tell two files apart
 # "2026-11-22 09:47:36" in any of the usual forms, near the beginning of a line.
 _STAMP: Final = re.compile(rb"^[^\n]{0,80}?(20\d\d)[-/](\d\d)[-/](\d\d)[ T_-](\d\d):(\d\d):(\d\d)", re.MULTILINE)
-Start = Callable[[int], Optional[int]]  # of an open file: the offset to begin at, None to begin in an earlier file
+Start = Callable[[int], Optional[int]]  # takes an open file, returns the offset to begin at; None: in an earlier file
 
 
 @attrs.frozen(order=True)

@@ -12,7 +12,7 @@ import attrs
 from ascend_runner.text import lines_of, printable
 
 LONGEST: Final = 1 << 20  # bytes of a line; a longer one is shown in parts
-EVERYTHING: Final = -1  # instead of a number of lines
+EVERYTHING: Final = -1  # stands for all lines
 
 
 @attrs.frozen(kw_only=True)
