@@ -227,10 +227,11 @@ root check of settings = a check of the settings failed: compare the ones that t
     , in (?:__post_init__|\w*(?:validate|verify|check|parse)_(?:\w*_)?(?:arg|config|setting|option)\w*):
     \s(?:Value|Assertion)Error: \S
 root check of a configuration = a check of the settings failed: compare the ones that the message names
-    /(?:config/\w+|\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*: (?:Value|Assertion)Error: \S
+    /(?:config/\w+|\w*config\w*|\w*arguments?|\w*args|arg_utils|platform)\.py", line .*:
+    \s(?:Value|Assertion)Error: (?!invalid literal|could not convert|not enough values|too many values)\S
 root samples of a dataset = a sample cannot be processed: check the format of the data
-    (?<!torch/utils/data)/(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line .*:
-    \s(?:Value|Type|Index|Assertion)Error
+    (?<!torch/utils/data)/(?:\w*dataset\w*|\w*collat\w*|\w*preprocess\w*)\.py", line \d+, in
+    \s(?:\S+: (?:Value|Assertion)Error|(?!__init__|__len__|<module>|main\b)\S+: (?:Type|Index)Error)
 root data of a dataset = a dataset cannot be read: check the format, the columns and the data types of its files
     ^(?:pyarrow\.lib|datasets\.\w+)\.\w+:|/datasets/(?:builder|table|arrow_writer|features/\w+)\.py", line
 words data type = a data type is not supported here: convert the data or the model to another one, such as float32

@@ -209,6 +209,8 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
         ("ValueError: no class is left", "/job/labels.py", "check_targets"),
         ("AssertionError: loading is left to actors", "/job/workers.py", "load_checkpoint"),
         ("RuntimeError: no step", "/home/profiler/train.py", "main"),
+        ("ValueError: invalid literal for int() with base 10: ''", "/job/config.py", "load"),
+        ("TypeError: 'float' object cannot be interpreted as an integer", "/job/dataset.py", "__len__"),
         ("ValueError: not enough values to unpack (expected 2, got 1)", "/data/models/read_csv.py", "f"),
         ("ValueError: not enough values to unpack (expected 2, got 0)", "/py/site-packages/a/moe.py", "f"),
     ],

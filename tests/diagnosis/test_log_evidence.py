@@ -586,6 +586,8 @@ NOISE = (
     "Hint: if you see CUDA out of memory, lower the batch size",
     "storage.py:31: UserWarning: out of memory errors are likely",
     "config: timeout=1800, monitoredBarrier=False",
+    "{'on_error': 'HCCL communicator was aborted -> restart', 'seed': 7}",
+    "hccl: {'on_error': 'HCCL communicator was aborted -> restart'}",
 )
 
 
@@ -623,6 +625,22 @@ def test_record_before_an_error_in_own_words() -> None:
 
     assert "Connection refused" == read(f"{record}{error.format('g()')}".encode(), Ending(exit_code=1)).code
     assert "" == read(f"{record}{error.format('raise RuntimeError(text)')}".encode(), Ending(exit_code=1)).code
+
+
+@pytest.mark.parametrize(
+    "epilogue",
+    [
+        "[W] Connection reset by peer while closing the tracker",
+        "swanlab: Error uploading, Connection timed out",
+        "Exception ignored in: <function DataLoader.__del__>\nOSError: [Errno 24] Too many open files",
+        "Error in sys.excepthook:\nBrokenPipeError: [Errno 32] Broken pipe",
+    ],
+)
+def test_epilogue_of_an_error(epilogue: str) -> None:
+    """What follows an error on the way out is no part of its message."""
+    error = 'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    g()\nRuntimeError: no slot\n'
+
+    assert "" == read(f"{error}{epilogue}\n".encode(), Ending(exit_code=1)).code
 
 
 def test_hedge_after_a_record() -> None:
