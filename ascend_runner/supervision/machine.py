@@ -119,22 +119,21 @@ def _spawn_failed_late(state: State, _event: Event) -> Step:
 
 
 def _exited(state: State, event: Exited) -> Step:
+    if event.ending.is_success:
+        return _ask_stragglers(state, event)
     was_running = state.phase is not Phase.STARTING
     state = state.without_leader(event)
-    if not event.ending.is_success:
-        if event.is_consequence and was_running and state.leaders:
-            return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
-        return tear_down(state, event)
-
-    asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers else ()
-    return settle(state, asked)
+    if event.is_consequence and was_running and state.leaders:
+        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
+    return tear_down(state, event)
 
 
 def _held(state: State, event: Event) -> Step:
     return tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
 
 
-def _exited_while_stopping(state: State, event: Exited) -> Step:
+def _ask_stragglers(state: State, event: Exited) -> Step:
+    """A leader has succeeded, or ended during a teardown: the processes that it leaves behind are asked to stop."""
     asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers else ()
     return settle(state.without_leader(event), asked)
 
@@ -257,7 +256,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         **_IGNORED,
         Spawned: _spawned_late,
         SpawnFailed: _spawn_failed_late,
-        Exited: _exited_while_stopping,
+        Exited: _ask_stragglers,
         Emptied: _emptied,
         AskedProcessEnded: _asked_ended,
         SignalReceived: _signalled_again,

@@ -84,7 +84,7 @@ def _request(job: FoundJob, message: Message) -> Message:
     try:
         answer = control.ask(job.run_folder, message)
     except PermissionError:
-        raise RefusedError(f"{job.name} belongs to user {job.owner}; only that user and root may change it") from None
+        raise RefusedError(_not_permitted(job)) from None
     except BlockingIOError:
         raise RefusedError(f"the runner of {job.name} did not respond within {control.PATIENCE:g} s") from None
     except ConnectionError:
@@ -110,4 +110,8 @@ def _terminate(job: FoundJob) -> None:
     except ProcessLookupError:
         raise RefusedError(has_ended) from None
     except PermissionError:
-        raise RefusedError(f"{job.name} belongs to user {job.owner}; only that user and root may change it") from None
+        raise RefusedError(_not_permitted(job)) from None
+
+
+def _not_permitted(job: FoundJob) -> str:
+    return f"{job.name} belongs to user {job.owner}; only that user and root may change it"
