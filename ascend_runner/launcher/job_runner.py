@@ -97,7 +97,7 @@ class JobRunner:
         self.journal.spec = spec
         self.journal.spec = self._setup.make(spec)
         self._run_hooks(hooks.BEFORE_START)
-        self.journal.note_size()
+        self.journal.note_missing_nodes()
         return Event(kind=Kind.PREPARED)
 
     def _start(self) -> Event:

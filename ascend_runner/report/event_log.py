@@ -34,12 +34,12 @@ class EventLog:
         self._origin = cloud_events.origin(spec.job_id, spec.part, self._origin.run_id)
         self._writes.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
-    def note(self, job: Job, event: Event | None) -> None:
+    def write_change(self, job: Job, event: Event | None) -> None:
         """Write the change of the state that has led to `job`; without an event, its begin."""
         masked = event and attrs.evolve(event, sentence=Masker().text(event.sentence))
         self._append(partial(cloud_events.encode, job, masked))
 
-    def remark(self, name: str, data: Mapping[str, object]) -> None:
+    def write_note(self, name: str, data: Mapping[str, object]) -> None:
         """Write an event that changes no state."""
         self._append(partial(cloud_events.encode_note, name, Masker().members(data)))
 

@@ -86,7 +86,7 @@ class Journal:
         """Record that the job is being prepared, and where it runs. `spare_path`: see `ReportWriter`."""
         self.writer.spare_path = spare_path
         self._write_run_file(run_file)
-        self._events.note(self.job, None)
+        self._events.write_change(self.job, None)
         self._replace_unfinished()
         self.flush()
 
@@ -108,18 +108,18 @@ class Journal:
 
         self._writes.put(path, write)
 
-    def note_size(self) -> None:
+    def note_missing_nodes(self) -> None:
         """Write a line of the events if an attempt has fewer nodes than it could have."""
         nodes = self.spec.nodes
         if nodes[0] < nodes[1]:
-            self._remark(cloud_events.RESIZED, {"nodes": nodes[0], "nnodes": nodes[1]})
+            self._write_note(cloud_events.RESIZED, {"nodes": nodes[0], "nnodes": nodes[1]})
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt, and the ranks that are started."""
         if isinstance(fact, Spawned):
             self._started[fact.rank_id] = fact.pid, time.time()
         elif isinstance(fact, LimitChanged):
-            self._remark(cloud_events.LIMIT_CHANGED, {"limit": fact.limit})
+            self._write_note(cloud_events.LIMIT_CHANGED, {"limit": fact.limit})
         elif isinstance(fact, (HangDetected, Slowdown)):
             self._note_condition(fact)
         elif isinstance(fact, NodeFinding):
@@ -143,7 +143,7 @@ class Journal:
         if not was_saving:
             self.feed(Event(kind=kind, sentence=self._why))
         elif before != self._why:
-            self._remark(cloud_events.STOP_PENDING, {"sentence": self._why})
+            self._write_note(cloud_events.STOP_PENDING, {"sentence": self._why})
 
     def _note_condition(self, fact: HangDetected | Slowdown) -> None:
         """Begin or end a condition of the job. A training can be slow by several rules, and so can several ranks."""
@@ -158,7 +158,7 @@ class Journal:
         else:
             seconds = fact.seconds if isinstance(fact, HangDetected) else 0.0  # since the last output
             self._conditions[key] = {**member, "since": document.iso(time.time() - seconds)}
-        self._remark(cloud_events.OVER % name if fact.is_over else name, member)
+        self._write_note(cloud_events.OVER % name if fact.is_over else name, member)
         self._replace_unfinished()
 
     def feed(self, event: Event) -> tuple[Action, ...]:
@@ -177,7 +177,7 @@ class Journal:
         self._ended = event if is_end else None
         is_between = self.job.state.is_final and not is_end and before is not JobState.HOLDING
         self._over_at = time.time() if is_between else 0.0
-        self._events.note(self.job, event)
+        self._events.write_change(self.job, event)
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
             self._replace_unfinished()
@@ -241,9 +241,9 @@ class Journal:
         self._writes.close()
         self._page.close()
 
-    def _remark(self, name: str, members: Mapping[str, object]) -> None:
+    def _write_note(self, name: str, members: Mapping[str, object]) -> None:
         """Write a line of the events for anything other than a change of state."""
-        self._events.remark(name, {"state": self.job.state.value, "attempt": self.job.attempt, **members})
+        self._events.write_note(name, {"state": self.job.state.value, "attempt": self.job.attempt, **members})
 
     def _note_finding(self, finding: NodeFinding) -> None:
         if finding.kind is not FindingKind.NOTICE:
@@ -252,7 +252,7 @@ class Journal:
                 self._replace(self._base)  # the report is still about the attempt that has failed
             else:
                 self._replace_unfinished()
-        self._remark(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
+        self._write_note(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
     def _end(self, limit: float) -> None:
         """Wait for the report of a job that has ended, and report to Kubernetes how it has."""

@@ -20,7 +20,7 @@ def test_events_that_a_slow_disk_has_not_taken_are_counted(tmp_path: Path) -> No
     events = EventLog(spec, writes)
     writes.put("report", lambda: assert_true(released.wait(LIMIT)))
     for _ in range(EVENTS):
-        events.remark("notice", {})
+        events.write_note("notice", {})
     hung = events.loss()
     released.set()
     assert writes.flush(LIMIT)
@@ -35,7 +35,7 @@ def test_nothing_is_missing_on_a_disk_that_works(tmp_path: Path) -> None:
     """Events that were all written are no loss."""
     writes = WriteQueue(print)
     events = EventLog(job_spec([rank_spec()], log_dir=str(tmp_path)), writes)
-    events.remark("notice", {})
+    events.write_note("notice", {})
     assert writes.flush(LIMIT)
 
     assert "" == events.loss()
