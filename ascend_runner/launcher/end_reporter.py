@@ -12,7 +12,7 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.launcher.job_setup import JobSetup
 from ascend_runner.lifecycle.state import Event, JobState, Verdict
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.preparation import machine
+from ascend_runner.preparation import this_machine
 from ascend_runner.report import checkpoint, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.supervision.checkpoints import SAVE_BEFORE
@@ -68,7 +68,7 @@ class EndReporter:
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)
         elif job.state is JobState.HOLDING:
-            way_in = machine.way_in(journal.spec, self._setup.environ)
+            way_in = this_machine.way_in(journal.spec, self._setup.environ)
             text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
         show(text)
         journal.write_page(self._messages.info)

@@ -21,7 +21,7 @@ from ascend_runner.output.console import Console
 from ascend_runner.output.rank_output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.plan.attempts import of_attempt, with_checkpoint_requests
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.preparation import inspection, machine
+from ascend_runner.preparation import inspection, this_machine
 from ascend_runner.processes.rank_processes import RankProcesses
 from ascend_runner.report import causes
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
@@ -65,7 +65,7 @@ class JobRunner:
         inspector = inspection.inspector(self.journal.spec, self._setup.environ, self._setup.requests.pass_on)
         self._inspector = self._setup.resources.enter_context(closing(inspector))
         event = self._make(self.journal.spec)
-        machine.note_what_is_missing(self.journal.spec, self._messages)
+        this_machine.note_what_is_missing(self.journal.spec, self._messages)
         while actions := self._feed(event):
             try:
                 event = performers[actions[0]]()
@@ -158,7 +158,7 @@ class JobRunner:
         return Event(kind=Kind.DELAY_OVER)
 
     def _prepare_again(self) -> Event:
-        machine.await_release(self.journal.spec, self._setup.environ, self._setup.pause, self._messages)
+        this_machine.await_release(self.journal.spec, self._setup.environ, self._setup.pause, self._messages)
         return self._make(self._setup.prepare_again())
 
     def _run_hooks(self, event: str) -> None:

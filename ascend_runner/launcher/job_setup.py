@@ -22,7 +22,7 @@ from ascend_runner.plan.attempts import of_attempt
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.platforms.variables import HIGHEST_PORT, hccl_ports
-from ascend_runner.preparation import machine
+from ascend_runner.preparation import this_machine
 from ascend_runner.preparation.prepare import Preparer
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Severity, without_repeated_remedies
@@ -185,7 +185,7 @@ class JobSetup:
             self.precheck.end(self.pause)
         warn = self.messages.warning
         job = job_files.write(job, warn, checks_table=not self._settings.no_table_checks)
-        job = machine.without_stolen_stdin(job, warn)
+        job = this_machine.without_stolen_stdin(job, warn)
         self.pause(0.0)
         return job
 

@@ -9,7 +9,7 @@ from ascend_runner.host import npu
 from ascend_runner.host.host import Host
 from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.job import JobSpec
-from ascend_runner.preparation import machine
+from ascend_runner.preparation import this_machine
 from ascend_runner.supervision.findings import InspectAction, NodeFinding
 
 if TYPE_CHECKING:
@@ -41,4 +41,4 @@ def inspector(
         return NoInspector()
     from ascend_runner.inspection.inspector import Inspector  # noqa: PLC0415  15 ms for jobs that are not inspected
 
-    return Inspector(spec, machine.device_ids(spec, environ), environ, pass_on)
+    return Inspector(spec, this_machine.device_ids(spec, environ), environ, pass_on)

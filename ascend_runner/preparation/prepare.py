@@ -29,8 +29,8 @@ from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.already_started import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.preparation import command as commands
-from ascend_runner.preparation import machine
 from ascend_runner.preparation import table as tables
+from ascend_runner.preparation import this_machine
 from ascend_runner.preparation.record import Preparation
 from ascend_runner.problems import Collector, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
@@ -134,7 +134,7 @@ class Preparer:
         if not self._share or not has_name:
             return None
         if not self._found.error:
-            self._share = machine.choose_port(self._share, self.context, self.messages.debug)
+            self._share = this_machine.choose_port(self._share, self.context, self.messages.debug)
             self._node = self._share.node
             self._why = self._node.why
         return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
@@ -142,7 +142,7 @@ class Preparer:
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
         """Plan one process per device of this node."""
         job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
-        return machine.placed(job, self.context, self.messages.note) if job else None
+        return this_machine.placed(job, self.context, self.messages.note) if job else None
 
     def _plan_handover(self, share: NodeShare) -> JobSpec | None:
         """Plan one process of another engine, which starts this node's ranks itself."""
