@@ -219,7 +219,8 @@ words sizes of tensors = the sizes of tensors do not match: check the model's se
 words configuration of DeepSpeed = DeepSpeed refuses its configuration: check ZeRO's stage, optimizer, offload and types
     (?:DeepSpeedConfigError|ZeRORuntimeException):
     |^(?:Value|Assertion)Error: .*\b(?:deepspeed config|zero[ -]?(?:\d|stage|offload|inference))
-    |/deepspeed/\S+", line \d+, in (?:__init__|_configure\w*|_do_\w*check\w*|_\w*assertion): \w+Error: \S
+    |/deepspeed/\S+", line \d+, in (?:__init__|_configure\w*|_do_\w*check\w*|_\w*assertion):
+    \s(?:Value|Assertion|Key|Type|NotImplemented)Error: \S
 root FSDP = FSDP cannot be used like this: check its settings, and that all calls go through the wrapped model
     (?:/torch/distributed/(?:fsdp|_composable)/|/accelerate/utils/fsdp_utils)\S*", line .*:
     \s(?:Value|Assertion|Type|Attribute)Error

@@ -14,7 +14,7 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.passing_on import only_passes_on
 from ascend_runner.diagnosis.peers import peers_in
 from ascend_runner.diagnosis.phrases import class_of, first_phrase
-from ascend_runner.diagnosis.surroundings import innermost, is_own, records, up_to
+from ascend_runner.diagnosis.surroundings import innermost, is_own, records, since_progress, up_to
 from ascend_runner.diagnosis.traceback_block import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.supervision.events import Ending
@@ -47,7 +47,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     found = _judged(_detailed(found, lines, told), told)
     evidence = _evidence(told, lines, found)
     if told is None and found is None:
-        record = statements.error_line(lines, is_stopped=is_stopped)
+        record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
         words = "" if record or is_late else statements.last_words(lines)
         evidence = attrs.evolve(evidence, exception=shown(record or words), is_weak=is_stopped or bool(words))
         found = class_of([record or words, *lines[-statements.LAST_WORDS :]]) if record or words else None

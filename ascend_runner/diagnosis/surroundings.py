@@ -20,11 +20,30 @@ def records(lines: Sequence[str], told: Traceback | None) -> list[str]:
     that refers to no other is explained only by those of its chain and of the libraries below the framework, and one
     that the program has raised in its own words only by its chain.
     """
-    last = [line for line in lines[-LAST_LINES:] if _RECORD.search(line) and not (told and _WARNING.search(line))]
-    if told and not (statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines)):
+    near = lines[-LAST_LINES:]
+    if told is None:
+        survived = len(near) - len(since_progress(near))
+        near = [line for at, line in enumerate(near) if at >= survived or _OF_NATIVES.search(line)]
+    elif not (statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines)):
         has_own_words = is_own(told)
-        last = [line for line in last if line in told.lines or (not has_own_words and _OF_NATIVES.search(line))]
-    return [line for line in last if not (aside := _ASIDE.search(line)) or first_phrase([line[: aside.start()]])]
+        near = [line for line in near if line in told.lines or (not has_own_words and _OF_NATIVES.search(line))]
+    near = [line for line in near if _RECORD.search(line) and not (told and _WARNING.search(line))]
+    return [line for line in near if not (aside := _ASIDE.search(line)) or first_phrase([line[: aside.start()]])]
+
+
+def since_progress(lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines after the last one that reports progress; the rank has survived what precedes it."""
+    last = next((at for at in range(len(lines), 0, -1) if _is_progress(lines[at - 1])), 0)
+    return lines[last:]
+
+
+def _is_progress(line: str) -> bool:
+    return bool(_PROGRESS.search(line)) and not _RECORD.search(line)
+
+
+_PROGRESS: Final = re.compile(
+    r"(?<![-\w])(?:(?:step|iter|iteration|epoch)\b\W{0,3}\d|loss\b\W{0,4}\d)|\d%\||\d(?:it/s|s/it)\b", re.IGNORECASE
+)
 
 
 def is_own(told: Traceback) -> bool:

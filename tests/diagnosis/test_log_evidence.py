@@ -600,6 +600,17 @@ def test_noise_before_the_end(noise: str) -> None:
     assert "" == read(f"{noise}\nstep 7\n".encode(), Ending(exit_code=1)).code
 
 
+def test_record_before_progress() -> None:
+    """A rank that has gone on has survived the errors above, apart from those of CANN and of HCCL."""
+    record = "ERROR uploader: No space left on device, will retry\n"
+    of_hccl = "[ERROR] HCCL(7,python):2026-01-02-03:04:05 [socket.cc:9] wait socket establish timeout\n"
+    progress = "step 17 loss 2.31\n"
+
+    assert "" == read(f"{record}{progress}".encode(), Ending(exit_code=1)).summary
+    assert "No space left on device" == read(f"{progress}{record}".encode(), Ending(exit_code=1)).code
+    assert "wait socket establish timeout" == read(f"{of_hccl}{progress}".encode(), Ending(exit_code=1)).code
+
+
 @pytest.mark.parametrize(
     "record",
     [
