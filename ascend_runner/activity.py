@@ -24,7 +24,7 @@ _COUNT: Final = struct.Struct("=Q")
 
 
 class Activity:
-    """The output of one rank. Changed by the thread that reads it; `began` is a time of the same clock."""
+    """The output of one rank. Changed by the thread that reads it; `began` is by the same clock as all times."""
 
     def __init__(self, began: float, memory: memoryview | None = None) -> None:
         """Begin with nothing; `memory` has `SIZE` zero bytes."""

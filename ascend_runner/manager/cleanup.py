@@ -14,7 +14,7 @@ from ascend_runner.observations.facts import Escaped, Fact, Swept
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.state import Phase, State
 
-DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the disk of the log files has hung
+DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the log disk counts as hung
 TELL_AFTER: Final = 1.0  # seconds; most processes that have left their rank's session end within moments
 GIVEN_UP_LIMIT: Final = 0.5  # seconds; replaces SWEEP_LIMIT and DRAIN_LIMIT once a rank has survived SIGKILL
 

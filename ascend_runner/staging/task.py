@@ -45,7 +45,7 @@ class StageTask:
     say: Callable[[str], None]
     warn: Callable[[str], None]
     _began: float = attrs.field(factory=time.monotonic, init=False)
-    _reported: float = attrs.field(default=0.0, init=False)  # when; 0: nothing yet
+    _reported: float = attrs.field(default=0.0, init=False)  # time of the last report; 0: there is none yet
     _boot: str = attrs.field(factory=lambda: Host().read_text(BOOT_ID).strip(), init=False)
 
     def perform(self) -> Staged:

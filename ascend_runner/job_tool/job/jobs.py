@@ -25,7 +25,7 @@ from ascend_runner.text import abbreviated, is_whole_number, number_within
 
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # below the working directory of a job without a platform
-PID_DIGITS: Final = 9  # no pid has more
+PID_DIGITS: Final = 9  # no pid has more digits
 
 
 class UnknownJobError(AscendRunnerError):

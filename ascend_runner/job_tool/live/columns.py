@@ -12,14 +12,14 @@ from ascend_runner.job_tool.live.view import OUTLIERS, RankView, State
 from ascend_runner.text import size
 
 MISSING: Final = "-"
-OLD: Final = "*"  # marks a figure that is older than
-OLD_AGE: Final = 10.0  # seconds
+OLD: Final = "*"  # marks an old figure
+OLD_AGE: Final = 10.0  # seconds after which a figure is old
 SPACE: Final = 2  # cells between columns
 MARGIN: Final = 2  # cells before the first one, where the cursor is
 LINE_WIDTH: Final = 24  # fewest cells of the last line
 NODE_WIDTH: Final = 12  # cells of a node before the last line has enough; names differ at their ends
-CURVE_WIDTHS: Final = (48, 24, 16)  # cells of the curve of the output, as
-CURVE_PART: Final = 6  # part of the line that it may take
+CURVE_WIDTHS: Final = (48, 24, 16)  # cells of the curve of the output
+CURVE_PART: Final = 6  # the curve takes at most this part of a line: a sixth
 STYLES: Final = {
     State.FAILED: Style.BAD,
     State.NOT_KILLED: Style.BAD,

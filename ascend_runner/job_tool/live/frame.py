@@ -17,8 +17,8 @@ from ascend_runner.text import format_numbers, printable, rank_list
 
 FEW: Final = 16  # ranks that always have a line each
 MOST_ROWS: Final = 256  # ranks that have a line each if the screen has room for them; of more a map is shown
-BAR: Final = 32  # cells at most, and
-LEAST_BAR: Final = 8  # at least
+BAR: Final = 32  # most cells of the progress bar
+LEAST_BAR: Final = 8  # fewest cells of it
 LEAST_LOG: Final = 4  # lines of the screen for the end of a log, with a title and two blank ones
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
 CURSOR: Final = "▸ "

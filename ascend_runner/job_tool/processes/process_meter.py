@@ -38,7 +38,7 @@ class ProcessMeter:
         self._walked_at: float | None = None
         self._found: dict[int, Descendant] = {}
         self._processes: dict[int, psutil.Process] = {}
-        self._times: dict[int, tuple[float, float]] = {}  # when, and the CPU seconds until then
+        self._times: dict[int, tuple[float, float]] = {}  # time of the last measurement, and the CPU seconds until then
 
     def look(self, leaders: Mapping[int, int], now: float) -> dict[int, Usage]:
         """Return the usage of each rank that runs; `leaders` are the pids of their first processes."""
