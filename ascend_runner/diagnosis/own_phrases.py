@@ -20,7 +20,7 @@ root device busy or unavailable = device in use by another process
 # bfc_allocator.cc; torch_npu NPUCachingAllocator.cpp; torch CUDACachingAllocator.cpp; cuBLAS and CUDA status names;
 # NCCL checks.h; CANN npu_driver.cc
 root Device memory isn't enough = out of memory on the device: use a smaller batch, or stop other processes on it
-    memory isn't enough|Allocate (?:device )?memory failed
+    Device\S* memory isn't enough|Allocate (?:device memory failed|memory failed$)
     |is more than total mem size
 root no memory for cache blocks = out of memory on the device: use a smaller batch, or stop other processes on it
     No available memory for the cache blocks
@@ -40,7 +40,7 @@ root CUDA error: out of memory = out of memory on the device: use a smaller batc
     CU\w+_STATUS_ALLOC_FAILED|(?:CUDA|HIP) error: out of memory|cuda failure .{0,3}'out of memory
     |CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation
 root malloc device memory failed = out of memory on the device: use a smaller batch, or stop other processes on it
-    (?:malloc|alloc\w*) (?:\w+ )?device memory failed|memory not enough
+    (?:malloc|alloc\w*) (?:\w+ )?device memory failed|(?<!CPU )(?<!host )memory not enough:
 # CUDA error strings; CANN task scheduler (RTS_HWTS); MindSpore ascend_kernel_runtime.cc and CANN's AICPU
 root device-side assert = an index is out of range or an assertion failed in a kernel
     device-side assert(?!ions)
@@ -180,7 +180,7 @@ root path taken for a name = the directory of a model does not exist, so its pat
 root transformers is too old = this version of transformers does not recognize the model: install a newer one
     but Transformers does not recognize this architecture
 root wandb's key = wandb has no API key: set WANDB_API_KEY, or WANDB_MODE=offline
-    api_key not configured
+    api_key not configured \(no-tty
 root access refused = a server refuses access: check the token or key, and its permissions
     40[13] Client Error|AccessDenied\b
 root certificate = a server's certificate cannot be verified: see REQUESTS_CA_BUNDLE and SSL_CERT_FILE

@@ -71,7 +71,7 @@ peer recvValue failed = a peer exited, or the network failed
 peer connectFullMesh failed = no connection to a peer: not started, exited or unreachable
     connectFullMesh failed
 peer store timeout = a collective timed out: it waited for a peer that is missing, slow or has exited
-    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key)
+    wait timeout after \d+ms|Timed out waiting (?:\d+ms )?for (?:recv|send|key:)
     |store->get\('[^']+'\) got error: .*tim(?:ed |e)out
 peer store->get failed = a communicator cannot be set up: a peer exited, did not start in time, or is unreachable
     store->get\('[^']+'\) got error

@@ -164,7 +164,7 @@ root tensor on the CPU = an operator for NPUs was called with a tensor on the CP
 root memory error of the device = uncorrectable memory error of the device: hardware fault
     \bUCE ERROR|HBM MULTI BIT ECC ERROR|uncorrectable ECC error
 root setup of an ATB operator = an operator was called with an invalid argument, or does not support this chip
-    Operation setup failed
+    \wOperation setup failed
 root not supported by torch_npu = feature not supported by this version of torch_npu or CANN, or by this chip
     \bERR0\d007\b
 root invalid argument of torch_npu = a function of torch_npu was called with an invalid argument
