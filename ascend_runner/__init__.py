@@ -12,14 +12,7 @@ if TYPE_CHECKING:
     from ascend_runner.library import check, launch, plan
     from ascend_runner.observations.rank_record import Outcome, RankRecord
     from ascend_runner.rank_library import CurrentRank, Platform, current_rank, platform, prepare
-    from ascend_runner.supervision.events import (
-        Ending,
-        Exited,
-        HangDetected,
-        LimitReached,
-        SignalReceived,
-        SpawnFailed,
-    )
+    from ascend_runner.supervision.events import Ending, Exited, HangDetected, LimitReached, SignalReceived, SpawnFailed
     from ascend_runner.supervision.findings import NodeFinding
     from ascend_runner.supervision.slowdown import Slowdown
     from ascend_runner.training.checkpoints import latest_checkpoint

@@ -22,14 +22,7 @@ from ascend_runner.observations.facts import (
 )
 from ascend_runner.plan.job import JobSpec
 from ascend_runner.supervision.checkpoints import ANSWER_LIMIT, SAVE_BEFORE
-from ascend_runner.supervision.events import (
-    AskedToSave,
-    CheckpointRequested,
-    Ending,
-    Event,
-    LimitReached,
-    Saved,
-)
+from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Ending, Event, LimitReached, Saved
 from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding, WatchAction
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES
