@@ -41,8 +41,7 @@ class JobRunner:
     """Runs one job."""
 
     def __init__(self, setup: JobSetup, journal: Journal, console: Console) -> None:
-        self.journal = journal
-        self._setup = setup
+        self._setup, self._journal = setup, journal
         self._signals, self._messages = setup.signals, setup.messages
         self._console = console
         self._ends = EndReporter(setup, journal)
@@ -62,10 +61,10 @@ class JobRunner:
             Action.HOLD: self._hold,
             Action.PREPARE: self._prepare_again,
         }
-        inspector = inspection.inspector(self.journal.spec, self._setup.environ, self._setup.requests.pass_on)
+        inspector = inspection.inspector(self._journal.spec, self._setup.environ, self._setup.requests.pass_on)
         self._inspector = self._setup.resources.enter_context(closing(inspector))
-        event = self._make(self.journal.spec)
-        this_machine.note_what_is_missing(self.journal.spec, self._messages)
+        event = self._make(self._journal.spec)
+        this_machine.note_what_is_missing(self._journal.spec, self._messages)
         while actions := self._feed(event):
             try:
                 event = performers[actions[0]]()
@@ -93,15 +92,15 @@ class JobRunner:
         """Make what an attempt needs on disk."""
         self._checkpoints = self._look_for_checkpoints()
         newest = self._checkpoints and self._checkpoints.newest
-        spec = of_attempt(spec, self.journal.job.attempt, newest.path if newest else "")
-        self.journal.spec = spec
-        self.journal.spec = self._setup.make(spec)
+        spec = of_attempt(spec, self._journal.job.attempt, newest.path if newest else "")
+        self._journal.spec = spec
+        self._journal.spec = self._setup.make(spec)
         self._run_hooks(hooks.BEFORE_START)
-        self.journal.note_missing_nodes()
+        self._journal.note_missing_nodes()
         return Event(kind=Kind.PREPARED)
 
     def _start(self) -> Event:
-        spec, folder = self.journal.spec, self._setup.run_folder
+        spec, folder = self._journal.spec, self._setup.run_folder
         recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
         progress = Progress(spec, self._messages)
         with ExitStack() as beside:
@@ -124,28 +123,28 @@ class JobRunner:
                 heartbeats=heartbeats,
                 requests=self._setup.requests,
             )
-            observers = (shown, progress, self.journal, recorder, heartbeats, self._hooks, self._inspector)
+            observers = (shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector)
             Manager(spec, node, observers=(*observers, steps) if steps else observers).run()
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
         """Read the steps of the training, and sum up the job at intervals, if an option needs that."""
-        if not self.journal.spec.reads_steps:
+        if not self._journal.spec.reads_steps:
             return None
         from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
         from ascend_runner.services import step_reader  # noqa: PLC0415
 
-        spec, environ, warn = self.journal.spec, self._setup.environ, self._messages.warn_once
+        spec, environ, warn = self._journal.spec, self._setup.environ, self._messages.warn_once
         pass_on = self._setup.requests.pass_on
         reading = step_reader.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.store_step)
         steps = beside.enter_context(reading)
-        self.journal.last_step = steps.last_step
+        self._journal.last_step = steps.last_step
         beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))
         return steps
 
     def _hold(self) -> Event:
         """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
-        end = self._signals.now() + self.journal.job.delay
+        end = self._signals.now() + self._journal.job.delay
         self._run_hooks(hooks.AFTER_ATTEMPT)
         self._run_hooks(hooks.BEFORE_EXIT)
         while (left := end - self._signals.now()) > 0:
@@ -154,11 +153,11 @@ class JobRunner:
 
     def _wait(self) -> Event:
         self._run_hooks(hooks.AFTER_ATTEMPT)
-        self._setup.pause(self.journal.job.delay)
+        self._setup.pause(self._journal.job.delay)
         return Event(kind=Kind.DELAY_OVER)
 
     def _prepare_again(self) -> Event:
-        this_machine.await_release(self.journal.spec, self._setup.environ, self._setup.pause, self._messages)
+        this_machine.await_release(self._journal.spec, self._setup.environ, self._setup.pause, self._messages)
         return self._make(self._setup.prepare_again())
 
     def _run_hooks(self, event: str) -> None:
@@ -169,7 +168,9 @@ class JobRunner:
             self._hooks.run(event, found.newest.path if found and found.newest else "")
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
-        return checkpoint_dir.look(self.journal.spec.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried)
+        return checkpoint_dir.look(
+            self._journal.spec.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried
+        )
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
@@ -192,32 +193,32 @@ class JobRunner:
             fingerprint=fingerprint,
             has_progressed=has_progressed,
             is_clear=not recorder.has_survivors,
-            is_local=True if self.journal.spec.has_all_ranks else outcome.is_local,
+            is_local=True if self._journal.spec.has_all_ranks else outcome.is_local,
             time_left=self._setup.requests.time_left,
             sentence=causes.sentence_with_certainty(outcome),
         )
 
     def _has_progressed(self) -> bool | None:
         """Return whether there is a newer checkpoint than before the attempt, or None if that is unknown."""
-        spec = self.journal.spec
+        spec = self._journal.spec
         if not (spec.checkpoint_dir and (spec.restarts.max_restarts or spec.restarts.gives_verdict)):
             return False
         found = self._look_for_checkpoints()
         return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None
 
     def _feed(self, event: Event) -> tuple[Action, ...]:
-        was_held = self.journal.job.state is JobState.HOLDING
+        was_held = self._journal.job.state is JobState.HOLDING
         if was_held:  # the last event has the cause as well
             is_orphaned = self._signals.first_stop().launcher != 0
             cause = causes.sentence_with_certainty(self._ends.outcome)
             event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
-        actions = self.journal.feed(event)
-        self._setup.requests.note(self.journal.job.state)
+        actions = self._journal.feed(event)
+        self._setup.requests.note(self._journal.job.state)
         if was_held:
             self._ends.report_release(event)
         elif event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
             self._ends.report(event)
-            if self.journal.job.state is not JobState.RESTARTING:
+            if self._journal.job.state is not JobState.RESTARTING:
                 self._inspector.close()
                 self._ends.show(event)
         return actions
