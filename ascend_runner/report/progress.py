@@ -67,12 +67,12 @@ class Progress:
         return {
             Spawned: self._started,
             Exited: self._exited,
-            Emptied: self._emptied,
+            Emptied: lambda fact: self._living.discard(fact.rank_id),
             DeadlineReached: self._still_stopping,
             SignalReceived: self._signalled,
             SignalUnhandled: self._unhandled,
             HangDetected: self._hanging,
-            HangSeen: self._stacks,
+            HangSeen: lambda fact: self._messages.error(stacks.text(fact)),
             Slowdown: self._slow,
             CheckpointAsked: self._checkpoint_asked,
             CheckpointPostponed: lambda fact: self._messages.info(str(fact)),
@@ -98,8 +98,8 @@ class Progress:
             self._stopping(state)
         elif state.phase is Phase.KILLING:
             self._killing(state, is_grace_over=at >= self._grace_ends)
-        elif state.phase is Phase.DONE:
-            self._end()
+        elif state.phase is Phase.DONE and self._lost:
+            self._messages.warning(f"log files are missing {sum(self._lost.values())} bytes of {rank_list(self._lost)}")
 
     def _checkpoint_asked(self, fact: CheckpointAsked) -> None:
         """Write which ranks were asked, once for each: a user may send hundreds of requests."""
@@ -171,9 +171,6 @@ class Progress:
             self._living.discard(fact.rank_id)
         self._messages.debug(f"{self._specs[fact.rank_id].title} ended: {fact.ending}")
 
-    def _emptied(self, fact: Emptied) -> None:
-        self._living.discard(fact.rank_id)
-
     def _unhandled(self, fact: SignalUnhandled) -> None:
         if fact.signum not in self._unhandled_signals:
             self._unhandled_signals.add(fact.signum)
@@ -190,9 +187,6 @@ class Progress:
         else:
             self._told = fact
             self._messages.info(f"{fact}; collecting the stacks of all ranks")
-
-    def _stacks(self, fact: HangSeen) -> None:
-        self._messages.error(stacks.text(fact))
 
     def _slow(self, fact: Slowdown) -> None:
         if fact.is_over:
@@ -216,10 +210,6 @@ class Progress:
     def _completed(self, output: RankOutput) -> None:
         if output.lost:
             self._lost[output.rank_id] = output.lost
-
-    def _end(self) -> None:
-        if self._lost:
-            self._messages.warning(f"log files are missing {sum(self._lost.values())} bytes of {rank_list(self._lost)}")
 
 
 def show_finding(finding: NodeFinding, messages: Messages) -> None:
