@@ -1,7 +1,7 @@
 """Kill a staging at many points, and check what the next ones make of it.
 
 Half of the points are system calls, from the first to the last one of a staging; the others are in the largest file.
-After SIGKILL, two processes stage the same data set at once: both succeed, one of them at most copies, and the copy is
+After SIGKILL, two processes stage the same dataset at once: both succeed, one of them at most copies, and the copy is
 like the source, without leftovers.
 """
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from ascend_runner.plan.staging import Stage  # noqa: E402  found by the line above
-from ascend_runner.staging import data_sets  # noqa: E402  as above
+from ascend_runner.staging import datasets  # noqa: E402  as above
 from ascend_runner.staging.copies import PART  # noqa: E402  as above
 from ascend_runner.staging.task import StageTask  # noqa: E402  as above
 from tests.helpers import data_trees  # noqa: E402  as above
@@ -113,8 +113,8 @@ def resume(source: Path, copy: Path, result: Path) -> tuple[int, list[str]]:
     wrong = [] if 0 in copied else [f"both have copied: {copied}"]
     if data_trees.read(source) != data_trees.read(copy):
         wrong.append("the copy differs")
-    left = {name for name in os.listdir(copy) if data_sets.is_own(name)}
-    if left != {data_sets.COMPLETE, data_sets.MANIFEST, data_sets.LOCK}:
+    left = {name for name in os.listdir(copy) if datasets.is_own(name)}
+    if left != {datasets.COMPLETE, datasets.MANIFEST, datasets.LOCK}:
         wrong.append(f"left: {left}")
     return max(copied), wrong
 
@@ -147,7 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--big", type=int, default=200, help="size of the largest file in MiB")
-    parser.add_argument("--dir", help="where data set and copies are (default: the directory for temporary files)")
+    parser.add_argument("--dir", help="where dataset and copies are (default: the directory for temporary files)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ascend-runner-chaos-", dir=options.dir) as path:
         return play(options.points, Path(path), options.big << 20)

@@ -64,7 +64,7 @@ def test_checkpoint_on_request(program: Program) -> None:
     assert Path(program.report()["last_checkpoint"]["path"]) in saved.iterdir()
 
 
-def test_data_set_that_is_staged(program: Program) -> None:
+def test_dataset_that_is_staged(program: Program) -> None:
     """Every rank reads its inputs from the copy."""
     (program.folder / "data").mkdir()
     for rank in range(RANKS):

@@ -1,4 +1,4 @@
-"""Jobs that stage data sets: when, by whom, and what ends the staging early."""
+"""Jobs that stage datasets: when, by whom, and what ends the staging early."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ VALID = Path(__file__).parents[1] / "fixtures" / "valid"
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Make a data set."""
+    """Make a dataset."""
     return data_trees.make(tmp_path / "source")
 
 
 def start(program: Program, source: Path, *args: str, log: str = "log") -> Run:
-    """Start a job of two ranks, by default, that stages the data set to copy/."""
+    """Start a job of two ranks, by default, that stages the dataset to copy/."""
     stage = f"{source}:{program.folder}/copy"
     words = args if args[0].startswith("--") else ("--nproc-per-node", "2", *args)
     return program.start("--log-dir", str(program.folder / log), "--stage", stage, *words)
@@ -65,7 +65,7 @@ def test_ranks_read_the_copy(program: Program, source: Path) -> None:
 
 
 def test_copy_is_made_while_the_table_is_awaited(program: Program, source: Path) -> None:
-    """The data set is complete before there is a rank table."""
+    """The dataset is complete before there is a rank table."""
     table = program.folder / "jobstart_hccl.json"
     run = start(program, source, "--rank-table", str(table), "--pod-name", "any", "true")
     wait_until((program.folder / "copy" / ".complete.json").exists)
@@ -76,7 +76,7 @@ def test_copy_is_made_while_the_table_is_awaited(program: Program, source: Path)
 
 
 def test_failure_ends_the_wait_for_the_table(program: Program, source: Path) -> None:
-    """A data set that cannot be copied ends the job at once, with 125 and one sentence."""
+    """A dataset that cannot be copied ends the job at once, with 125 and one sentence."""
     (source / "empty" / "up").symlink_to(source)
     run = start(program, source, "--rank-table", str(program.folder / "hccl.json"), "true")
 

@@ -28,7 +28,7 @@ SUBJECTS: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "variables": job.variables,
     "command": job.command,
     "engine": job.engine,
-    "data sets": staging.data_sets,
+    "datasets": staging.datasets,
     "directories": job.folders,
     "devices": devices.devices,
     "leftovers": devices.leftovers,

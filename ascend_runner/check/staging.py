@@ -1,4 +1,4 @@
-"""The data sets that a job would copy to this node: their size, and whether there is room for them."""
+"""The datasets that a job would copy to this node: their size, and whether there is room for them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ascend_runner.text import counted, size
 
 @attrs.define
 class Answer:
-    """What was found out about a data set within the time limit."""
+    """What was found out about a dataset within the time limit."""
 
     survey: Survey = attrs.field(factory=Survey)
     is_whole: bool = False
     problems: tuple[Problem, ...] = ()
 
 
-def data_sets(context: CheckContext) -> Findings:
+def datasets(context: CheckContext) -> Findings:
     """Report what would be copied, as far as it can be counted in time."""
     for stage in context.prepared.context.stages:
         answer = Answer()
@@ -51,7 +51,7 @@ def _look(stage: Stage, answer: Answer, seconds: float) -> None:
 
 
 def _sentence(stage: Stage, answer: Answer, seconds: float) -> str:
-    """Describe how much of a data set is to be copied; it was listed for `seconds` unless the answer is complete."""
+    """Describe how much of a dataset is to be copied; it was listed for `seconds` unless the answer is complete."""
     missing = answer.survey.missing
     title = f"{stage.source} to {stage.place}"
     text = f"{counted(missing.files, 'file')} ({size(missing.size)}) to copy" if missing.entries else "nothing to copy"

@@ -153,7 +153,7 @@ class JobSetup:
         return self.journal
 
     def stage(self, context: PlanContext) -> None:
-        """Begin to copy the data sets of a job, unless that has begun. It ends when `resources` are released."""
+        """Begin to copy the datasets of a job, unless that has begun. It ends when `resources` are released."""
         if context.stages and not self._staging:
             from ascend_runner.staging import background  # noqa: PLC0415  only --stage needs it
 
@@ -162,7 +162,7 @@ class JobSetup:
             copying.start()
 
     def await_staging(self) -> tuple[Staged, ...]:
-        """Wait until the data sets of the job that was prepared are copied.
+        """Wait until the datasets of the job that was prepared are copied.
 
         Raises:
             OutputError: One cannot be copied.
@@ -193,7 +193,7 @@ class JobSetup:
         """Wait for `seconds`.
 
         Raises:
-            OutputError: A data set cannot be staged.
+            OutputError: A dataset cannot be staged.
             StopRequestedError: A stop signal arrived.
             LimitReachedError: The time limit of the job is reached.
         """

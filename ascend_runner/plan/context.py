@@ -39,7 +39,7 @@ class Command:
 class PlanContext:
     """The settings, the command, the environment, the caller's working directory and facts of the machine.
 
-    `stages` are the data sets that are copied to this node before its ranks start.
+    `stages` are the datasets that are copied to this node before its ranks start.
 
     `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
     as a part of its name. `version` is the runner's. `cores` is the number of cores that this node may use (None:
@@ -98,7 +98,7 @@ class PlanContext:
 
     @property
     def rank_environ(self) -> Mapping[str, str]:
-        """The environment of the ranks: with the places of staged data sets, and without this runner's options.
+        """The environment of the ranks: with the places of staged datasets, and without this runner's options.
 
         A runner inside a rank must not obey them.
         """

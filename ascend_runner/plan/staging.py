@@ -1,4 +1,4 @@
-"""The data sets that are copied to this node before its ranks start: where the ranks find the copies. Pure."""
+"""The datasets that are copied to this node before its ranks start: where the ranks find the copies. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
 
 @attrs.frozen
 class Stage:
-    """A data set to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
+    """A dataset to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
 
     source: str
     folder: str

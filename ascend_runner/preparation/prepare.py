@@ -42,7 +42,7 @@ class Preparer:
     """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
     `begin` is called during a wait with the known facts about the job, and `stage` before a wait for the rank table, to
-    copy data sets meanwhile. For a check, a rank table or a host name that is not known yet is a warning.
+    copy datasets meanwhile. For a check, a rank table or a host name that is not known yet is a warning.
     """
 
     context: PlanContext

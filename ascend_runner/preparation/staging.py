@@ -1,4 +1,4 @@
-"""Checks of the data sets to stage: whether each can be read, and whether its copy can be where it should."""
+"""Checks of the datasets to stage: whether each can be read, and whether its copy can be where it should."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.host import bounded, file_system
 from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.staging import Stage, with_places
-from ascend_runner.staging import data_sets
+from ascend_runner.staging import datasets
 
 LIMIT: Final = 10.0  # seconds for the disks to answer
 
@@ -91,9 +91,9 @@ def _refuse_itself(stage: Stage) -> None:
     if source == place or (os.path.exists(place) and os.path.samefile(source, place)):
         raise SettingsError(f"{title}: source and destination are the same; use another directory")
     if _is_below(folder, source):
-        raise SettingsError(f"{title}: the copy would be inside the data set; use another directory")
+        raise SettingsError(f"{title}: the copy would be inside the dataset; use another directory")
     if _is_below(source, folder):
-        raise SettingsError(f"{title}: the data set is inside that directory; use another one")
+        raise SettingsError(f"{title}: the dataset is inside that directory; use another one")
 
 
 def _refuse_contents(stage: Stage) -> None:
@@ -104,11 +104,11 @@ def _refuse_contents(stage: Stage) -> None:
     if folder != os.path.abspath(stage.folder):  # it does not exist
         return
     manifest, complete, lock = (
-        os.path.join(folder, name) for name in (data_sets.MANIFEST, data_sets.COMPLETE, data_sets.LOCK)
+        os.path.join(folder, name) for name in (datasets.MANIFEST, datasets.COMPLETE, datasets.LOCK)
     )
-    former = (data_sets.summary(manifest) or data_sets.summary(complete)).get("source")
+    former = (datasets.summary(manifest) or datasets.summary(complete)).get("source")
     # A crash of the machine may have left a copy with nothing but the lock.
-    if former is None and data_sets.has_contents(folder) and not os.path.lexists(lock):
+    if former is None and datasets.has_contents(folder) and not os.path.lexists(lock):
         raise SettingsError(f"{title}: the directory has other files; use an empty or a new directory")
     if former not in {None, stage.source}:
         raise SettingsError(f"{title}: the directory has a copy of {former!r}; remove it or use another directory")
@@ -121,7 +121,7 @@ def _refuse_overlaps(stages: Sequence[Stage]) -> None:
             if one == two or _is_below(one, two) or _is_below(two, one):
                 raise SettingsError(
                     f"cannot stage both {other.source!r} to {other.folder!r} and {stage.source!r} to {stage.folder!r}:"
-                    " each data set needs a directory of its own"
+                    " each dataset needs a directory of its own"
                 )
 
 

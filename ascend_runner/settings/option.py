@@ -25,7 +25,7 @@ class Topic(enum.Enum):
     STOPPING = "stopping", "stopping"
     RESTARTS = "restarts", "restarts after a failure"
     PERFORMANCE = "performance", "slow training"
-    DATA = "data", "data sets"
+    DATA = "data", "datasets"
     HOOKS = "hooks", "hooks, and a hold after a failure"
     HEALTH = "health", "health of the node"
     CHECKS = "checks", "dry run and checks"

@@ -444,7 +444,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             parse=parsing.stage,
             default=(),
             default_text="none",
-            help="copy the data set SRC, a directory or a file, into the directory DST on a local disk before the ranks"
+            help="copy the dataset SRC, a directory or a file, into the directory DST on a local disk before the ranks"
             " start; {stage:0} in COMMAND is replaced with the path of the copy, which the ranks also find in"
             " ASCEND_RUNNER_STAGED_0; repeatable",
             is_repeatable=True,
@@ -476,8 +476,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="precheck",
             choices=PRECHECKS,
             default="warn",
-            help="check this node as --check does; warn: only while the job waits for its rank table, a host or a data"
-            " set, without delaying the start; stop: always, and start nothing if there is an error",
+            help="check this node as --check does; warn: only while the job waits for its rank table, a host or a"
+            " dataset, without delaying the start; stop: always, and start nothing if there is an error",
         ),
         Option(
             name="inspect",

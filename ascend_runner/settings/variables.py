@@ -14,7 +14,7 @@ VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.var
 
 ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # the attempt that a rank belongs to, counted from 0
 CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
-STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # followed by a number: the path of the copy of a data set, for a rank
+STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # followed by a number: the path of the copy of a dataset, for a rank
 # The run directory, and what the ranks and hooks of a runner around this one have inherited.
 _INHERITED: Final = "RUN_DIR CHECKPOINT_REQUESTS EVENT JOB STATE STATUS CAUSE REPORT STEP RANKS MISSING"
 _KNOWN: Final = {*VARIABLES, ATTEMPT, CHECKPOINT, *(VARIABLE_PREFIX + name for name in _INHERITED.split())}

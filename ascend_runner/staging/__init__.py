@@ -1,1 +1,1 @@
-"""Copies data sets to the disks of this node before the ranks start."""
+"""Copies datasets to the disks of this node before the ranks start."""

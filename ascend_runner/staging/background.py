@@ -1,4 +1,4 @@
-"""Copies data sets to this node in a thread, while the runner waits for the rank table and for signals."""
+"""Copies datasets to this node in a thread, while the runner waits for the rank table and for signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keep
 
 
 class Staging:
-    """Copies the data sets in a thread, one after the other."""
+    """Copies the datasets in a thread, one after the other."""
 
     def __init__(self, stages: Sequence[Stage], say: Callable[[str], None], warn: Callable[[str], None]) -> None:
         """`say` (for progress) and `warn` are called in the thread."""
@@ -40,7 +40,7 @@ class Staging:
         """Raise the error that has ended the staging, if there is one.
 
         Raises:
-            AscendRunnerError: A data set cannot be copied.
+            AscendRunnerError: A dataset cannot be copied.
         """
         if self._error:
             raise self._error
@@ -49,7 +49,7 @@ class Staging:
         """Wait for the end; `pause(0.0)` raises an error if a stop signal has arrived.
 
         Raises:
-            AscendRunnerError: A data set cannot be copied.
+            AscendRunnerError: A dataset cannot be copied.
             StopRequestedError: A stop signal arrived.
         """
         while self._thread and self._thread.is_alive():

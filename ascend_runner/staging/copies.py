@@ -1,4 +1,4 @@
-"""Copies the files of a data set with several threads, each to a temporary file that is renamed when it is complete.
+"""Copies the files of a dataset with several threads, each to a temporary file that is renamed when it is complete.
 
 A copy that was interrupted is continued where its temporary file ends. A source that changes meanwhile is an error.
 """
@@ -19,7 +19,7 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.host import bounded
-from ascend_runner.staging.data_sets import OWN_PREFIX, PERMISSIONS, Entry, Kind
+from ascend_runner.staging.datasets import OWN_PREFIX, PERMISSIONS, Entry, Kind
 
 THREADS: Final = 8  # a single one spends most of its time waiting for a network disk
 CHUNK: Final = 8 << 20  # bytes of one system call, after which a stop is noticed
@@ -37,7 +37,7 @@ class CancelledError(Exception):
 
 @attrs.define(eq=False, repr=False)
 class Copies:
-    """Copies files of one data set from below `source` to below `target`.
+    """Copies files of one dataset from below `source` to below `target`.
 
     `boot` identifies the boot of this machine: a partial file that was written since then is intact. `done` counts the
     bytes of the files that were not there before.
@@ -185,7 +185,7 @@ def finish_folder(entry: Entry, path: str) -> None:
 
 
 def remove(entry: Entry, top: str) -> None:
-    """Remove a file that is no longer in the data set, or a directory if it is empty."""
+    """Remove a file that is no longer in the dataset, or a directory if it is empty."""
     path = os.path.join(top, entry.path)
     with suppress(FileNotFoundError, NotADirectoryError):
         above = os.path.dirname(path)

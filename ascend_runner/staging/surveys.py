@@ -1,4 +1,4 @@
-"""Surveys a data set: its contents, the parts missing from the copy, and whether there is room for them."""
+"""Surveys a dataset: its contents, the parts missing from the copy, and whether there is room for them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import attrs
 from ascend_runner.errors import OutputError
 from ascend_runner.host import file_system
 from ascend_runner.plan.staging import Stage
-from ascend_runner.staging import data_sets
-from ascend_runner.staging.data_sets import Kind, Total
+from ascend_runner.staging import datasets
+from ascend_runner.staging.datasets import Kind, Total
 from ascend_runner.text import counted, size
 
 LEAST_FREE: Final = 0.1  # fraction of the file system; platforms take a node with a full disk out of service
@@ -20,7 +20,7 @@ LEAST_FREE: Final = 0.1  # fraction of the file system; platforms take a node wi
 
 @attrs.define(kw_only=True)
 class Survey:
-    """The sizes of a data set and of what its copy lacks, and the first path that cannot be copied ("": none)."""
+    """The sizes of a dataset and of what its copy lacks, and the first path that cannot be copied ("": none)."""
 
     found: Total = attrs.field(factory=Total)
     missing: Total = attrs.field(factory=Total)
@@ -34,13 +34,13 @@ def surveying(stage: Stage, survey: Survey) -> Iterator[bytes]:
         OSError: Something cannot be read; its path is the error's.
         OutputError: A symlink leads back to a directory that contains it.
     """
-    for entry in data_sets.walk(stage.top, stage.name):
+    for entry in datasets.walk(stage.top, stage.name):
         if entry.kind is Kind.OTHER:
             survey.skipped = survey.skipped or os.path.join(stage.top, entry.path)
             continue
         line = entry.encode()
         survey.found.add(entry, line)
-        if not data_sets.is_staged(entry, stage.folder):
+        if not datasets.is_staged(entry, stage.folder):
             survey.missing.add(entry, line)
         yield line
 

@@ -1,4 +1,4 @@
-"""Performs one stage: gives a directory the contents of a data set, and marks it as complete.
+"""Performs one stage: gives a directory the contents of a dataset, and marks it as complete.
 
 In the directory, LOCK lets one runner copy while others wait, MANIFEST lists all that may be there, and COMPLETE is
 written last. The next runner continues a stage that was interrupted at any point.
@@ -22,9 +22,9 @@ from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.host.host import Host
 from ascend_runner.plan.staging import Stage, Staged
-from ascend_runner.staging import copies, data_sets
+from ascend_runner.staging import copies, datasets
 from ascend_runner.staging.copies import CancelledError, Copies
-from ascend_runner.staging.data_sets import COMPLETE, LOCK, MANIFEST, OWN_PREFIX, Entry, Kind, Total
+from ascend_runner.staging.datasets import COMPLETE, LOCK, MANIFEST, OWN_PREFIX, Entry, Kind, Total
 from ascend_runner.staging.surveys import Survey, check_room, surveying
 from ascend_runner.text import counted, duration, size
 
@@ -59,7 +59,7 @@ class StageTask:
         with self._locked(), self._new_manifest():
             self._remove_damaged()
             survey = self._write_manifest()
-            is_complete = data_sets.summary(self._own(COMPLETE)).get("checksum") == _hex(survey.found)
+            is_complete = datasets.summary(self._own(COMPLETE)).get("checksum") == _hex(survey.found)
             if survey.missing.entries or not is_complete:
                 check_room(self.stage, survey.missing)
                 self._replace(survey)
@@ -117,14 +117,12 @@ class StageTask:
 
         If the manifest is lost as well, their names come from the source.
         """
-        former = data_sets.summary(self._own(MANIFEST))
+        former = datasets.summary(self._own(MANIFEST))
         if former.get("boot") == self._boot or os.path.lexists(self._own(COMPLETE)):
             return
-        if not data_sets.has_contents(self.stage.folder):  # a new directory: the source is listed only once
+        if not datasets.has_contents(self.stage.folder):  # a new directory: the source is listed only once
             return
-        for entry in (
-            data_sets.listed(self._own(MANIFEST)) if former else data_sets.walk(self.stage.top, self.stage.name)
-        ):
+        for entry in datasets.listed(self._own(MANIFEST)) if former else datasets.walk(self.stage.top, self.stage.name):
             self._check_stop()
             if entry.kind is Kind.FILE:
                 copies.remove(entry, self.stage.folder)
@@ -145,7 +143,7 @@ class StageTask:
         """Update the copy to the contents of the new manifest."""
         with suppress(FileNotFoundError):
             os.unlink(self._own(COMPLETE))
-        if data_sets.summary(self._own(MANIFEST)).get("checksum", _hex(survey.found)) != _hex(survey.found):
+        if datasets.summary(self._own(MANIFEST)).get("checksum", _hex(survey.found)) != _hex(survey.found):
             self._remove_vanished()
         with copies.opened(_open_no_symlink(self._own(NEW_MANIFEST), os.O_RDONLY)) as manifest:
             os.fsync(manifest)
@@ -153,7 +151,7 @@ class StageTask:
         with copies.opened(_open_folder(self.stage.folder)) as folder:  # no file is renamed to its final name before
             os.fsync(folder)
         self._copy(survey.missing)
-        for entry in data_sets.listed(self._own(MANIFEST)):
+        for entry in datasets.listed(self._own(MANIFEST)):
             self._check_stop()
             if entry.kind is Kind.FOLDER:
                 copies.finish_folder(entry, os.path.join(self.stage.folder, entry.path))
@@ -166,10 +164,10 @@ class StageTask:
     def _remove_vanished(self) -> None:
         """Remove entries of the former manifest that the source no longer has. Files of others stay."""
         folders: list[Entry] = []
-        for entry in data_sets.listed(self._own(MANIFEST)):
+        for entry in datasets.listed(self._own(MANIFEST)):
             self._check_stop()
             with suppress(FileNotFoundError, NotADirectoryError):
-                if data_sets.look(self.stage.top, entry.path).kind is entry.kind:
+                if datasets.look(self.stage.top, entry.path).kind is entry.kind:
                     continue
             if entry.kind is Kind.FOLDER:
                 folders.append(entry)
@@ -196,7 +194,7 @@ class StageTask:
 
     def _files(self) -> Iterator[Entry]:
         """Yield the files; directories and symlinks are made in between, so that the directory of each file exists."""
-        for entry in data_sets.listed(self._own(MANIFEST)):
+        for entry in datasets.listed(self._own(MANIFEST)):
             self._check_stop()
             if entry.kind is Kind.FOLDER:
                 copies.make_folder(os.path.join(self.stage.folder, entry.path))

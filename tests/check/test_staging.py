@@ -1,4 +1,4 @@
-"""Findings about the data sets that a job would stage."""
+"""Findings about the datasets that a job would stage."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.helpers import data_trees
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Make a data set."""
+    """Make a dataset."""
     return data_trees.make(tmp_path / "source")
 
 
 def staged(*stages: Stage) -> CheckContext:
-    """Return the context of a job that stages data sets."""
+    """Return the context of a job that stages datasets."""
     given = context(nproc=1)
     return prepared(given, context=attrs.evolve(given.prepared.context, stages=stages))
 
 
 def test_what_would_be_copied(source: Path, tmp_path: Path) -> None:
     """The files that are missing are counted, and nothing is made."""
-    found = look_at(staging.data_sets, staged(Stage(str(source), f"{tmp_path}/copy")))
+    found = look_at(staging.datasets, staged(Stage(str(source), f"{tmp_path}/copy")))
 
     assert [("ok", f"{source} to {tmp_path}/copy: 21 files (51.3 KiB) to copy")] == found
     assert not (tmp_path / "copy").exists()
@@ -41,7 +41,7 @@ def test_complete_copy(source: Path, tmp_path: Path) -> None:
     """If everything is there, nothing would be copied."""
     (tmp_path / "copy").mkdir()
     assert [("ok", f"{source / 'empty'} to {tmp_path}/copy: nothing to copy")] == look_at(
-        staging.data_sets, staged(Stage(str(source / "empty"), f"{tmp_path}/copy"))
+        staging.datasets, staged(Stage(str(source / "empty"), f"{tmp_path}/copy"))
     )
 
 
@@ -50,7 +50,7 @@ def test_listing_that_takes_long(source: Path, tmp_path: Path, monkeypatch: pyte
     ticks, caller = itertools.count(), threading.get_ident()
     monkeypatch.setattr(time, "monotonic", lambda: 0.0 if threading.get_ident() == caller else float(next(ticks)))
     given = attrs.evolve(staged(Stage(str(source), f"{tmp_path}/copy")), patience=20.0)
-    ((_, sentence),) = look_at(staging.data_sets, given)
+    ((_, sentence),) = look_at(staging.datasets, given)
 
     assert f"{source} to {tmp_path}/copy: at least " in sentence
     assert sentence.endswith(" to copy; listing was cut off after 10 s")
@@ -59,7 +59,7 @@ def test_listing_that_takes_long(source: Path, tmp_path: Path, monkeypatch: pyte
 def test_copy_that_is_impossible(source: Path, tmp_path: Path) -> None:
     """What would end the job is an error."""
     (source / "empty" / "up").symlink_to(source)
-    ((verdict, sentence),) = look_at(staging.data_sets, staged(Stage(str(source), f"{tmp_path}/copy")))
+    ((verdict, sentence),) = look_at(staging.datasets, staged(Stage(str(source), f"{tmp_path}/copy")))
 
     assert "error" == verdict
     assert str(source / "empty" / "up") in sentence

@@ -1,4 +1,4 @@
-"""Data sets on disk, and their comparison with a copy."""
+"""Datasets on disk, and their comparison with a copy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import stat
 from pathlib import Path
 
-from ascend_runner.staging import data_sets
+from ascend_runner.staging import datasets
 
 Tree = dict[str, tuple[object, ...]]
 
 
 def make(top: Path, *, files: int = 20, size: int = 1000) -> Path:
-    """Make a data set: files of several sizes, links, an empty directory, times of long ago."""
+    """Make a dataset: files of several sizes, links, an empty directory, times of long ago."""
     for number in range(files):
         folder = top / f"class-{number % 3}" / f"part-{number % 2}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def read(top: Path) -> Tree:
         for name in (*folders, *names):
             path = Path(folder, name)
             status = path.lstat()
-            if folder == str(top) and data_sets.is_own(name):
+            if folder == str(top) and datasets.is_own(name):
                 continue
             contents: object = os.readlink(path) if path.is_symlink() else None
             if stat.S_ISREG(status.st_mode):

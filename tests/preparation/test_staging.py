@@ -14,12 +14,12 @@ from ascend_runner.plan.context import PlanContext
 from ascend_runner.plan.staging import Stage, with_places, without_place
 from ascend_runner.preparation import staging
 from ascend_runner.settings.model import Settings
-from ascend_runner.staging import data_sets
+from ascend_runner.staging import datasets
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a data set, a file, and a directory with files of others."""
+    """Make a dataset, a file, and a directory with files of others."""
     (tmp_path / "data" / "part").mkdir(parents=True)
     (tmp_path / "data" / "sample").touch()
     (tmp_path / "other").mkdir()
@@ -76,15 +76,15 @@ def test_places(folder: Path) -> None:
         ("link:data", "cannot stage 'link' to 'data': source and destination are the same; use another directory"),
         (
             "data:data/copy",
-            "cannot stage 'data' to 'data/copy': the copy would be inside the data set; use another directory",
+            "cannot stage 'data' to 'data/copy': the copy would be inside the dataset; use another directory",
         ),
         (
             "data:link/copy",
-            "cannot stage 'data' to 'link/copy': the copy would be inside the data set; use another directory",
+            "cannot stage 'data' to 'link/copy': the copy would be inside the dataset; use another directory",
         ),
         (
             "data/part:data",
-            "cannot stage 'data/part' to 'data': the data set is inside that directory; use another one",
+            "cannot stage 'data/part' to 'data': the dataset is inside that directory; use another one",
         ),
         (
             "data/sample:data",
@@ -101,7 +101,7 @@ def test_places(folder: Path) -> None:
     ],
 )
 def test_harmful_copy_is_refused(named: str, sentence: str, folder: Path) -> None:
-    """A copy of a data set into itself, or among files of others, is refused before anything is made."""
+    """A copy of a dataset into itself, or among files of others, is refused before anything is made."""
     before = sorted(folder.rglob("*"))
 
     assert sentence == refusal(folder, named)
@@ -110,20 +110,20 @@ def test_harmful_copy_is_refused(named: str, sentence: str, folder: Path) -> Non
 
 @pytest.mark.parametrize("second", ["file:copy", "file:copy/in"])
 def test_directories_that_overlap(second: str, folder: Path) -> None:
-    """Two data sets in one directory would remove each other's files."""
+    """Two datasets in one directory would remove each other's files."""
     target = second.partition(":")[2]
 
     assert (
-        f"cannot stage both 'data' to 'copy' and 'file' to '{target}': each data set needs a directory of its own"
+        f"cannot stage both 'data' to 'copy' and 'file' to '{target}': each dataset needs a directory of its own"
         == refusal(folder, "data:copy", second)
     )
 
 
-def test_copy_of_another_data_set(folder: Path) -> None:
-    """A directory has the copy of one data set; that of another one is not replaced."""
+def test_copy_of_another_dataset(folder: Path) -> None:
+    """A directory has the copy of one dataset; that of another one is not replaced."""
     copy = folder / "copy"
     copy.mkdir()
-    (copy / data_sets.MANIFEST).write_text(f'{{"source": "{folder}/data"}}\n')
+    (copy / datasets.MANIFEST).write_text(f'{{"source": "{folder}/data"}}\n')
     (copy / "sample").touch()
 
     assert place(folder, "data:copy").stages
@@ -135,10 +135,10 @@ def test_copy_of_another_data_set(folder: Path) -> None:
 
 def test_copy_whose_manifest_is_lost(folder: Path) -> None:
     """After a crash of the machine, the lock shows that a directory has a copy."""
-    (folder / "other" / data_sets.LOCK).touch()
+    (folder / "other" / datasets.LOCK).touch()
     assert place(folder, "data:other").stages
 
-    (folder / "other" / data_sets.COMPLETE).write_text('{"source": "/another"}\n')
+    (folder / "other" / datasets.COMPLETE).write_text('{"source": "/another"}\n')
     assert "the directory has a copy of '/another'" in refusal(folder, "data:other")
 
 
@@ -152,7 +152,7 @@ def test_permissions(named: str, folder: Path) -> None:
 
 
 def test_unknown_number(folder: Path) -> None:
-    """The command can only name data sets that are staged. Without --stage, it is passed on with a warning.
+    """The command can only name datasets that are staged. Without --stage, it is passed on with a warning.
 
     It is passed on silently if it contains a --stage of its own, as that of a runner inside it.
     """

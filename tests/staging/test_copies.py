@@ -12,9 +12,9 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.staging import data_sets
+from ascend_runner.staging import datasets
 from ascend_runner.staging.copies import Copies, part_name
-from ascend_runner.staging.data_sets import Entry
+from ascend_runner.staging.datasets import Entry
 from tests.helpers.waiting import LIMIT
 
 
@@ -27,7 +27,7 @@ class Copying:
     def entry(self, name: str, data: bytes = b"data") -> Entry:
         """Write a file in the source, and return its entry."""
         (self.folder / "source" / name).write_bytes(data)
-        return data_sets.look(str(self.folder / "source"), name)
+        return datasets.look(str(self.folder / "source"), name)
 
     def copy(self, *entries: Entry, stop: threading.Event | None = None) -> Copies:
         """Copy entries, and wait for the end."""

@@ -19,9 +19,9 @@ import pytest
 
 from ascend_runner.errors import OutputError
 from ascend_runner.plan.staging import Stage, Staged
-from ascend_runner.staging import data_sets
+from ascend_runner.staging import datasets
 from ascend_runner.staging.copies import PART, CancelledError, part_name
-from ascend_runner.staging.data_sets import Total
+from ascend_runner.staging.datasets import Total
 from ascend_runner.staging.surveys import check_room
 from ascend_runner.staging.task import StageTask
 from ascend_runner.text import size
@@ -30,7 +30,7 @@ from tests.helpers import data_trees
 
 @attrs.define
 class Staging:
-    """Stages a data set in `source` to `target`, with the warnings of the last time."""
+    """Stages a dataset in `source` to `target`, with the warnings of the last time."""
 
     source: Path
     target: Path
@@ -50,7 +50,7 @@ class Staging:
 
 @pytest.fixture
 def staging(tmp_path: Path) -> Staging:
-    """Make a data set."""
+    """Make a dataset."""
     return Staging(data_trees.make(tmp_path / "source"), tmp_path / "disk" / "copy")
 
 
@@ -65,7 +65,7 @@ def test_copy_is_identical(staging: Staging) -> None:
     assert staging.is_identical
     assert (21, size, size) == (result.files, result.size, result.copied)
     assert {".complete.json", ".staging.lock", ".staging.manifest"} == {
-        name for name in os.listdir(staging.target) if data_sets.is_own(name)
+        name for name in os.listdir(staging.target) if datasets.is_own(name)
     }
 
 
@@ -89,7 +89,7 @@ def test_names_that_are_not_text(staging: Staging) -> None:
 
 
 def test_links_that_lead_out_are_resolved(staging: Staging) -> None:
-    """A link within the data set stays one, what any other leads to is copied, and a dangling one stays."""
+    """A link within the dataset stays one, what any other leads to is copied, and a dangling one stays."""
     outside = staging.source.parent / "outside"
     outside.mkdir()
     (outside / "file").write_bytes(b"outside")
@@ -140,7 +140,7 @@ def test_holes_stay_holes(staging: Staging) -> None:
 
 
 def test_source_that_is_a_copy_itself(staging: Staging) -> None:
-    """The runner's own files in a source are not a part of the data set."""
+    """The runner's own files in a source are not a part of the dataset."""
     staging.stage()
     further = Staging(staging.target, staging.target.parent / "further")
     further.stage()
@@ -260,8 +260,8 @@ def replace_boot(manifest: Path) -> None:
 def test_contents_are_not_trusted_after_a_crash(staging: Staging) -> None:
     """A file that was written before the machine has crashed may have its size without its contents."""
     staging.stage()
-    (staging.target / data_sets.COMPLETE).unlink()
-    manifest = staging.target / data_sets.MANIFEST
+    (staging.target / datasets.COMPLETE).unlink()
+    manifest = staging.target / datasets.MANIFEST
     replace_boot(manifest)
     result = staging.stage()
 
@@ -283,8 +283,8 @@ def cut(path: Path) -> None:
 def test_manifest_is_lost_in_a_crash(damage: Callable[[Path], None], staging: Staging) -> None:
     """Without the manifest, no file is trusted that the source has: everything is copied again."""
     staging.stage()
-    (staging.target / data_sets.COMPLETE).unlink()
-    damage(staging.target / data_sets.MANIFEST)
+    (staging.target / datasets.COMPLETE).unlink()
+    damage(staging.target / datasets.MANIFEST)
     sample = staging.target / "class-2/part-0/sample-2"
     status = sample.stat()
     sample.write_bytes(bytes(status.st_size))
@@ -298,10 +298,10 @@ def test_manifest_is_lost_in_a_crash(damage: Callable[[Path], None], staging: St
 def test_damaged_manifest(staging: Staging) -> None:
     """A manifest that cannot be read is named, and can be removed."""
     staging.stage()
-    manifest = staging.target / data_sets.MANIFEST
+    manifest = staging.target / datasets.MANIFEST
     manifest.write_bytes(b"[7]\n" + manifest.read_bytes())
     (staging.source / "class-0/further").touch()
-    (staging.target / data_sets.COMPLETE).unlink()
+    (staging.target / datasets.COMPLETE).unlink()
     replace_boot(manifest)
     with pytest.raises(OutputError) as refused:
         staging.stage()
@@ -336,9 +336,9 @@ def test_interrupted_file_is_continued(staging: Staging) -> None:
     """What was written of a file is not copied again; the leftovers of other files are removed."""
     (staging.source / "big").write_bytes(b"0123456789" * 200_000)
     staging.stage()
-    boot = str(data_sets.summary(str(staging.target / data_sets.MANIFEST))["boot"])
+    boot = str(datasets.summary(str(staging.target / datasets.MANIFEST))["boot"])
     (staging.target / "big").unlink()
-    part = staging.target / part_name(data_sets.look(str(staging.source), "big"), boot)
+    part = staging.target / part_name(datasets.look(str(staging.source), "big"), boot)
     part.write_bytes(b"x" * 1_999_990)
     (staging.target / f"{PART}of-another-file").touch()
     staging.stage()
@@ -366,7 +366,7 @@ def test_stop(staging: Staging) -> None:
     with pytest.raises(CancelledError):
         StageTask(Stage(str(staging.source), str(staging.target)), stop, lambda _: None, lambda _: None).perform()
 
-    assert not (staging.target / data_sets.COMPLETE).exists()
+    assert not (staging.target / datasets.COMPLETE).exists()
 
 
 def test_waiting_is_repeated(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +381,7 @@ def test_waiting_is_repeated(staging: Staging, monkeypatch: pytest.MonkeyPatch) 
 
     staging.target.mkdir(parents=True)
     task = StageTask(Stage(str(staging.source), str(staging.target)), stop, say, said.append)
-    with open(staging.target / data_sets.LOCK, "wb") as lock:
+    with open(staging.target / datasets.LOCK, "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
         with pytest.raises(CancelledError):
@@ -442,7 +442,7 @@ def test_refused_stage_leaves_no_list(staging: Staging, monkeypatch: pytest.Monk
     with pytest.raises(OutputError):
         staging.stage()
 
-    assert [data_sets.LOCK] == os.listdir(staging.target)
+    assert [datasets.LOCK] == os.listdir(staging.target)
 
 
 def test_room_for_files(staging: Staging) -> None:

@@ -1,7 +1,7 @@
-"""The contents of a data set, as entries: walked in the source, listed in a manifest, looked up in the copy.
+"""The contents of a dataset, as entries: walked in the source, listed in a manifest, looked up in the copy.
 
-Memory does not grow with the number of files: everything is an iterator. A symlink that stays within the data set stays
-a symlink; the target of any other is a part of the data set itself (as with rsync --copy-unsafe-links).
+Memory does not grow with the number of files: everything is an iterator. A symlink that stays within the dataset stays
+a symlink; the target of any other is a part of the dataset itself (as with rsync --copy-unsafe-links).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Kind(enum.Enum):
 
 @attrs.frozen
 class Entry:
-    """A file, directory or symlink of a data set; `path` is relative to its top. `size` is that of a file in bytes."""
+    """A file, directory or symlink of a dataset; `path` is relative to its top. `size` is that of a file in bytes."""
 
     kind: Kind
     path: str
@@ -125,7 +125,7 @@ def has_contents(folder: str) -> bool:
 
 
 def look(top: str, path: str) -> Entry:
-    """Return the entry at a path below the top of a data set.
+    """Return the entry at a path below the top of a dataset.
 
     Raises:
         OSError: It cannot be read.
