@@ -28,7 +28,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     crashed = crashes.find_all(lines)
     raised = tracebacks.find_all(lines)
     crashed = [crash for crash in crashed if not any(error.start < crash.start < error.end for error in raised)]
-    crashed = [crash for crash in crashed if raised or not _is_survived(lines, crash)]
+    crashed = [crash for crash in crashed if not _is_survived(lines, crash, raised)]
     told = sorted([*raised, *crashed], key=lambda error: error.start)
     if is_late:
         late = [error for error in told if _is_near_the_end(lines, error)]
@@ -48,10 +48,13 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     return next(iter([*own[::-1], *together[::-1]]), None)
 
 
-def _is_survived(lines: Sequence[str], error: Traceback) -> bool:
-    """Whether a shell has gone on after a command that failed."""
-    following = (line for line in lines[error.end :] if not line.startswith(("srun: ", "slurmstepd")))
-    return bool(_OF_A_SHELL.match(error.exception)) and sum(1 for _line in following) > LAST_WORDS
+def _is_survived(lines: Sequence[str], error: Traceback, raised: Sequence[Traceback]) -> bool:
+    """Whether a shell has gone on after a command that failed; an exception below may pass its failure on."""
+    if not _OF_A_SHELL.match(error.exception):
+        return False
+    below = [exception for exception in raised if exception.start > error.start]
+    following = [line for line in lines[error.end :] if not line.startswith(("srun: ", "slurmstepd"))]
+    return not all(map(passes_on, below)) if below else len(following) > LAST_WORDS
 
 
 _OF_A_SHELL: Final = re.compile(

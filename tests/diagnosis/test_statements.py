@@ -195,3 +195,5 @@ def test_command_that_a_shell_has_survived() -> None:
     assert "" == chosen(failed, STEPS)
     assert failed[0] == chosen(STEPS, failed, ["srun: error: n1: task 3: Exited with exit code 127"] * 9)
     assert "" == statements.error_line([*failed, *STEPS[:20]], is_stopped=False)
+    assert "ValueError: loss is nan" == chosen(failed, NAN, is_late=True)
+    assert failed[0] == chosen(failed, ABOVE)
