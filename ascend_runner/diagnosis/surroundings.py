@@ -55,11 +55,12 @@ def is_own(told: Traceback) -> bool:
 def innermost(told: Traceback) -> tuple[str, str]:
     """Return the frame that raised an exception, and its source line; both are "" where they are unknown."""
     trace = [line.strip() for line in up_to(told.message, told.lines)]
-    frames = [at for at, line in enumerate(trace) if FRAME.match(line) and not line.endswith(_OF_ATTRIBUTES)]
+    frames = [at for at, line in enumerate(trace) if FRAME.match(line) and not line.endswith(_OF_MODULES)]
     return (trace[frames[-1]], "".join(trace[frames[-1] + 1 :][:1])) if frames else ("", "")
 
 
-_OF_ATTRIBUTES: Final = ("in __getattr__", "in __delattr__")  # of torch.nn.Module: its users' AttributeErrors
+# Of torch.nn.Module, which raises the errors of its users.
+_OF_MODULES: Final = ("in __getattr__", "in __delattr__", "in _call_impl", "in _wrapped_call_impl")
 # Installed packages, and those that are often used from their repositories.
 _OF_PACKAGES: Final = re.compile(
     r"-packages/|/lib(?:64)?/python3|\"<|/transformers_modules/|/(?:torch|torch_npu|transformers|accelerate|deepspeed"

@@ -304,6 +304,16 @@ def test_attribute_of_a_module() -> None:
     assert "" == read(f"{trace}{frame}{error}".encode(), Ending(exit_code=1)).code
 
 
+def test_call_of_a_module() -> None:
+    """torch.nn.Module raises the TypeErrors of those who call it, so the frame above counts."""
+    trace = 'Traceback (most recent call last):\n  File "{}", line 6, in run\n    model(x)\n'
+    frame = '  File "/py/site-packages/torch/nn/modules/module.py", line 17, in _call_impl\n    return forward(*args)\n'
+    error = "TypeError: Net.forward() missing 1 required positional argument: 'cache'\n"
+    logs = [f"{trace.format(file)}{frame}{error}" for file in ("/job/train.py", "/git/vllm_ascend/runner.py")]
+
+    assert ["", "call between packages"] == [read(log.encode(), Ending(exit_code=1)).code for log in logs]
+
+
 def test_every_class_is_of_the_rank() -> None:
     """Each meaning fits on one line, and each rule blames the rank that raised the error."""
     rules = re.findall(r"^(\w+) .+? = (.+)$", FRAMEWORKS, re.MULTILINE)
