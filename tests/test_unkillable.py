@@ -8,13 +8,27 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import WORKERS, Program, Run
 from tests.helpers.waiting import LIMIT, is_gone, wait_until
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _may_trace() -> None:
+    """Skip where no process may be traced, before a test has started any."""
+    with subprocess.Popen(["/bin/sleep", "1000"]) as popen:
+        command = [sys.executable, str(WORKERS / "holder.py"), "--now", str(popen.pid)]
+        tried = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False
+        )
+        popen.kill()
+    if tried.stdout != "held\n":
+        pytest.skip(f"no process may be traced here: {(tried.stdout + tried.stderr).strip()}")
 
 
 @contextmanager
@@ -30,9 +44,7 @@ def held(*pids: int, how: str = "--exit") -> Iterator[None]:
     assert holder.stdin
     assert holder.stdout
     try:
-        answer = holder.stdout.readline()
-        if answer != "held\n":
-            pytest.skip(f"no process may be traced here: {answer.strip()}")
+        assert "held\n" == holder.stdout.readline()
         yield
     finally:
         holder.stdin.close()
@@ -40,15 +52,25 @@ def held(*pids: int, how: str = "--exit") -> Iterator[None]:
         holder.stdout.close()
 
 
-def threads_of(pid: int) -> set[int]:
-    """Return the threads of a process but the first; one that has nothing more to write ends soon."""
-    return set(map(int, os.listdir(f"/proc/{pid}/task"))) - {pid}
+def system_calls(pid: int) -> dict[int, str]:
+    """Return the system call of each thread of a process, with its arguments (proc(5)); "running" if it runs."""
+    calls = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            calls[int(thread)] = Path(f"/proc/{pid}/task/{thread}/syscall").read_text()
+    return calls
 
 
-def is_asleep(thread: int) -> bool:
-    """Whether a thread is sleeping."""
-    found = process_tree.look(thread)
-    return found is not None and found.state == "S"
+def idle_calls(pid: int) -> dict[int, str]:
+    """Wait until every thread of a process waits for something, and return their system calls."""
+    found: list[dict[int, str]] = [{}]
+
+    def is_idle() -> bool:
+        found.append(system_calls(pid))
+        return found[-1] == found[-2] and not any(call.startswith(("running", "-1 ")) for call in found[-1].values())
+
+    wait_until(is_idle)
+    return found[-1]
 
 
 def named(run: Run) -> list[str]:
@@ -83,11 +105,16 @@ def test_runner_that_does_not_end(program: Program) -> None:
     run = program.act(1, "say=ready", f"await={program.folder}/go", "exit=3")
     run.wait_for("ready")
     runner = run.runner_pid
-    wait_until(lambda: all(map(is_asleep, threads_of(runner))))  # one that runs Python would keep the others from it
-    threads = threads_of(runner)
-    with held(*threads, how="--now"):
-        (program.folder / "go").touch()
-        assert 3 == run.popen.wait(LIMIT)
+    go = program.folder / "go"
+    while not go.exists():
+        calls = idle_calls(runner)
+        threads = {*calls} - {runner}
+        with held(*threads, how="--now"):
+            now = system_calls(runner)
+            if any(now.get(thread) != calls[thread] for thread in threads):
+                continue  # one runs Python meanwhile, and would keep the others from it
+            go.touch()
+            assert 3 == run.popen.wait(LIMIT)
     run.finish()  # the held threads have kept the screen open
     wait_until(lambda: is_gone(runner))
 

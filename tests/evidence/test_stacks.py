@@ -88,12 +88,24 @@ def collector_with(folder: Path, text: str) -> StackCollector:
     return StackCollector(str(Path(script(folder, text)) / "py-spy"))
 
 
+@pytest.fixture
+def _py_spy() -> None:
+    """Skip where py-spy may not trace other processes."""
+    with standing(0) as pids:
+        command = [PY_SPY or "py-spy", "dump", "--pid", str(pids[0])]
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    if "ermission denied" in tried.stderr or "not permitted" in tried.stderr.lower():
+        pytest.skip(f"py-spy is not permitted to trace processes here: {tried.stderr.splitlines()[0]}")
+
+
+@pytest.mark.usefixtures("_py_spy")
 def test_python_stack() -> None:
     """The stack of a Python process is that of its main thread."""
     with standing(0) as pids:
         assert ["stand", "all_reduce", "<module>"] == frames_of(StackCollector(PY_SPY), pids)
 
 
+@pytest.mark.usefixtures("_py_spy")
 def test_child_of_the_leader() -> None:
     """If the leader only waits, the stack of its child is collected as well."""
     with standing(0, how="fork") as pids:
@@ -104,6 +116,7 @@ def test_child_of_the_leader() -> None:
     assert ["stand", "all_reduce", "<module>"] == [frame.partition(" ")[0] for frame in stack.processes[1].frames]
 
 
+@pytest.mark.usefixtures("_py_spy")
 def test_outlier_is_found() -> None:
     """Of ranks that hang, the one with another stack is found."""
     with standing(0, 1, 2) as pids:
