@@ -151,8 +151,8 @@ def _sentence(job: Job, verdict: Verdict) -> str:
         return "No node reported a failure"
     suspect, number = verdict.suspects[0], len(verdict.suspects)
     place = summary.place(suspect, job)
-    doubt = " (likely)" if verdict.certainty is Certainty.LIKELY else ""
-    sentence = f"{place} caused the failure{doubt}: {suspect.sentence}"[:LONGEST]
+    note = " (likely)" if verdict.certainty is Certainty.LIKELY else ""
+    sentence = f"{place} caused the failure{note}: {suspect.sentence}"[:LONGEST]
     if verdict.certainty is Certainty.OPEN:
         sentence = f"{f'one of {number} nodes' if number > 1 else place} may have caused the failure"
     return sentence[0].upper() + sentence[1:]

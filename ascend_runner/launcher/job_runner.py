@@ -44,7 +44,7 @@ class JobRunner:
         self._setup, self._journal = setup, journal
         self._signals, self._messages = setup.signals, setup.messages
         self._console = console
-        self._ends = EndReporter(setup, journal)
+        self._reporter = EndReporter(setup, journal)
         self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
         self._hooks = JobHooks(setup, journal)
         self._inspector: Inspector | inspection.NoInspector = inspection.NoInspector()
@@ -71,13 +71,13 @@ class JobRunner:
             except StopRequestedError as stop:
                 event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=str(self._signals.first_stop()))
             except LimitReachedError:
-                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._ends.limit_reached()))
+                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._reporter.limit_reached()))
         self._run_last_hooks()
-        return self._ends.outcome
+        return self._reporter.outcome
 
     def fail(self, error: AscendRunnerError) -> None:
         """Report an error of the runner, after the failure of the last attempt if there was one."""
-        self._ends.report_error(error)
+        self._reporter.report_error(error)
         self._run_last_hooks()
 
     def _run_last_hooks(self) -> None:
@@ -178,8 +178,8 @@ class JobRunner:
         outcome = recorder.finish(self._messages.warning)
         if isinstance(outcome.cause, SignalReceived):
             outcome = attrs.evolve(outcome, cause=self._signals.received(outcome.cause.signum))
-        cause, self._ends.outcome = outcome.cause, outcome
-        self._ends.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
+        cause, self._reporter.outcome = outcome.cause, outcome
+        self._reporter.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
             kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
@@ -210,15 +210,15 @@ class JobRunner:
         was_held = self._journal.job.state is JobState.HOLDING
         if was_held:  # the last event has the cause as well
             is_orphaned = self._signals.first_stop().launcher != 0
-            cause = causes.sentence_with_certainty(self._ends.outcome)
+            cause = causes.sentence_with_certainty(self._reporter.outcome)
             event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
         actions = self._journal.feed(event)
         self._setup.requests.note(self._journal.job.state)
         if was_held:
-            self._ends.report_release(event)
+            self._reporter.report_release(event)
         elif event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
-            self._ends.report(event)
+            self._reporter.report(event)
             if self._journal.job.state is not JobState.RESTARTING:
                 self._inspector.close()
-                self._ends.show(event)
+                self._reporter.show(event)
         return actions
