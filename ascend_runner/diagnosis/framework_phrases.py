@@ -83,9 +83,9 @@ root setting = a setting is unknown, missing or of a wrong type: check its name,
     ^(?:omegaconf|hydra)\.errors\.|not used by the HfArgumentParser|validation errors? for \w+
     |Extra (?:inputs are|fields) not permitted
     |Override '[\w.-]+' not found
-words argument of a program = a program refuses its arguments: check their spelling, and the program's version
+root argument of a program = a program refuses its arguments: check their spelling, and the program's version
     : error: (?:unrecognized arguments|no such option|the following arguments are required|argument \S+: )
-    |(?:unknown|unrecognized) (?!cachingallocator)(?:[\w-]+ ){0,2}(?:argument|option|flag)s?\b(?! type)
+    |unknown command line flag|(?:unknown|unrecognized) (?:[\w-]+ ){0,2}(?:argument|option|flag)s?:? ?[\['"`]*-
 words quantization = a quantization method is unknown or not supported: check its name, and the version of the package
     (?:unknown|invalid|unsupported) quanti[sz]ation|no available \w+ quantizer|quanti[sz]ation .*not supported
 words registry = a name in the configuration is not registered: check its spelling, its import and the version

@@ -50,7 +50,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
         words = "" if record or is_late else statements.last_words(lines)
         evidence = attrs.evolve(evidence, exception=shown(record or words), is_weak=is_stopped or bool(words))
-        found = class_of([record or words, *lines[-statements.LAST_WORDS :]]) if record or words else None
+        found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
 
     if found is None:
         return evidence

@@ -229,6 +229,12 @@ def test_last_words(name: str, line: str) -> None:
     assert evidence.kind is (Kind.EITHER if evidence.is_weak else Kind.ROOT)
 
 
+def test_last_words_of_a_program() -> None:
+    """What a program writes on its way out is in its own words."""
+    for line in ("ERROR the judge does not support this claim", "[ERROR] 裁判不支持该答案", "ERROR no examples found"):
+        assert "" == code_of(f"step 1\n{line}\n")
+
+
 def test_program_not_started() -> None:
     """A FileNotFoundError of subprocess is a missing program, unlike that of open()."""
     in_subprocess = 'Traceback (most recent call last):\n  File "/py/subprocess.py", line 9, in _execute_child\n'

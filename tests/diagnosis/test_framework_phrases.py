@@ -201,6 +201,7 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
         ("ValueError: the loss_scale must not be nan", "/job/train.py", "main"),
         ("RuntimeError: timed out waiting for rank 3, please increase ddp_timeout", "/job/train.py", "main"),
         ("TypeError: unknown argument type", "/job/train.py", "main"),
+        ("ValueError: unknown answer option 'E'", "/job/train.py", "main"),
         ("RuntimeError: no tokens, please pass input_ids", "/job/train.py", "main"),
         ("TypeError: f() got multiple values for argument 'x'", "/job/train.py", "main"),
         ("RuntimeError: oops; set the environment variable ASCEND_LAUNCH_BLOCKING=1", "/job/train.py", "main"),
@@ -239,7 +240,6 @@ def test_no_class(message: str, file: str, function: str) -> None:
         "RuntimeError: rejection sampling failed after 10 attempts",
         "ValueError: the user failed to download the form",
         "ValueError: the schedule requires alpha >= 0.5",
-        "ValueError: unknown answer option 'E'",
     ],
 )
 def test_words_of_a_program(message: str) -> None:
