@@ -69,7 +69,7 @@ def kill_all(keep: frozenset[int]) -> list[Descendant]:
     try:
         if may_discard:
             signal.signal(SIGCHLD, signal.SIG_IGN)  # the kernel reaps: chains leave zombies faster than we can
-        found = _freeze(keep)
+        found = _freeze(keep, may_reap=not is_urgent)
     finally:
         if is_urgent:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -92,13 +92,13 @@ def kill_below(pid: int, seconds: float) -> None:
         time.sleep(KILL_INTERVAL)
 
 
-def _freeze(keep: frozenset[int]) -> list[Descendant]:
+def _freeze(keep: frozenset[int], *, may_reap: bool) -> list[Descendant]:
     """Stop every living descendant but the subtrees of `keep`; return them."""
     stopped = set(keep)
     frozen: dict[tuple[int, int], Descendant] = {}
     ends = time.thread_time() + FREEZE_LIMIT
     while True:
-        _stop_children(stopped, ends)
+        _stop_children(stopped, ends, may_reap=may_reap)
         new = []
         for process in descendants(os.getpid(), keep):
             if not process.is_zombie and process.identity not in frozen:
@@ -109,27 +109,30 @@ def _freeze(keep: frozenset[int]) -> list[Descendant]:
             return list(frozen.values())
 
 
-def _stop_children(stopped: set[int], ends: float) -> None:
-    """Stop all children but those `stopped` already, and add them.
+def _stop_children(stopped: set[int], ends: float, *, may_reap: bool) -> None:
+    """Stop all children but those `stopped` already, and add them; reap those that have ended, or add them as well.
 
-    A member of a chain lives for less than a millisecond, so nothing slow happens before the signal. Nothing is reaped
-    here: if a thread of the process is still being removed from /proc, waitpid(2) waits for that in a busy loop in the
-    kernel (shrink_dcache_parent()), and the thread cannot run on the core of this one as long as this one is urgent.
+    A member of a chain lives for less than a millisecond, so nothing slow happens before the signal. An urgent thread
+    must not reap: if a thread of the process is still being removed from /proc, waitid(2) waits for that in a busy loop
+    in the kernel (shrink_dcache_parent()), and on the same core that thread cannot run before this one.
     """
+    options = os.WEXITED | os.WNOHANG | (0 if may_reap else os.WNOWAIT)
     while time.thread_time() < ends:
         # The last child is the newest, and the most likely to be alive.
         new = [pid for pid in reversed(children(os.getpid())) if pid not in stopped]
         if not new:
             return
-        stopped.update(new)
         for pid in new:
             fd = open_pidfd(pid)
             try:
                 # If the child is alive now, a descriptor that was opened before is that of this child.
-                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                has_ended = os.waitid(os.P_PID, pid, options) is not None
+                if not has_ended:
                     signal_held(fd, pid, SIGSTOP)
-            except (ChildProcessError, ProcessLookupError, PermissionError):
-                continue  # it has ended, or is another user's
+                if not (has_ended and may_reap):  # the number of one that was reaped may be used again
+                    stopped.add(pid)
+            except (ChildProcessError, ProcessLookupError, PermissionError):  # it has ended, or is another user's
+                stopped.add(pid)
             finally:
                 if fd >= 0:
                     os.close(fd)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from ascend_runner.guardian import process_tree, sweep
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, permitted
 from tests.helpers.waiting import LIMIT
 
 SCRIPT = """
@@ -76,7 +76,8 @@ def test_process_that_survives_is_given_up() -> None:
 
 
 def test_nothing_is_reaped_while_the_sweep_is_urgent() -> None:
-    """Of a process with threads, waitpid(2) may wait for a thread that cannot run before it, for many seconds."""
+    """Of a process with threads, waitid(2) may wait for a thread that cannot run before it, for many seconds."""
+    permitted("chrt", "--fifo", "1")
     kept = frozenset(process_tree.children(os.getpid()))
     pid = os.spawnv(os.P_NOWAIT, "/bin/true", ["true"])
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
