@@ -172,8 +172,8 @@ class NpuSampler:
         def start() -> None:
             try:
                 run = bounded.run([tool, "info"], TABLE_LIMIT, dict(self._environ), lambda: self._is_closed)
-                devices = npu_smi.devices(run.stdout) if run else ()
-                watch = NpuWatch(tool, devices, now + TABLE_LIMIT)
+                known = npu_smi.devices(run.stdout) if run else ()
+                watch = NpuWatch(tool, known, now + TABLE_LIMIT)
             except OSError:
                 return
             self._watch = watch
