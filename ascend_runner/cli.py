@@ -13,24 +13,27 @@ import ascend_runner
 from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
-from ascend_runner.host import terminal
-from ascend_runner.inspection.precheck import Precheck, Subjects
-from ascend_runner.launcher import launch
-from ascend_runner.launcher.job_setup import JobSetup
+from ascend_runner.node import terminal
+from ascend_runner.job.precheck import Precheck
+from ascend_runner.job.precheck import Subjects
+from ascend_runner.job import runner
+from ascend_runner.job.setup import JobSetup
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.output.console import Console
-from ascend_runner.output.message_format import Level, format_message
-from ascend_runner.output.messages import Messages
-from ascend_runner.preparation import dry_run
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.message_format import Level
+from ascend_runner.ranks.message_format import format_message
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.job import dry_run
 from ascend_runner.problems import RankTableFormatError, problems_of
-from ascend_runner.processes.signals import Signals
+from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
-from ascend_runner.settings.help import USAGE, help_text
+from ascend_runner.settings.command_line import USAGE
+from ascend_runner.settings.command_line import help_text
 from ascend_runner.settings.model import Settings, decode
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO, PRECHECK_STOP
 from ascend_runner.settings.parsing import OFF
-from ascend_runner.settings.variables import unknown_variables
+from ascend_runner.settings.model import unknown_variables
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.text import printable
 
@@ -109,7 +112,7 @@ class Program:
         for sentence in unknown_variables(self.environ):
             self.messages.warning(printable(sentence))
         if settings.check:
-            from ascend_runner.check.run import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it
+            from ascend_runner.job.check import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it
 
             check(settings, self.environ, line.command, (self.signals, self.console, self.messages))
             return NO_JOB, ""
@@ -118,21 +121,21 @@ class Program:
 
         setup = JobSetup(settings, self.environ, self.signals, self.messages)
         setup.precheck = self._precheck(settings, line.command, setup)
-        prepared = launch.prepare(setup, line.command, ascend_runner.__version__, self.console)
+        prepared = runner.prepare(setup, line.command, ascend_runner.__version__, self.console)
         setup.show(prepared)
         if prepared.error:
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
             return NO_JOB, dry_run.plan_text(prepared, self.environ)
-        return launch.run(setup, job, self.console), ""
+        return runner.run(setup, job, self.console), ""
 
     def _precheck(self, settings: Settings, command: tuple[str, ...], setup: JobSetup) -> Precheck | None:
         if settings.precheck == OFF or settings.dry_run:
             return None
 
         def look() -> Subjects:
-            from ascend_runner.check.run import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
+            from ascend_runner.job.check import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
 
             return problems_of_this_node(settings, self.environ, command)
 

@@ -11,11 +11,12 @@ import attrs
 
 from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
-from ascend_runner.launcher import directories
-from ascend_runner.plan.context import PlanContext
-from ascend_runner.platforms import detect, folders
-from ascend_runner.platforms import table as platform_table
-from ascend_runner.preparation import table as tables
+from ascend_runner.job import setup
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.platforms import detect
+from ascend_runner.platforms import places
+from ascend_runner.platforms import places as platform_table
+from ascend_runner.job import table as tables
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT
@@ -57,7 +58,7 @@ def prepare(
         return found
 
     data = codec.to_hccl_bytes(found)
-    own = None if detect.log_dirs(environ) else directories.own_temporary()
+    own = None if detect.log_dirs(environ) else setup.own_temporary()
     context = PlanContext(
         settings=Settings(log_dir=own),
         environ=environ,
@@ -137,10 +138,10 @@ def platform(environ: Mapping[str, str] | None = None) -> Platform:
     If DATASET_MAP is not a JSON object of names and paths, that is a warning, and it counts as not set.
     """
     environ = os.environ if environ is None else environ
-    found = folders.find(environ, os.path.isdir)
-    named = folders.named(found["dataset"], found["model"], _subfolders)
+    found = places.find(environ, os.path.isdir)
+    named = places.named(found["dataset"], found["model"], _subfolders)
     try:
-        named["datasets"] = folders.mapped_datasets(environ) or named["datasets"]
+        named["datasets"] = places.mapped_datasets(environ) or named["datasets"]
     except errors.SettingsError as error:  # the other directories are of use without it
         warnings.warn(f"{error}; the directories below DATASET are listed instead", stacklevel=2)
 

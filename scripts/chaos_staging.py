@@ -23,10 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from ascend_runner.plan.staging import Stage  # noqa: E402  found by the line above
-from ascend_runner.staging import datasets  # noqa: E402  as above
-from ascend_runner.staging.copies import PART  # noqa: E402  as above
-from ascend_runner.staging.task import StageTask  # noqa: E402  as above
+from ascend_runner.plan.ranks import Stage  # noqa: E402  found by the line above
+from ascend_runner.services import staging  # noqa: E402  as above
+from ascend_runner.services.staging import PART  # noqa: E402  as above
+from ascend_runner.services.staging import StageTask  # noqa: E402  as above
 from tests.helpers import data_trees  # noqa: E402  as above
 
 LIMIT = 120.0  # seconds for a file to grow
@@ -113,8 +113,8 @@ def resume(source: Path, copy: Path, result: Path) -> tuple[int, list[str]]:
     wrong = [] if 0 in copied else [f"both have copied: {copied}"]
     if data_trees.read(source) != data_trees.read(copy):
         wrong.append("the copy differs")
-    left = {name for name in os.listdir(copy) if datasets.is_own(name)}
-    if left != {datasets.COMPLETE, datasets.MANIFEST, datasets.LOCK}:
+    left = {name for name in os.listdir(copy) if staging.is_own(name)}
+    if left != {staging.COMPLETE, staging.MANIFEST, staging.LOCK}:
         wrong.append(f"left: {left}")
     return max(copied), wrong
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from ascend_runner.settings import parsing
-from ascend_runner.settings.option import Option, Topic
+from ascend_runner.settings.options import Option
+from ascend_runner.settings.options import Topic
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 PACKAGE: Final = Path(parsing.__file__).parents[1]

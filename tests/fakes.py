@@ -16,12 +16,12 @@ from typing import Final, TypeVar
 
 import attrs
 
-from ascend_runner.diagnosis.stack_groups import RankStack
+from ascend_runner.diagnosis.stacks import RankStack
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.manager.managed_node import ManagedNode
+from ascend_runner.manager.node import ManagedNode
 from ascend_runner.observations.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
-from ascend_runner.plan.job import RankSpec
-from ascend_runner.services.requests import Requests
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.services.control import Requests
 from ascend_runner.supervision.events import Emptied, Ending, Exited, SignalReceived
 
 MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls

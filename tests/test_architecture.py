@@ -126,31 +126,31 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__main__", "cli"): "behind the fork: the guardian must stay small",
     ("__main__", "threading"): "as above",
     ("__main__", "report.result"): "as above, and only `launch()` needs it",
-    ("rank_table_tool.__main__", "rank_table_tool.main"): "Ctrl-C during the imports must not print a traceback",
-    ("job_tool.__main__", "job_tool.main"): "as above",
+    ("tools.rank_table.__main__", "tools.rank_table.main"): "Ctrl-C during the imports must not print a traceback",
+    ("tools.job.__main__", "tools.job.main"): "as above",
     **{
         ("job_tool.commands", f"job_tool.commands.{path.stem}"): "only the command that is run: each needs much"
         for path in (PACKAGE / "job_tool" / "commands").glob("*.py")
         if path.stem not in {"__init__", "extras", "running"}
     },
-    ("job_tool.commands.metrics", "job_tool.metrics.metric_outputs"): "prometheus_client, of the optional extra `view`",
-    ("job_tool.commands.top", "job_tool.live.show"): "textual, of the optional extra `view`",
+    ("tools.job.commands", "tools.job.metrics"): "prometheus_client, of the optional extra `view`",
+    ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
     ("observations.rank_record", "html_table"): "as above",
-    ("cli", "check.run"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
-    ("report.html_page", "html_report.content"): "only a page needs it; loaded in the background in longer jobs",
-    ("report.html_page", "html_report.public"): "as above",
-    ("report.html_page", "html_report.sources"): "as above",
-    ("report.html_page", "html_report.page"): "jinja2, which only a page needs",
+    ("cli", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
+    ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
+    ("report.html_page", "views.page_content"): "as above",
+    ("report.html_page", "views.page_content"): "as above",
+    ("report.html_page", "views.page"): "jinja2, which only a page needs",
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
     # Features that are off must not cost each start 10 ms or more.
-    ("preparation.prepare", "preparation.staging"): "10 ms with the next one, for hashes; only --stage needs them",
-    ("launcher.job_setup", "staging.background"): "as above",
+    ("job.preparation", "job.staging"): "10 ms with the next one, for hashes; only --stage needs them",
+    ("job.setup", "services.staging"): "as above",
     ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
-    ("launcher.job_runner", "services.step_reader"): "10 to 20 ms; only --perf-* and --summary need it",
-    ("launcher.job_runner", "board.summary"): "as above, with the decoder of boards",
-    ("preparation.inspection", "inspection.inspector"): "10 to 15 ms; only an inspection needs it",
-    ("host.network", "psutil"): "most nodes are found in their rank table without their addresses",
+    ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
+    ("job.runner", "board.summary"): "as above, with the decoder of boards",
+    ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
+    ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.own_children", "threading"): "only without /proc; the guardian must stay small",
     ("guardian.process_tree", "ctypes"): "only for prctl(2), which most modules that look at processes never call",
 }
@@ -174,7 +174,7 @@ GUARDIAN_OWN: Final = {
     "guardian.sweep",
     "import_path",
     "output",
-    "output.message_format",  # for the final message of the guardian
+    "ranks.message_format",  # for the final message of the guardian
     "text",
 }
 

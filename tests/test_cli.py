@@ -14,10 +14,10 @@ import orjson
 import pytest
 
 import ascend_runner
-from ascend_runner.host import cores
-from ascend_runner.host.host import Host
-from ascend_runner.settings.help import help_text
-from ascend_runner.settings.option import Topic
+from ascend_runner.node import cores
+from ascend_runner.node.host import Host
+from ascend_runner.settings.command_line import help_text
+from ascend_runner.settings.options import Topic
 from tests.helpers.program import run_to_end, sentence
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT

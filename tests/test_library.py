@@ -162,7 +162,7 @@ def test_every_cause_is_public() -> None:
 
 def test_packages_never_replace_functions(tmp_path: Path) -> None:
     """`check` and `plan` stay functions, although packages of these names are imported afterwards."""
-    imports = "import ascend_runner; ascend_runner.plan; import ascend_runner.check.limits, ascend_runner.plan.job"
+    imports = "import ascend_runner; ascend_runner.plan; import ascend_runner.job.check, ascend_runner.plan.spec"
     code = f"{imports}; print(ascend_runner.plan, ascend_runner.check)"
     shown = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import ascend_runner
-from ascend_runner.output.lines import WRAP_AT
+from ascend_runner.ranks.lines import WRAP_AT
 from tests.helpers.program import Program
 from tests.helpers.surroundings import CLEAN, permitted
 from tests.helpers.waiting import LIMIT, wait_until

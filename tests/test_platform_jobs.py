@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 import pytest
 
-from ascend_runner.launcher.job_setup import JobSetup
-from ascend_runner.output.messages import Messages
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.ranks.messages import Messages
 from ascend_runner.platforms import detect
-from ascend_runner.processes.signals import Signals
+from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode
 from tests.helpers.program import ACTOR, Program, run_to_end, sentence

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.host import memory
+from ascend_runner.node import memory
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import CLEAN, permitted

@@ -15,10 +15,10 @@ from contextlib import suppress
 
 from ascend_runner.activity import Activity
 from ascend_runner.board import layout
-from ascend_runner.host import memory
+from ascend_runner.node import memory
 from ascend_runner.observations.facts import Fact, LimitChanged, RankOutput, SignalsSent
 from ascend_runner.observations.stopped_ranks import StoppedRanks
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.supervision.events import Exited, Spawned
 from ascend_runner.supervision.state import State
 

@@ -15,9 +15,9 @@ from typing import Final, Protocol
 from ascend_runner.board import reader
 from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 from ascend_runner.observations.rank_states import RankState
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_ranks, duration, rank_list
@@ -27,7 +27,7 @@ SHOWN_IN: Final = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING}
 
 
 class Steps(Protocol):
-    """The steps in the output of the ranks, see `services.step_reader`."""
+    """The steps in the output of the ranks, see `services.pace`."""
 
     def last_step(self) -> Mapping[str, object] | None:
         """Return the last figures of the training as the report has them, or None before the first ones."""

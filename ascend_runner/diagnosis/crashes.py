@@ -12,7 +12,7 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.diagnosis.traceback_block import FRAME
+from ascend_runner.diagnosis.tracebacks import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback, place
 
 FRAMES: Final = 12  # lines of a stack that are read

@@ -1,24 +1,85 @@
-"""Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names."""
+"""Finds the peers that HCCL's and Open MPI's messages name: by rank, server, device or address.
+
+The patterns follow hcomm's error tables and its troubleshooting guide (EI0002, EI0006, EI0013, EI0015, the heartbeat
+report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and the new wording, and Open MPI's
+help-mpi-btl-tcp.txt.
+
+
+Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
-
+from ascend_runner.diagnosis.finding import Peer
+from collections.abc import Sequence
 import attrs
-
-from ascend_runner.diagnosis import boxes, collectives, statements
+from ascend_runner.diagnosis import tracebacks
+from ascend_runner.diagnosis import statements
 from ascend_runner.diagnosis.codes import Found, Kind, first_code
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.passing_on import only_passes_on
-from ascend_runner.diagnosis.peers import peers_in
+from ascend_runner.diagnosis.tracebacks import only_passes_on
 from ascend_runner.diagnosis.phrases import class_of, first_phrase
-from ascend_runner.diagnosis.surroundings import innermost, is_own, records, since_progress, up_to
-from ascend_runner.diagnosis.traceback_block import FRAME
+from ascend_runner.diagnosis.statements import innermost
+from ascend_runner.diagnosis.statements import is_own
+from ascend_runner.diagnosis.statements import records
+from ascend_runner.diagnosis.statements import since_progress
+from ascend_runner.diagnosis.statements import up_to
+from ascend_runner.diagnosis.tracebacks import FRAME
 from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
+
+def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
+    """Return the peers that the messages name, each once, taken from the most specific pattern that matches."""
+    found: dict[int, dict[Peer, None]] = {}
+    for line in lines:
+        for position, form in enumerate(_FORMS):
+            for match in form.finditer(line):
+                found.setdefault(position, {}).update(dict.fromkeys(_peers_of(match)))
+
+    return tuple(found[min(found)]) if found else ()
+
+
+def _peers_of(match: re.Match[str]) -> Iterable[Peer]:
+    """Build a peer for each rank or device that a message lists ("1,3,5,")."""
+    fields = match.groupdict(default="")
+    ranks = re.findall(r"\d+", fields.get("ranks", "")) or [""]
+    devices = re.findall(r"\d+", fields.get("devices", "")) or [""]
+    for rank in ranks:
+        for device in devices:
+            yield Peer(
+                rank_id=int(rank) if rank else None,
+                server_id=fields.get("server", ""),
+                device_id=int(device) if device else None,
+                device_ip=fields.get("ip", ""),
+            )
+
+
+_SERVER: Final = r"(?P<server>[^\s\]\[/,()]{1,64})"
+
+# Most specific first: HCCL's heartbeat identifies the lost peer; a failed connection has two ends; a wait may be one
+# link in a chain of waits.
+_FORMS: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"Cluster Exception Location\[IP/ID\]:\[{_SERVER}/(?P<devices>\d{{1,4}})\]",
+        rf"serverId\[{_SERVER}\], deviceId\[(?P<devices>\d{{1,4}})\], Heartbeat Lost",
+        r'unconnected ranks: "?\[(?P<ranks>[\d, ]{1,400})\]',
+        r"Failed to connect agent\[(?P<ranks>[\d, ]{1,400})\]",
+        rf"remoteUserrank\[(?P<ranks>\d{{1,6}})\]-remoteIpAddr\[{_SERVER}/(?P<devices>\d{{1,4}})\]",
+        rf"fails to connect to dstRank \(server {_SERVER}, device ID (?P<devices>[\d, ]{{1,60}})\)",
+        rf"connect destRank\[{_SERVER}/(?P<devices>\d{{1,4}})\]",
+        r"\|\s{1,8}(?P<ip>[0-9A-Fa-f.:]{2,45})\((?P<ranks>\d{1,6})\)\s{1,8}\|\s{1,8}\d{1,6}\s{1,8}\|.{1,200}time ?out",
+        rf"Peer information: server {_SERVER}, device ID (?P<devices>\d{{1,4}})",
+        # Not a part of 4294967295, which is -1: no rank.
+        r"(?:remote rank|Waiting peer rank|Remote rank):?\s?\[?(?P<ranks>\d{1,6})(?!\d)\]?",
+        r"^ {2}Peer host: +(?P<server>[\w.-]{1,64})\s*$",
+        r"Check whether node (?P<server>[0-9A-Fa-f.:]{7,45}) reports an error",
+    )
+)
+
 
 TRACEBACK_LINES: Final = 60
 EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surrounds it, 30 lines
@@ -39,7 +100,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         lines.pop()
     if not lines and not plog:
         return Finding(is_weak=is_stopped)
-    lines = boxes.unboxed(lines)
+    lines = tracebacks.unboxed(lines)
 
     is_late = is_stopped or bool(ending and ending.signum)
     told = statements.choose(lines, is_late=is_late)
@@ -101,7 +162,7 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
 
 def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
     """Find the class of an error that is the rank's own; MindSpore logs the reason for one just before it raises it."""
-    if statements.passes_on(told) or collectives.is_raised_in_one(told.exception, told.lines):
+    if statements.passes_on(told) or statements.is_raised_in_one(told.exception, told.lines):
         return None
     frame, line = innermost(told)
     value = _OF_A_VALUE.match(told.exception)
@@ -169,7 +230,7 @@ def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None)
         place=shown(told.place),
         origin=shown(told.origin),
         origin_place=shown(told.origin_place),
-        is_in_collective=collectives.is_raised_in_one(told.exception, told.lines),
+        is_in_collective=statements.is_raised_in_one(told.exception, told.lines),
         only_passes_on=statements.passes_on(told),
         traceback=_without_middle([shown(line) for line in told.lines]),
         excerpt=tuple(map(shown, _excerpt(told, found))),

@@ -1,17 +1,63 @@
-"""Chooses, of all errors in a log, the one that explains the end of its rank."""
+"""Decides whether an error was raised where ranks communicate, so that a peer may be at fault.
+
+It judges by the names of libraries and calls in a traceback, and by the words of its message. An error in the arguments
+of such a call is the caller's own: it has another class, or mentions no connection, wait or failed call.
+
+
+Chooses, of all errors in a log, the one that explains the end of its rank.
+
+Tells what around an error may explain it: the frame that raised it, and the records at the end of its log."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from typing import Final
-
-from ascend_runner.diagnosis import collectives, crashes, tracebacks
+from ascend_runner.diagnosis import crashes
+from ascend_runner.diagnosis import tracebacks
 from ascend_runner.diagnosis.codes import Kind, first_code
-from ascend_runner.diagnosis.passing_on import only_passes_on
+from ascend_runner.diagnosis.tracebacks import only_passes_on
 from ascend_runner.diagnosis.phrases import first_phrase
 from ascend_runner.diagnosis.tracebacks import Traceback
 from ascend_runner.text import LAST_LINES
+from ascend_runner.diagnosis.tracebacks import FRAME
+
+INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everything is the training's own code
+
+# Exceptions that a backend raises because of events, not because of its arguments.
+_RAISED_BY_BACKENDS: Final = re.compile(
+    r"^(?:[\w.]*\.|(?:std|c10)::)?(?:RuntimeError|runtime_error|Dist\w*Error|Rendezvous\w*Error|ConnectionError"
+    r"|Connection\w+Error|BrokenPipeError|TimeoutError|OSError|EOFError|IncompleteReadError|Exception"
+    r"|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b"
+)
+_LIBRARY: Final = re.compile(
+    r'File "[^"]*/(?:torch(?:_npu)?/distributed/|deepspeed/(?:comm|runtime/comm)/|horovod/|mindspore/(?:communication|'
+    r"parallel/_(?:ps|utils)|distributed)/|mpi4py/|hccl/)"
+)
+_CALL: Final = re.compile(
+    r"\b(?:all_?reduce|all_?gather\w*|reduce_?scatter\w*|all_?to_?all\w*|broadcast\w*|(?:monitored_)?barrier|reduce"
+    r"|i?send|i?recv|scatter|gather|init_process_group|destroy_process_group|new_group|TCPStore|init_cluster"
+    r"|(?:work|handle)\.wait|_verify_params_across_processes|(?:npu|cuda)\.synchronize|stream\w*(?:\(\))?\.synchronize)\("
+)
+_OF_A_PEER: Final = re.compile(
+    r"time(?:d )?[ -]?out|peer|remote|connect|socket|recv|received|closed|reset|refused|unreachable|heartbeat|network"
+    r"|abort|broken pipe|lost|store|rendezvous|error code is|error in:|unhandled|watchdog|EOF|died|dead",
+    re.IGNORECASE,
+)
+_MESSAGE: Final = re.compile(
+    r"(?i:gloo|c10d|nccl|hccl|hcom|tcpstore|processgroup|rendezvous|mpi_|libfabric|remote (?:peer|rank))"
+)
+
+
+def is_raised_in_one(exception: str, traceback: Sequence[str]) -> bool:
+    """Whether `exception` ("Type: message"), the last lines of whose traceback are given, comes from a collective."""
+    if not _RAISED_BY_BACKENDS.match(exception) or not _OF_A_PEER.search(exception):
+        return False
+    if _MESSAGE.search(exception):
+        return True
+    frames = [line for line in traceback if line.startswith("  ")][-INNERMOST:]
+    return any(_LIBRARY.search(line) or _CALL.search(line) for line in frames)
+
 
 FAR: Final = 200  # lines between two errors that belong together: other ranks of a launcher write in between
 LAST_WORDS: Final = 4  # last lines in which the same may explain the end of a rank that was stopped
@@ -156,7 +202,7 @@ _KILLED: Final = re.compile(r"^(?:\S+: line \d+: +\d+ )?Killed\b")  # bash jobs.
 
 def _kind(error: Traceback) -> Kind:
     """Judge an error by itself, see `Finding.kind`."""
-    is_in_collective = collectives.is_raised_in_one(error.exception, error.lines)
+    is_in_collective = is_raised_in_one(error.exception, error.lines)
     found = first_code(error.message) or first_phrase(error.message)
     if found is None:
         return Kind.EITHER if is_in_collective else Kind.ROOT
@@ -183,3 +229,79 @@ _REFUSAL: Final = re.compile(
     r"|unsupported)\b|必须|无法|不能|缺少|不支持|未找到",
     re.IGNORECASE,
 )
+
+
+def records(lines: Sequence[str], told: Traceback | None) -> list[str]:
+    """Return the last lines that record errors.
+
+    A rank survives many an error, such as a program that is not installed, or an upload that is refused. So an error
+    that refers to no other is explained only by those of its chain and of the libraries below the framework, and one
+    that the program has raised in its own words only by its chain.
+    """
+    near = lines[-LAST_LINES:]
+    if told is None:
+        survived = len(near) - len(since_progress(near))
+        near = [line for at, line in enumerate(near) if at >= survived or _OF_NATIVES.search(line)]
+    elif not (passes_on(told) or is_raised_in_one(told.exception, told.lines)):
+        has_own_words = is_own(told)
+        near = [line for line in near if line in told.lines or (not has_own_words and _OF_NATIVES.search(line))]
+    near = [line for line in near if _RECORD.search(line) and not (told and _WARNING.search(line))]
+    return [line for line in near if not (aside := _ASIDE.search(line)) or first_phrase([line[: aside.start()]])]
+
+
+def since_progress(lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines after the last one that reports progress; the rank has survived what precedes it."""
+    last = next((at for at in range(len(lines), 0, -1) if _is_progress(lines[at - 1])), 0)
+    return lines[last:]
+
+
+def _is_progress(line: str) -> bool:
+    return bool(_PROGRESS.search(line)) and not _RECORD.search(line)
+
+
+_PROGRESS: Final = re.compile(
+    r"(?<![-\w])(?:(?:step|iter|iteration|epoch)\b\W{0,3}\d|loss\b\W{0,4}\d)|\d%\||\d(?:it/s|s/it)\b", re.IGNORECASE
+)
+
+
+def is_own(told: Traceback) -> bool:
+    """Whether an exception is raised by the user's program in its own words, not by a package."""
+    frame, source = innermost(told)
+    return source.startswith(("raise ", "assert ")) and not _OF_PACKAGES.search(frame)
+
+
+def innermost(told: Traceback) -> tuple[str, str]:
+    """Return the frame that raised an exception, and its source line; both are "" where they are unknown."""
+    trace = [line.strip() for line in up_to(told.message, told.lines)]
+    frames = [at for at, line in enumerate(trace) if FRAME.match(line) and not line.endswith(_OF_MODULES)]
+    return (trace[frames[-1]], "".join(trace[frames[-1] + 1 :][:1])) if frames else ("", "")
+
+
+# Of torch.nn.Module, which raises the errors of its users.
+_OF_MODULES: Final = ("in __getattr__", "in __delattr__", "in _call_impl", "in _wrapped_call_impl")
+# Installed packages, and those that are often used from their repositories.
+_OF_PACKAGES: Final = re.compile(
+    r"-packages/|/lib(?:64)?/python3|\"<|/transformers_modules/|/(?:torch|torch_npu|transformers|accelerate|deepspeed"
+    r"|megatron|mindspeed\w*|vllm\w*|sglang|verl|areal|trl|swift|llamafactory|mindspore|mindformers|fairseq|metaseq"
+    r"|xtuner|mm\w+|colossalai|diffusers)/"
+)
+_RECORD: Final = re.compile(
+    r"error|exception|fail|fatal|critical|abort|killed|denied|refused|cannot|could not|can't|unable|detected|not found"
+    r"|no such|time(?:d )?out\b(?! ?[=:])|\[E\d* |\bE \d+ \d+\]|^ *File \"|错误|失败|异常|未找到|没有|不足",
+    re.IGNORECASE,
+)
+_OF_NATIVES: Final = re.compile(  # of CANN, the driver, torch's backends and c10d
+    r"\[ERROR\] [A-Z]+\(\d|\[E\d* \S+\.cpp:\d|\bai(?:core|vec)|dcmi|[hn]ccl|gloo|c10d|\bnpu|ascend|libatb|\bacl|chipId",
+    re.IGNORECASE,
+)
+_ASIDE: Final = re.compile(  # what only informs or shows settings, or what a message says of other errors
+    r"\b(?:INFO|DEBUG|NOTICE)\b|Warning: |^\[[DI]\d* |^\s*(?:\{|[\w-]+: \{?)['\"]"
+    r"|\b(?:[Ii]f (?:you|it|the|this|your)|[Hh]int|may|might|could be|e\.g\.)\b"
+)
+_WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived
+
+
+def up_to(message: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """Return the lines of a chain of exceptions up to the end of this message."""
+    ends = range(len(lines), len(message) - 1, -1)
+    return list(lines[: next((end for end in ends if lines[end - len(message) : end] == message), len(lines))])

@@ -14,9 +14,13 @@ from typing import Final
 import attrs
 
 from ascend_runner.engines.command import DEEPSPEED_MODULE, calls, python_command, refuse_python_options
-from ascend_runner.engines.handover import Handover, Request, unchanged, unchanged_program
+from ascend_runner.engines.local import Handover
+from ascend_runner.engines.local import Request
+from ascend_runner.engines.local import unchanged
+from ascend_runner.engines.local import unchanged_program
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms import host_list, task_training
+from ascend_runner.platforms import places
+from ascend_runner.platforms import huawei
 from ascend_runner.platforms.node import Node
 
 ENGINES: Final = frozenset({"mpirun", "mpiexec", "horovodrun", "deepspeed"})
@@ -94,7 +98,7 @@ def rewrite_for_mpirun(request: Request) -> Handover:
         variables.update({HYDRA: path} if request.environ.get(HYDRA) != path else {})
         files.update(content)
         if _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
-            variables["HYDRA_IFACE"] = task_training.HYDRA_INTERFACE
+            variables["HYDRA_IFACE"] = huawei.HYDRA_INTERFACE
 
     if any("mpirun" in word for word in request.argv):
         return attrs.evolve(unchanged(request, "it calls mpirun itself"), variables=variables, files=files)
@@ -151,7 +155,7 @@ def _host_file(request: Request, chosen: str | None, usual: str, separator: str)
     if chosen:
         return chosen, {chosen: content}
     by_option = (node.sources.get("hosts"), node.sources.get("devices_per_node"))
-    is_contradicted = by_option[0] == host_list.OPTION or by_option[1] == "--nproc-per-node"
+    is_contradicted = by_option[0] == places.OPTION or by_option[1] == "--nproc-per-node"
     if request.read_text(usual) and not is_contradicted:
         return usual, {}
     own = os.path.join(request.log_dir, os.path.basename(usual))
@@ -162,4 +166,4 @@ def _is_documented(request: Request) -> bool:
     """Whether the task-training platform has written the file of hosts, or its variables describe this node."""
     if request.environ.get(HYDRA, MPICH_FILE) != MPICH_FILE:
         return False
-    return bool(request.read_text(MPICH_FILE)) or task_training.is_platform_of(request.node)
+    return bool(request.read_text(MPICH_FILE)) or huawei.is_platform_of(request.node)

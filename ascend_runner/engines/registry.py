@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ascend_runner.engines import msrun, node_0, torch
+from ascend_runner.engines import local
+from ascend_runner.engines import node_0
 from ascend_runner.engines.command import LAUNCH_MODULE, PROGRAMS
-from ascend_runner.engines.handover import Handover, Request
+from ascend_runner.engines.local import Handover
+from ascend_runner.engines.local import Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
 # How each engine rewrites a command, by its name as `--launcher` takes it; a SettingsError means that it cannot run it.
 ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
-    "torchrun": torch.rewrite_for_torchrun,
-    LAUNCH_MODULE: torch.rewrite_for_launch,
-    "init-method": torch.rewrite_for_init_method,
+    "torchrun": local.rewrite_for_torchrun,
+    LAUNCH_MODULE: local.rewrite_for_launch,
+    "init-method": local.rewrite_for_init_method,
     "mpirun": node_0.rewrite_for_mpirun,
     "deepspeed": node_0.rewrite_for_deepspeed,
-    "msrun": msrun.rewrite,
+    "msrun": local.rewrite,
 }
 # The Python module of each engine that has one.
 MODULES: Final[Mapping[str, str]] = {

@@ -13,9 +13,10 @@ import attrs
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
-from ascend_runner.frameworks.hccl import VISIBLE_DEVICES, visible_devices
+from ascend_runner.frameworks.env_patch import VISIBLE_DEVICES
+from ascend_runner.frameworks.env_patch import visible_devices
 from ascend_runner.platforms import tf_config
-from ascend_runner.platforms.variables import number_of
+from ascend_runner.platforms.node import number_of
 from ascend_runner.text import is_whole_number
 
 CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL accepts; anything else is EI0001

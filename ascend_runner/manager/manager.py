@@ -1,4 +1,12 @@
-"""The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
+"""Detects hangs: the part of the manager's loop that watches for silence.
+
+When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping the ranks. The
+stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless loop.
+
+
+Cleans up after the last rank: processes that have left their rank's session are stopped, and output is completed.
+
+The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
 
 It holds everything that the machine must not know (processes, output, time) and decides nothing. Its observations go to
 the observers as facts.
@@ -6,21 +14,30 @@ the observers as facts.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+import attrs
+from ascend_runner.manager.node import ManagedNode
+from ascend_runner.observations.facts import Beat, Fact
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.supervision.events import HangDetected
+from ascend_runner.supervision.findings import WatchAction
+from ascend_runner.supervision.silence import Silence
+from collections.abc import Callable, Sequence
+from typing import Final
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
+from ascend_runner.guardian.sweep import POLL_INTERVAL, SWEEP_LIMIT
+from ascend_runner.manager.requests import RequestWatch
+from ascend_runner.observations.facts import Escaped, Fact, Swept
+from ascend_runner.supervision.state import Phase, State
 from collections import deque
 from collections.abc import Sequence
 from signal import SIGCHLD, SIGKILL
-from typing import Final
-
-import attrs
-
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.manager.cleanup import Cleanup
-from ascend_runner.manager.hang_watch import HangWatch
-from ascend_runner.manager.managed_node import ManagedNode
-from ascend_runner.manager.request_watch import RequestWatch
 from ascend_runner.observations.facts import Fact, Observer, SignalsSent, SignalUnhandled
-from ascend_runner.plan.job import JobSpec, RankSpec
-from ascend_runner.processes import leader
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.ranks import leader
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
     DeadlineReached,
@@ -42,6 +59,186 @@ from ascend_runner.supervision.state import (
     Spawn,
     State,
 )
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.stacks import RankStack
+
+class HangWatch:
+    """Watches the ranks of one job while they run."""
+
+    def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
+        self._job = job
+        self._node = node
+        self._tell = tell
+        self._silence: Silence | None = None  # while it can become a hang
+        self._read_in: float | None = None  # the start of the silence in which stacks were read
+        self._earlier: tuple[RankStack, ...] = ()  # these stacks
+        self._hang: HangDetected | None = None  # a hang that has not ended the job, as long as it lasts
+        self._hung_since = 0.0  # the last activity before it
+
+    @property
+    def next_check(self) -> float | None:
+        """The time of the next check, in seconds of the clock, or None if there is none."""
+        return None if self._silence is None else self._silence.next_check
+
+    def begin(self) -> None:
+        """Watch from now on, if there is a limit."""
+        limit = self._job.hang_timeout
+        if limit is not None:
+            self._silence = Silence(limit if isinstance(limit, float) else None, since=self._node.clock.now())
+
+    def end(self) -> None:
+        """Stop watching. Ranks that are being stopped do not hang: reading their stacks would only delay SIGKILL."""
+        self._silence = None
+        if self._hang:
+            rank_ids = {spec.rank_id for spec in self._job.processes}
+            self._tell_end(self._last_activity(self._node.heartbeats.of(rank_ids)))
+            self._hang = None
+
+    def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
+        """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
+
+        A hang is reported to the observers, and returned if it ends the job. Anything else that has happened (not
+        `is_quiet`) is handled first.
+        """
+        silence, now = self._silence, self._node.clock.now()
+        if silence is None or now < silence.next_check:
+            return []
+        self._node.heartbeats.read()
+        beats = self._node.heartbeats.of(living)
+        last_activity = self._last_activity(beats)
+        self._tell_end(last_activity)
+        is_held = last_activity <= silence.since and self._node.processes.is_held()
+        announced_until = self._node.heartbeats.announced_until
+        is_hang = silence.check(now, last_activity, is_held=is_held, announced_until=announced_until)
+        if not is_quiet:
+            return []
+        if not is_hang:
+            self._read_stacks_once(silence)
+            return []
+        return self._report_hang(silence, beats, last_activity)
+
+    def _report_hang(self, silence: Silence, beats: Mapping[int, Beat], last_activity: float) -> list[HangDetected]:
+        """Report a hang, then the stacks of the ranks, which takes a while. Return it if it ends the job."""
+        hang = HangDetected(silence.limit, has_heartbeats=bool(beats))
+        self._tell(hang)
+        earlier = self._earlier if self._read_in == silence.since else ()
+        seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier)
+        self._tell(attrs.evolve(seen, beats=beats))
+        if self._job.hang_action is WatchAction.WARN:
+            silence.go_on()
+            self._hang, self._hung_since = hang, last_activity
+            return []
+        self._silence = None
+        return [hang]
+
+    def _last_activity(self, beats: Mapping[int, Beat]) -> float:
+        return max((beat.at for beat in beats.values()), default=self._node.output.last_activity)
+
+    def _tell_end(self, last_activity: float) -> None:
+        """Report the end of the hang if any rank has been active since it began."""
+        if self._hang and last_activity > self._hung_since:
+            self._tell(attrs.evolve(self._hang, is_over=True))
+            self._hang = None
+
+    def _read_stacks_once(self, silence: Silence) -> None:
+        if silence.is_half_over and self._read_in != silence.since:
+            self._read_in = silence.since
+            self._earlier = self._node.evidence().note_stacks(self._node.processes.pids(), silence.interval)
+            # Reading may have taken longer than an interval, which must not look as if this process was suspended.
+            silence.next_check = max(silence.next_check, self._node.clock.now())
+
+
+DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the log disk counts as hung
+TELL_AFTER: Final = 1.0  # seconds; most processes that have left their rank's session end within moments
+GIVEN_UP_LIMIT: Final = 0.5  # seconds; replaces SWEEP_LIMIT and DRAIN_LIMIT once a rank has survived SIGKILL
+
+
+class Cleanup:
+    """Cleans up after the ranks of one attempt, once."""
+
+    def __init__(self, job: JobSpec, node: ManagedNode, requests: RequestWatch, tell: Callable[[Fact], None]) -> None:
+        self._job = job
+        self._processes, self._output, self._clock = node.processes, node.output, node.clock
+        self._requests = requests
+        self._tell = tell
+        self._stop_signals = 0  # SIGTERM and SIGINT that have arrived; of those before the ranks ended, only one counts
+
+    def run(self, state: State, grace_ends: float | None) -> None:
+        """Clean up in the final state of the machine. `grace_ends` is the end of the grace if a teardown has begun.
+
+        Raises:
+            AscendRunnerError: The output of the ranks could no longer be read.
+        """
+        self._stop_signals += state.is_interrupted
+        grace_ends = self._clock.now() + self._job.grace if grace_ends is None else grace_ends
+        self._wait_for_escaped(state.stop_signum, grace_ends)
+        has_survivors = self._sweep(GIVEN_UP_LIMIT if state.alive else SWEEP_LIMIT)
+        self._finish_output(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
+
+    def _wait_for_escaped(self, stop_signum: int, grace_ends: float) -> None:
+        """Ask processes outside their rank's session to stop; wait until the grace ends or a stop signal arrives."""
+        told_at = self._clock.now() + TELL_AFTER
+        while self._processes.has_escaped():
+            now = self._clock.now()
+            if now >= grace_ends:
+                return
+            if now >= told_at:
+                told_at = grace_ends
+                self._tell(Escaped(grace_ends - now))
+            self._processes.ask_escaped(stop_signum)
+            if STOP_SIGNALS.intersection(self._wait(min(told_at, grace_ends) - now)):
+                return
+
+    def _sweep(self, limit: float) -> bool:
+        """Kill them: nothing started by this job may outlive it. Return whether any process is still alive.
+
+        After a second SIGTERM or SIGINT, the guardian ends what is left.
+        """
+        deadline = self._clock.now() + limit
+        killed: dict[int, str] = {}
+        while self._processes.has_escaped():
+            found = self._processes.kill_escaped()
+            if self._is_hurried():
+                deadline = min(deadline, self._clock.now() + GIVEN_UP_LIMIT)
+            elif found.keys() - killed.keys():  # some that fork and exit: it makes a difference to go on
+                deadline = self._clock.now() + limit
+            killed.update(found)
+            if self._clock.now() >= deadline:
+                break
+            self._wait(min(deadline - self._clock.now(), POLL_INTERVAL))
+        survivors = self._processes.survivors()
+        if killed or survivors:
+            self._tell(Swept(killed=killed, survivors=survivors))
+        return bool(survivors)
+
+    def _finish_output(self, limit: float) -> None:
+        """Wait for the last output. No process of the job is alive, except those that survived SIGKILL."""
+        self._output.finish(limit, self._is_cut)
+        failure = self._output.failure
+        if failure:
+            raise AscendRunnerError(
+                f"stopped all ranks because their output could no longer be read: {failure!r}"
+            ) from failure
+        for spec in self._job.processes:
+            self._tell(self._output.read_so_far(spec.rank_id))
+
+    def _is_cut(self) -> bool:
+        """Whether a second SIGTERM or SIGINT has arrived: nothing is waited for any longer (law 4)."""
+        self._wait(0.0)
+        return self._is_hurried()
+
+    def _is_hurried(self) -> bool:
+        return self._stop_signals > 1
+
+    def _wait(self, seconds: float) -> Sequence[int]:
+        """Wait, count the stop signals that arrive, and refuse requests for a checkpoint."""
+        signums = self._clock.wait(seconds)
+        for signum in signums:
+            self._requests.read(signum, Phase.DONE)
+        self._stop_signals += sum(signum in IMPATIENT_SIGNALS for signum in signums)
+        return signums
+
 
 HOLD_POLL: Final = 0.1  # seconds between two checks of the output of ranks that may still print the cause
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis.first_cause import Suspicion
+from ascend_runner.diagnosis.root_cause import Suspicion
 from ascend_runner.merge import clocks
 from ascend_runner.merge.mentions import Mentions
 from ascend_runner.merge.model import Job, Node

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.diagnosis.first_cause import located
+from ascend_runner.diagnosis.root_cause import located
 from ascend_runner.merge.model import Complaint, Job, Node
 
 

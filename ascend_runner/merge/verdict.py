@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis.finding import Certainty
-from ascend_runner.diagnosis.first_cause import Suspicion
+from ascend_runner.diagnosis.root_cause import Suspicion
 from ascend_runner.merge import mentions, summary
 from ascend_runner.merge.case import UNWRITTEN, Case
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict

@@ -266,7 +266,7 @@ class Observer(Protocol):
 
 
 class Messages(Protocol):
-    """The receiver of sentences for the user; see `output.messages`."""
+    """The receiver of sentences for the user; see `ranks.messages`."""
 
     def debug(self, sentence: str) -> None:
         """Write a detail that only --verbose shows."""

@@ -19,7 +19,7 @@ from ascend_runner.text import duration, size
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
-    from ascend_runner.host.clock import Clock
+    from ascend_runner.node.clock import Clock
 
 
 HEADS: Final = ("rank", "pid", "state", "reason", "time", "CPU time", "memory", "output", "log")

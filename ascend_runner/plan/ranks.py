@@ -1,25 +1,525 @@
-"""Plans one process per device of this node, and the auxiliary process of a framework that needs one."""
+"""The datasets that are copied to this node before its ranks start: where the ranks find the copies. Pure.
+
+The input of a plan: the settings, the environment and facts about the machine; and where a job writes.
+
+Finds the ranks of this node. It never guesses: if no entry of a rank table matches for certain, that is an error.
+
+Plans one process per device of this node, and the auxiliary process of a framework that needs one.
+
+Plans one process for this node: the command as it is, or another engine, which starts the ranks itself."""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import Final
-
 import attrs
-
+from ascend_runner.errors import SettingsError
+from ascend_runner.text import counted
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+from ascend_runner.engines.command import program_of
+from ascend_runner.plan.spec import TableFile
+from ascend_runner.platforms import detect
+from ascend_runner.settings.model import Settings
+from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
+from ascend_runner.settings.model import STAGED
+from ascend_runner.settings.model import VARIABLES
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ascend_runner.engines import node_0
+from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
+from ascend_runner.platforms import places
+from ascend_runner.platforms import places as platform_table
+from ascend_runner.platforms.places import Hosts
+from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.places import TableFacts
+from ascend_runner.platforms.node import MACHINE_ADDRESSES
+from ascend_runner.platforms.node import POD_ADDRESSES
+from ascend_runner.platforms.kubernetes import INDICES
+from ascend_runner.rank_table import Device, RankTable, Server
+from ascend_runner.text import abbreviated, counted, is_whole_number
+from collections.abc import Mapping, Sequence
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.lifecycle.state import JobState, Policy
-from ascend_runner.plan.context import Command, PlanContext
-from ascend_runner.plan.job import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
-from ascend_runner.plan.this_node import NodeShare
-from ascend_runner.platforms.node import Node
-from ascend_runner.settings.model import Settings
+from ascend_runner.plan.spec import NO_RANK
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import Rotation
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.text import PREFIX_STYLES, colored
+from ascend_runner.engines.local import Handover
+from ascend_runner.engines.local import Request
+from ascend_runner.engines.registry import DIRECT, ENGINES
+from ascend_runner.frameworks import conflicts
+from ascend_runner.frameworks import env_patch
+from ascend_runner.frameworks.env_patch import merge
+from ascend_runner.platforms.detect import SingleProcess
+
+PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
+
+
+@attrs.frozen
+class Stage:
+    """A dataset to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
+
+    source: str
+    folder: str
+    name: str = ""
+
+    @property
+    def place(self) -> str:
+        """The copy: the directory, or the file in it."""
+        return os.path.join(self.folder, self.name) if self.name else self.folder
+
+    @property
+    def top(self) -> str:
+        """The directory in the source that becomes `folder`."""
+        return os.path.dirname(self.source) if self.name else self.source
+
+
+@attrs.frozen(kw_only=True)
+class Staged:
+    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
+
+    source: str
+    place: str
+    files: int
+    size: int
+    copied: int
+    seconds: float
+
+
+def without_place(command: Sequence[str]) -> str:
+    """Return a warning about a placeholder without a stage, or "" if there is none or another runner may replace it."""
+    found = next(filter(None, map(PLACEHOLDER.search, command)), None)
+    if not found or any(word.startswith("--stage") for word in command):
+        return ""
+    return f"the command contains {found[0]}, which is passed on unchanged because --stage is not set"
+
+
+def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, ...]:
+    """Return a command with the place of each stage instead of its placeholder {stage:N}.
+
+    Without a stage the command stays as it is: the placeholder may be meant for a runner inside it.
+
+    Raises:
+        SettingsError: There is no stage of this number.
+    """
+
+    def place(found: re.Match[str]) -> str:
+        number = int(found[1])
+        if number >= len(stages):
+            last = len(stages) - 1
+            known = f"{{stage:0}} to {{stage:{last}}}" if last else "{stage:0}"
+            times = counted(len(stages), "time") if last else "once"
+            raise SettingsError(f"the command contains {found[0]}, but --stage is set only {times}: use {known}")
+        return stages[number].place
+
+    return tuple(PLACEHOLDER.sub(place, word) for word in command) if stages else tuple(command)
+
+
+TABLE_NAME: Final = "jobstart_hccl.json"
+CACHE: Final = "/cache"  # the local disk of a ModelArts node
+LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its files add to it
+LATEST: Final = "latest"  # beside the log directories of all jobs, a link to the newest
+
+
+@attrs.frozen
+class Command:
+    """The command to run: the program that was found for it, and its words."""
+
+    executable: str
+    argv: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False, slots=False)  # cached properties need a __dict__
+class PlanContext:
+    """The settings, the command, the environment, the caller's working directory and facts of the machine.
+
+    `stages` are the datasets that are copied to this node before its ranks start.
+
+    `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
+    as a part of its name. `version` is the runner's. `cores` is the number of cores that this node may use (None:
+    unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` checks a path,
+    `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
+    host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
+    it is free. `columns` is the width of the terminal that shows lines of ranks (0: there is none), `has_colors` is
+    whether their prefixes are colored.
+    """
+
+    settings: Settings = attrs.field(factory=Settings)
+    command: tuple[str, ...] = ()
+    environ: Mapping[str, str]
+    cwd: str
+    logs: str = "/"
+    started_at: str = ""
+    version: str = ""
+    host_name: str
+    is_folder: Callable[[str], bool]
+    read_text: Callable[[str], str] = lambda _path: ""
+    own_addresses: Callable[[], Sequence[str]] = tuple
+    resolve: Callable[[str], str] = str
+    hold_port: Callable[[int], int] = int
+    cores: int | None = None
+    columns: int = 0
+    has_colors: bool = False
+    stages: tuple[Stage, ...] = ()
+
+    @cached_property
+    def job_id(self) -> str:
+        """The job's name, which log files and directories carry: the user's, the platform's or the command's.
+
+        Raises:
+            SettingsError: The platform's is not a plain file name.
+        """
+        named = self.settings.job_name or detect.job_id(self.environ)
+        if "/" in named or named in {".", ".."} or not named.isprintable():
+            raise SettingsError(
+                f"invalid value {named!r} for {detect.job_id_variable(self.environ)}: expected a plain file name; use"
+                " another --job-name"
+            )
+        return named or self.command_name
+
+    @property
+    def command_name(self) -> str:
+        """The name of what the command runs, as a part of a file name."""
+        name = program_of(self.command) if self.command else ""
+        name = name[:-3] if name.endswith((".py", ".sh")) else name
+        return re.sub(r"[^\w.-]", "_", name)[:LONGEST_NAME].lstrip(".-") or "job"
+
+    @property
+    def job_variable(self) -> Mapping[str, str]:
+        """The variable with the name of the job, which is the same on all nodes; a name that the user has set stays."""
+        own = "" if self.settings.job_name or detect.job_id(self.environ) else self.environ.get("JOB_ID", "")
+        return {"JOB_ID": own or self.job_id}
+
+    @property
+    def rank_environ(self) -> Mapping[str, str]:
+        """The environment of the ranks: with the places of staged datasets, and without this runner's options.
+
+        A runner inside a rank must not obey them.
+        """
+        own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
+
+    @cached_property
+    def log_dir(self) -> str:
+        """The log directory: --log-dir, else the platform's, else a new one for each run."""
+        folders = detect.log_dirs(self.environ)
+        own = self.settings.log_dir or next(filter(self.is_folder, folders), "") or (folders[-1] if folders else "")
+        return os.path.join(self.cwd, own or os.path.join(self.logs, f"{self.job_id}-{self.started_at}"))
+
+    @property
+    def newest_link(self) -> str:
+        """The link to the newest log directory, if each run has a new one, else ""."""
+        has_new_one = not self.settings.log_dir and not detect.log_dirs(self.environ)
+        return os.path.join(self.logs, LATEST) if has_new_one else ""
+
+    @property
+    def has_own_workdirs(self) -> bool:
+        """Whether each process gets a working directory of its own, which the runner makes."""
+        default = WORKDIR_DEVICE if self.environ.get("MA_MOUNT_PATH") else WORKDIR_INHERIT
+        return (self.settings.workdir or default) == WORKDIR_DEVICE
+
+    def workdir(self, folder: str) -> str:
+        """Return the working directory of a process; `folder` is its name if each process has its own."""
+        if self.has_own_workdirs:
+            mount = self.environ.get("MA_MOUNT_PATH")
+            if mount:
+                return os.path.join(self.cwd, mount, "workspace", folder)
+            return os.path.join(CACHE if self.is_folder(CACHE) else self.log_dir, folder)
+
+        named = self.settings.workdir
+        return os.path.join(self.cwd, named) if named and named != WORKDIR_INHERIT else self.cwd
+
+    def place_table(self, data: bytes) -> TableFile:
+        """Choose where to write the rank table: below MA_MOUNT_PATH, else MA_HOME, else the log directory."""
+        log_dir = self.log_dir
+        root = os.path.join(self.cwd, self.environ.get("MA_MOUNT_PATH") or self.environ.get("MA_HOME") or log_dir)
+        return TableFile(
+            path=os.path.join(root, "rank_table", TABLE_NAME),
+            fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
+            data=data,
+        )
+
+
+CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
+ADDRESS_VARIABLES: Final = (CURRENT_ADDRESS, *MACHINE_ADDRESSES, *POD_ADDRESSES)
+WAY_OUT: Final = "use --pod-name, --server-id, or --nnodes and --node-rank to identify this node"
+
+
+@attrs.frozen(kw_only=True)
+class NodeShare:
+    """This node's part of a job: its ranks in local order, their server and pod, its place among the nodes."""
+
+    rank_ids: tuple[int, ...]
+    rank_size: int
+    server_id: str = ""
+    pod_name: str = ""
+    node: Node = attrs.field(factory=Node)
+
+
+def find_node(context: PlanContext, engine: str = "") -> Node:
+    """Find this node's place in its job by options, variables and --hosts, and for an `engine` by host files as well.
+
+    Raises:
+        SettingsError: An option, a variable or a host file cannot be used.
+    """
+    environ = context.environ
+    settings = context.settings
+    overrides = settings.overrides
+    if settings.hosts and settings.node_rank is not None and settings.nnodes is None:
+        overrides = attrs.evolve(overrides, nnodes=len(settings.hosts))
+    node = detect.find_node(environ, overrides)
+    hosts, source = context.settings.hosts or (), places.OPTION
+    if not hosts and engine in node_0.ENGINES and context.settings.nnodes != 1:
+        hosts, source = _of_host_file(context, engine)
+    if not hosts:
+        return node
+
+    node = places.with_hosts(node, hosts, source, lambda: _own_names(context))
+    if engine not in node_0.ENGINES:
+        if len({*node.slots}) > 1:
+            raise SettingsError(f"{source} gives hosts different numbers of devices, which requires a rank table")
+        return node
+    if "node_rank" not in node.sources:
+        # A launcher outside the list, or a task that the list does not name; its index above 0 is not node 0's.
+        index = next(filter(None, map(environ.get, INDICES)), "0")
+        rank = int(index) if is_whole_number(index) and int(index) < node.nnodes else 0
+        node = attrs.evolve(node, node_rank=rank, ambiguity="")
+    return node
+
+
+def _of_host_file(context: PlanContext, engine: str) -> tuple[Hosts, str]:
+    """Return the hosts of the first host file that there is, and its path."""
+    for name in node_0.host_files(engine, context.environ):
+        path = os.path.join(context.cwd, name)
+        hosts = places.decode(context.read_text(path), path)
+        if hosts:
+            return hosts, path
+    return (), ""
+
+
+def _own_names(context: PlanContext) -> Iterator[str]:
+    yield from filter(None, (context.environ.get("HOSTNAME"), context.host_name))
+    yield from filter(None, map(context.environ.get, ADDRESS_VARIABLES))
+    yield from context.own_addresses()
+
+
+def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
+    """Return this node's share of a job without a rank table, with `nproc` ranks on each node.
+
+    Raises:
+        SettingsError: The number of this node or the address of node 0 is unknown.
+    """
+    problem = platform_table.problem_without_table(node)
+    if problem:
+        raise SettingsError(problem)
+
+    return NodeShare(rank_ids=node.rank_ids(nproc), rank_size=nproc * node.nnodes, server_id=host_name, node=node)
+
+
+def waiting(node: Node, context: PlanContext) -> NodeShare:
+    """Return this node's share of a job whose ranks are not known yet; it has a name if its number is unknown."""
+    settings, environ = context.settings, context.environ
+    names = (settings.pod_name, settings.server_id, *map(environ.get, detect.POD_NAMES), context.host_name)
+    name = "" if node.is_numbered else next(filter(None, names))
+    return NodeShare(rank_ids=(), rank_size=0, server_id=name, node=node)
+
+
+def find_share(table: RankTable, context: PlanContext) -> NodeShare:
+    """Find this node's devices in a table that has devices, without the node's place (see `agreed`).
+
+    The user decides with --pod-name, --server-id, or --nnodes and --node-rank. Else, if the table has pods, the pod's
+    name does, because two pods may share a server; else an address.
+
+    Raises:
+        NodeNotFoundError: No entry matches, or the matching entry has no device.
+    """
+    settings = context.settings
+    if settings.pod_name:
+        return _share_of_pod(table, {"--pod-name": settings.pod_name}, context)
+    if settings.server_id:
+        return _share_of_named_server(table, settings.server_id)
+    nodes, nnodes = len(table.pod_names) or len(table.servers_by_rank), settings.nnodes
+    # A smaller table renumbers its nodes.
+    is_smaller = settings.min_nodes is not None and nnodes is not None and nodes < nnodes
+    if nnodes is not None and settings.node_rank is not None and not is_smaller:
+        return _share_of_number(table, nnodes, settings.node_rank)
+    if table.pod_names:
+        return _share_of_pod(table, _names_of_pod(context), context)
+    return _share_of_server(table, context)
+
+
+def agreed(share: NodeShare, table: RankTable, node: Node) -> NodeShare:
+    """Add the node's place to a share of a table.
+
+    Raises:
+        RankTableError: The table and the node's variables contradict each other.
+    """
+    facts = _facts(share, table)
+    contradiction = platform_table.contradiction(node, facts)
+    if contradiction:
+        raise RankTableError(contradiction)
+
+    return attrs.evolve(share, node=platform_table.with_table(node, facts))
+
+
+def _facts(share: NodeShare, table: RankTable) -> TableFacts:
+    pods, servers = table.pod_names, table.servers_by_rank
+    server_ids = tuple(server.server_id for server in servers)
+    return TableFacts(
+        unit="pod" if pods else "server",
+        nodes=len(pods) + len(table.idle_pods) if pods else table.server_count,
+        position=pods.index(share.pod_name) if pods else server_ids.index(share.server_id),
+        devices=len(share.rank_ids),
+        server_id=share.server_id,
+        server_ids=server_ids,
+        first_address=_address_of(servers[0]),
+        first_pod_name=pods[0] if pods else "",
+    )
+
+
+def _share_of_number(table: RankTable, nnodes: int, number: int) -> NodeShare:
+    """Find the devices of the node with a number; pods count as nodes if their number fits, else servers do."""
+    servers, pods = table.servers_by_rank, table.pod_names
+    if len(pods) == nnodes > number:
+        server = next(server for server in servers if pods[number] in server.pod_names)
+        return _share(table, server.devices_of(pods[number]), server_id=server.server_id, pod_name=pods[number])
+    if not pods and len(servers) == nnodes > number:
+        return _share(table, servers[number].devices, server_id=servers[number].server_id)
+
+    nodes = counted(len(pods), "pod") if pods else counted(len(servers), "server")
+    raise NodeNotFoundError(
+        f"this node is not in the rank table: --nnodes is {nnodes} and --node-rank is {number}, but the rank table has"
+        f" {nodes} with devices; correct both options, or use --pod-name or --server-id instead"
+    )
+
+
+def _names_of_pod(context: PlanContext) -> dict[str, str]:
+    names = {variable: name for variable in detect.POD_NAMES if (name := context.environ.get(variable))}
+    return {**names, "host name": context.host_name}
+
+
+def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
+    """Find the devices of the pod with one of some names, or of the only one unless the user has named it."""
+    pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
+    instances = (*pods, *table.idle_pods)
+    own = next((name for name in names.values() if name in instances), None)
+    if own is None and len(instances) == 1 and "--pod-name" not in names:
+        _check_current_address(table, context)
+        own = instances[0]
+    if own is None:
+        raise NodeNotFoundError(
+            f"this node is not in the rank table: no pod_name matches {_with_origins(names)}; the table has"
+            f" {_quoted(instances) or 'no pods'}; {WAY_OUT}"
+        )
+    if own not in pods:
+        raise NodeNotFoundError(f"this node has no ranks: pod {own!r} has no device in the rank table")
+
+    server = pods[own]
+    return _share(table, server.devices_of(own), server_id=server.server_id, pod_name=own)
+
+
+def _share_of_named_server(table: RankTable, name: str) -> NodeShare:
+    server = _by_name(table.servers).get(name)
+    if server is None:
+        raise _no_server(table, {"--server-id": name})
+    if len(server.pod_names) > 1:
+        raise NodeNotFoundError(
+            f"server {name!r} has several pods in the rank table, {_quoted(server.pod_names)}: use --pod-name"
+        )
+    return _share_of_whole(table, server)
+
+
+def _check_current_address(table: RankTable, context: PlanContext) -> None:
+    """Refuse the only pod of a table if no server has the address that the platform gives this node."""
+    current = context.environ.get(CURRENT_ADDRESS)
+    if current and current not in _by_name(table.servers) and _has_addresses(table):
+        raise _no_server(table, {CURRENT_ADDRESS: current})
+
+
+def _share_of_server(table: RankTable, context: PlanContext) -> NodeShare:
+    servers = _by_name(table.servers)
+    current = context.environ.get(CURRENT_ADDRESS)
+    if table.server_count == 1 and (not current or current in servers or not _has_addresses(table)):
+        return _share_of_whole(table, table.servers[0])
+
+    names = {variable: value for variable in ADDRESS_VARIABLES if (value := context.environ.get(variable))}
+    own = next((name for name in names.values() if name in servers), None)
+    if own is None:
+        addresses = context.own_addresses()
+        own = next((address for address in (*addresses, context.host_name) if address in servers), None)
+        names.update({"own address": " ".join(addresses) or "none", "host name": context.host_name})
+    if own is None:
+        raise _no_server(table, names)
+    return _share_of_whole(table, servers[own])
+
+
+def _no_server(table: RankTable, names: Mapping[str, str]) -> NodeNotFoundError:
+    return NodeNotFoundError(
+        f"this node is not in the rank table: no server_id matches {_with_origins(names)}; the table has"
+        f" {_quoted(server.server_id for server in table.servers)}; {WAY_OUT}"
+    )
+
+
+def _share_of_whole(table: RankTable, server: Server) -> NodeShare:
+    if not server.devices:
+        raise NodeNotFoundError(f"this node has no ranks: server {server.server_id!r} has no device in the rank table")
+
+    pod_name = server.devices[0].pod_name
+    return _share(table, server.devices, server_id=server.server_id, pod_name=pod_name)
+
+
+def _has_addresses(table: RankTable) -> bool:
+    """Whether a table identifies its servers by addresses; MindCluster also writes a pod's UID."""
+    return all(platform_table.is_address(server.server_id) for server in table.servers)
+
+
+def _by_name(servers: Sequence[Server]) -> dict[str, Server]:
+    """Index servers by server_id, and by every other address that is unique.
+
+    MindCluster may use a pod's UID as server_id; two pods on one machine then share its host_ip.
+    """
+    known: dict[str, Server] = {}
+    shared: set[str] = set()
+    for server in servers:
+        for address in server.addresses:
+            if known.setdefault(address, server) is not server:
+                shared.add(address)
+    for address in shared:
+        del known[address]
+    known.update((server.server_id, server) for server in servers)
+
+    return known
+
+
+def _address_of(server: Server) -> str:
+    """Return the address at which other nodes reach a server: its server_id if that is an address, else the last one.
+
+    The last one is the pod's own (container_ip, pod_ip), which on the host network is also the machine's.
+    """
+    is_address = platform_table.is_address(server.server_id)
+    return server.server_id if is_address else (server.server_id, *server.addresses)[-1]
+
+
+def _share(table: RankTable, devices: Iterable[Device], *, server_id: str, pod_name: str = "") -> NodeShare:
+    rank_ids = tuple(device.rank_id for device in devices)
+    return NodeShare(rank_ids=rank_ids, rank_size=table.rank_size, server_id=server_id, pod_name=pod_name)
+
+
+def _with_origins(names: Mapping[str, str]) -> str:
+    return " or ".join(f"{name!r} ({origin})" for origin, name in names.items())
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return abbreviated(list(map(repr, names)))
+
 
 TIME_WIDTH: Final = len("03:12:45 ")
 _BAD_ENDS: Final = frozenset({JobState.FAILED, JobState.HOLDING, JobState.EXPIRED})
@@ -191,4 +691,116 @@ def launch_context(share: NodeShare, context: PlanContext, table: TableFile | No
         cores=context.cores,
         isolate_devices=settings.isolate_devices,
         resolve=context.resolve,
+    )
+
+
+def in_place(context: PlanContext) -> PlanContext:
+    """Return the context of a job of one process, which runs in the current directory by default."""
+    workdir = context.settings.workdir or WORKDIR_INHERIT
+    return attrs.evolve(context, settings=attrs.evolve(context.settings, workdir=workdir))
+
+
+def plan_single(command: Command, single: SingleProcess, context: PlanContext, node: Node | None) -> JobSpec:
+    """Plan the command as one process in the environment as it is.
+
+    This process is the whole part of the job on `node`; None: another launcher has started it beside others.
+    """
+    env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ}
+    share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name, node=node or Node())
+    if single.rank_id is None or single.local_rank is None:
+        number = share.node.file_number
+        name = single.name or (context.command_name if node else context.host_name)
+        name = name if number is None else f"{name}-node-{number}"
+        process = plan_process(command, env, context, name=name)
+        if context.settings.stdin is not None:
+            process = with_stdin(process)  # the only one there is
+        job = plan_job(share, context, (), (process,))
+    else:
+        rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
+        job = plan_job(share, context, (rank,))
+
+    return attrs.evolve(job, is_passed_through=node is None)
+
+
+def plan_waiting(single: SingleProcess, context: PlanContext, node: Node) -> JobSpec:
+    """Plan a process that waits for node 0, instead of a command that starts everything from there."""
+    argv = node_0.wait(_report_of_node_0(context)).argv
+    return _waiting(plan_single(Command(argv[0], argv), single, context, node))
+
+
+def _report_of_node_0(context: PlanContext) -> str:
+    """Return the path of the report of node 0 if each node has one process (see `JobSpec.report_path`)."""
+    return os.path.join(context.log_dir, f"{context.job_id}-report-node-0.json")
+
+
+def _waiting(job: JobSpec) -> JobSpec:
+    """Return the plan of a process that only waits for node 0, whose silence and failure have no meaning."""
+    return attrs.evolve(job, hang_timeout=None, restarts=attrs.evolve(job.restarts, hold=0.0))
+
+
+def hand_over(share: NodeShare, context: PlanContext) -> Handover:
+    """Rewrite a command for the engine that --launcher names.
+
+    Raises:
+        SettingsError: The engine cannot run this command or this job.
+    """
+    settings = context.settings
+    return ENGINES[settings.launcher](
+        Request(
+            argv=context.command,
+            node=share.node,
+            nproc=len(share.rank_ids),
+            environ=context.environ,
+            log_dir=os.path.join(context.log_dir, context.job_id, settings.launcher),
+            report_of_node_0=_report_of_node_0(context),
+            mpi_hostfile=settings.mpi_hostfile,
+            mpich_hostfile=settings.mpich_hostfile,
+            deepspeed_hostfile=settings.deepspeed_hostfile,
+            resolve=context.resolve,
+            read_text=context.read_text,
+        ),
+    )
+
+
+def refuse_options_of_ranks(settings: Settings) -> None:
+    """Refuse options that apply to single ranks if another engine starts the ranks.
+
+    Raises:
+        SettingsError: Such an option is set.
+    """
+    per_rank = {
+        "--workdir device": settings.workdir == WORKDIR_DEVICE,
+        "--isolate-devices": settings.isolate_devices,
+        "--bind": bool(settings.bind),
+        "--stdin": settings.stdin is not None,
+    }
+    given = [option for option, is_given in per_rank.items() if is_given]
+    if given and settings.launcher != DIRECT:
+        raise SettingsError(
+            f"{' and '.join(given)} cannot be used with --launcher {settings.launcher}, which starts the ranks itself"
+        )
+
+
+def plan_handover(executable: str, engine: Handover, share: NodeShare, context: PlanContext) -> JobSpec:
+    """Plan the one process of an engine; `executable` is the program that was found for it.
+
+    It gets no rank table, because engines that start ranks also number them.
+
+    Raises:
+        SettingsError: The environment holds variables that must not be set together.
+    """
+    node, launcher = share.node, context.settings.launcher
+    launched = launch_context(share, context)
+    patch = merge([conflicts.resolve(launched), env_patch.defaults(launched)], nproc=0)
+    process = plan_process(
+        Command(executable, engine.argv),
+        {**patch.environment(context.rank_environ), **engine.variables, **context.job_variable},
+        context,
+        name=launcher if node.nnodes == 1 else f"{launcher}-node-{node.node_rank}",
+    )
+    job = plan_job(share, context, (), (process,))
+    return attrs.evolve(
+        _waiting(job) if engine.is_waiting else job,
+        host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
+        notes=patch.notes,
     )

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ascend_runner.platforms import kubeflow, mindcluster, modelarts, mpi, slurm, task_training, tf_config, volcano
+from ascend_runner.platforms import kubernetes
+from ascend_runner.platforms import huawei
+from ascend_runner.platforms import schedulers
+from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
 # Source: Alibaba Cloud's page on the built-in environment variables of PAI DLC. WORLD_SIZE and RANK count nodes.
@@ -34,26 +37,26 @@ VOLCENGINE: Final = PlatformSpec(
 )
 
 PLATFORMS: Final[tuple[PlatformSpec, ...]] = (
-    mpi.OPEN_MPI,
-    mpi.HYDRA,
-    slurm.SLURM,
-    modelarts.ACCELERATED,
-    modelarts.V2,
-    modelarts.V1,
-    modelarts.OCTOPUS,
-    modelarts.OCTOPUS_BY_DATASETS,
-    mindcluster.MINDSPORE,
-    mindcluster.TENSORFLOW,
-    mindcluster.PYTORCH,
-    mindcluster.PYTORCH_BY_ADDRESS,
-    mindcluster.PYTORCH_BY_LIST,
-    task_training.TASK_TRAINING,
+    schedulers.OPEN_MPI,
+    schedulers.HYDRA,
+    schedulers.SLURM,
+    huawei.ACCELERATED,
+    huawei.V2,
+    huawei.V1,
+    huawei.OCTOPUS,
+    huawei.OCTOPUS_BY_DATASETS,
+    huawei.MINDSPORE,
+    huawei.TENSORFLOW,
+    huawei.PYTORCH,
+    huawei.PYTORCH_BY_ADDRESS,
+    huawei.PYTORCH_BY_LIST,
+    huawei.TASK_TRAINING,
     PAI,
     VOLCENGINE,
-    kubeflow.TRAINER,
+    kubernetes.TRAINER,
     tf_config.TF_CONFIG,
-    volcano.PYTORCH,
-    volcano.HOSTS,
-    volcano.HOSTS_BY_OLD_INDEX,
-    kubeflow.PYTORCH_JOB,
+    kubernetes.PYTORCH,
+    kubernetes.HOSTS,
+    kubernetes.HOSTS_BY_OLD_INDEX,
+    kubernetes.PYTORCH_JOB,
 )

@@ -20,11 +20,13 @@ import orjson
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.problems import RankTableFormatError
-from ascend_runner.rank_table.checks import entry as checks
-from ascend_runner.rank_table.dialects import group_list, registry, server_list
+from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import group_list
+from ascend_runner.rank_table import dialects
+from ascend_runner.rank_table import server_list
 from ascend_runner.rank_table.fields import Document, Fields, shown
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.soundness import find_errors
+from ascend_runner.rank_table.model import find_errors
 
 NAME: Final = "the rank table"  # what sentences call a document without a name
 PACKED: Final = b"H4sI"  # base64 of gzip's magic number and method; no JSON begins with it
@@ -72,7 +74,7 @@ def dumps(table: RankTable) -> bytes:
 
     A server list ("template 1"), or a rank list if that is the dialect of the table.
     """
-    encode = registry.ENCODERS.get(table.dialect, server_list.encode)
+    encode = dialects.ENCODERS.get(table.dialect, server_list.encode)
     return _encode(encode(table))
 
 
@@ -147,7 +149,7 @@ def _load(data: bytes, document: Document) -> RankTable:
     if not isinstance(top, dict):
         raise document.refusal(f"the document is {shown(top)}, expected an object")
 
-    decode = registry.DECODERS[registry.find_dialect(top, document)]
+    decode = dialects.DECODERS[dialects.find_dialect(top, document)]
     draft = decode(Fields(document, top))
     document.problems += find_errors(draft.servers, draft.dialect, draft.layout, draft.source)
 

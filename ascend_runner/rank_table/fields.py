@@ -1,4 +1,9 @@
-"""Typed readers of a JSON object that know its path, so that every problem names its place in the document.
+"""The error codes that HCCL reports up to half an hour after the launch, if something is wrong with a rank table.
+
+Problems carry them, so that users who search for a code find the sentence.
+
+
+Typed readers of a JSON object that know its path, so that every problem names its place in the document.
 
 The only module that builds such paths ("server_list[1].device[0].rank_id"), and only when something is wrong: a table
 has up to 65,536 devices.
@@ -9,16 +14,19 @@ everything that is wrong with it. The caller checks the problems at the end. Ind
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Final
-
+from collections.abc import Collection, Mapping
 import attrs
-
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
-from ascend_runner.rank_table.codes import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 from ascend_runner.secrets import Masker
 from ascend_runner.text import MOST_DIGITS, counted, is_whole_number
+
+BAD_ENVIRONMENT: Final = "EI0001"  # also for addresses of two families
+BAD_TABLE: Final = "EI0004"  # the file or its structure
+BAD_VALUE: Final = "EI0014"
+MISSING_FIELD: Final = "EI0017"  # also for a field of the wrong JSON type
+
 
 NOT_IN_ARRAY: Final = -1
 UNREADABLE: Final = -1  # stands for an unreadable whole number: no number of a rank table is negative

@@ -1,17 +1,193 @@
-"""A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON."""
+"""The parts of a rank table in any dialect: servers, their devices, and their places in the document.
+
+Numbers are numbers here and strings in most documents. Independent of JSON.
+
+
+Checks that servers form a rank table: ranks 0 to n-1, each once; no server twice, no device twice on a server.
+
+A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON."""
 
 from __future__ import annotations
 
+import enum
+from bisect import bisect_right
 from collections.abc import Mapping
-from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
-
 import attrs
-
+from collections.abc import Iterator
+from operator import attrgetter
+from ascend_runner.problems import Problem, Severity
+from ascend_runner.rank_table.fields import BAD_VALUE
 from ascend_runner.problems import Problem, RankTableFormatError
-from ascend_runner.rank_table.parts import NO_EXTRA_KEYS, NO_LAYOUT, Device, Dialect, Layout, Server, SuperPod
-from ascend_runner.rank_table.soundness import find_errors
 from ascend_runner.text import counted, format_numbers
+
+NO_EXTRA_KEYS: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class Dialect(enum.Enum):
+    """The dialects of a job's rank table, by their usual names."""
+
+    GROUP_LIST = "group list"
+    LAB_LIST = "group list, lab form"
+    SERVER_LIST = "server list"
+    RANK_LIST = "rank list"
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """One NPU and the rank that runs on it.
+
+    `device_id` is the physical number (as in /dev/davinciN), `device_ip` the address of its network port: "" where the
+    table gives none, several joined by commas where it gives several. `pod_name` is "" in the dialects without pods.
+    `extra_keys` are the other keys of the device's entry as in the document (ports, backup addresses, levels).
+    `index` is the number of the device's entry in document order, from 0; see Layout.
+    """
+
+    device_id: int
+    device_ip: str = ""
+    rank_id: int
+    pod_name: str = ""
+    extra_keys: Mapping[str, object] = attrs.field(default=NO_EXTRA_KEYS, hash=False)
+    index: int = attrs.field(default=0, eq=False, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Server:
+    """One server of the table. `devices` are in the order of their ranks.
+
+    Two pods may share a server; `Device.pod_name` tells their devices apart. `addresses` are addresses of the machine
+    besides the server_id, which need not be one. `extra_keys` are the other keys of the server's entry.
+    """
+
+    server_id: str
+    devices: tuple[Device, ...]
+    addresses: tuple[str, ...] = attrs.field(default=(), eq=False)
+    extra_keys: Mapping[str, object] = attrs.field(default=NO_EXTRA_KEYS, hash=False)
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The pods with devices on this server, in the order of their first rank; () in dialects without pods."""
+        return tuple(dict.fromkeys(device.pod_name for device in self.devices if device.pod_name))
+
+    def devices_of(self, pod_name: str) -> tuple[Device, ...]:
+        """Return a pod's devices in the order of their ranks; the position of a device is its local index."""
+        return tuple(device for device in self.devices if device.pod_name == pod_name)
+
+
+@attrs.frozen
+class SuperPod:
+    """A super-pod: servers whose devices are connected by the pod's own fabric."""
+
+    super_pod_id: str
+    server_ids: tuple[str, ...]
+
+
+@attrs.frozen
+class Layout:
+    """The places of the devices in the document, so that a problem can name its path.
+
+    `lists` are the paths of the lists that hold devices, `firsts` the `Device.index` of the first entry of each.
+    A path per device would take more memory than the devices themselves.
+    """
+
+    lists: tuple[str, ...] = ()
+    firsts: tuple[int, ...] = ()
+
+    def path(self, device: Device, key: str = "") -> str:
+        """Return the path of a device's entry, or of a key in it, or "" if the table was not read from a document."""
+        position = bisect_right(self.firsts, device.index) - 1
+        if position < 0:
+            return ""
+
+        entry = f"{self.lists[position]}[{device.index - self.firsts[position]}]"
+        return f"{entry}.{key}" if key else entry
+
+    def holder(self, device: Device, key: str = "") -> str:
+        """Return the path of the object whose list holds a device, or of a key in it: "server_list[1].server_id"."""
+        holder = self.path(device).rpartition("[")[0].rpartition(".")[0]
+        return f"{holder}.{key}" if holder and key else holder
+
+
+NO_LAYOUT: Final = Layout()
+
+
+def find_errors(servers: tuple[Server, ...], dialect: Dialect, layout: Layout, source: str) -> list[Problem]:
+    """Return every error because of which the servers do not form a table; `source` is the name of the document.
+
+    A quick check of the whole table comes first: nearly every table is sound, and some are large. Only when it fails
+    does a slower one find every problem and its path.
+    """
+    if _is_sound(servers):
+        return []
+
+    found = [
+        *_duplicate_servers(servers, layout),
+        *_duplicate_devices(servers, layout),
+        *_bad_ranks(servers, dialect, layout),
+    ]
+    return [
+        Problem(severity=Severity.ERROR, sentence=sentence, path=path, source=source, code=BAD_VALUE)
+        for sentence, path in found
+    ]
+
+
+def first_used(path: str) -> str:
+    """Return the end of a sentence about a duplicate: where the value was used first, if that is known."""
+    return f" (first used in {path})" if path else ""
+
+
+def _is_sound(servers: tuple[Server, ...]) -> bool:
+    size = sum(len(server.devices) for server in servers)
+    seen = bytearray(size)
+    for server in servers:
+        for device in server.devices:
+            rank_id = device.rank_id
+            if not 0 <= rank_id < size or seen[rank_id]:
+                return False
+            seen[rank_id] = 1
+        if len({device.device_id for device in server.devices}) < len(server.devices):
+            return False
+
+    return len({server.server_id for server in servers}) == len(servers)
+
+
+def _duplicate_servers(servers: tuple[Server, ...], layout: Layout) -> Iterator[tuple[str, str]]:
+    seen: dict[str, str] = {}
+    for server in servers:
+        first = min(server.devices, key=attrgetter("index"), default=None)
+        if server.server_id in seen:
+            sentence = f"duplicate server_id '{server.server_id}'{first_used(seen[server.server_id])}"
+            yield sentence, layout.holder(first, "server_id") if first else ""
+        seen.setdefault(server.server_id, layout.holder(first) if first else "")
+
+
+def _duplicate_devices(servers: tuple[Server, ...], layout: Layout) -> Iterator[tuple[str, str]]:
+    for server in servers:
+        seen: dict[int, Device] = {}
+        for device in sorted(server.devices, key=attrgetter("index")):
+            first = seen.setdefault(device.device_id, device)
+            if first is not device:
+                where = first_used(layout.path(first))
+                sentence = f"duplicate device_id {device.device_id} on server '{server.server_id}'{where}"
+                yield sentence, layout.path(device, "device_id")
+
+
+def _bad_ranks(servers: tuple[Server, ...], dialect: Dialect, layout: Layout) -> Iterator[tuple[str, str]]:
+    """Find each rank_id that is out of range or a duplicate; without one of these no rank can be missing."""
+    devices = sorted((device for server in servers for device in server.devices), key=attrgetter("index"))
+    # In the lab form rank_id is a key beside the list of its one device.
+    path_of = layout.holder if dialect is Dialect.LAB_LIST else layout.path
+    seen: dict[int, Device] = {}
+    for device in devices:
+        rank_id = device.rank_id
+        if not 0 <= rank_id < len(devices):
+            yield f"rank_id is {rank_id}, expected 0 to {len(devices) - 1} (one per device)", path_of(device, "rank_id")
+        elif rank_id in seen:
+            where = first_used(layout.path(seen[rank_id]))
+            yield f"duplicate rank_id {rank_id}{where}", path_of(device, "rank_id")
+        seen.setdefault(rank_id, device)
+
 
 # What a notebook shows of each device, and of each server of a larger table.
 DEVICE_HEADS: Final = ("server", "pod", "rank", "device", "device_ip")

@@ -18,8 +18,10 @@ import attrs
 
 from ascend_runner.rank_table import svg
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.parts import Device, Server
-from ascend_runner.rank_table.summary import dialect_of, size_of
+from ascend_runner.rank_table.model import Device
+from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.dialects import dialect_of
+from ascend_runner.rank_table.dialects import size_of
 from ascend_runner.text import format_numbers, printable
 
 MARGIN: Final = 28

@@ -17,7 +17,8 @@ from ascend_runner.lifecycle.state import Event, Job, JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.plan.job import JobSpec, RankSpec
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import RankSpec
 from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
 from ascend_runner.secrets import Masker
@@ -126,9 +127,9 @@ def _members(job: JobSpec, began: float) -> dict[str, object]:
     figures of the training (see `training.steps.Step`), and `last_checkpoint` is the last one that was requested
     (see `checkpoint.member`); null: none. `rank_size` is 0 if unknown. `node_rank` is the number of this node among
     `node_count` (null: unknown). `platform` is the one that was detected ("": none). `rank_table` is the file that the
-    ranks read, "" without one. `staged` has a record of each dataset that was copied (see `plan.staging.Staged`).
+    ranks read, "" without one. `staged` has a record of each dataset that was copied (see `plan.ranks.Staged`).
     `hang` has the stacks of the ranks of a job that hung, outliers first (see `diagnosis.finding.StackGroup`). `clock`
-    is that of this node (see `host.clock.Clock`). `secrets_masked` is the number of secrets in variables and in the
+    is that of this node (see `node.clock.Clock`). `secrets_masked` is the number of secrets in variables and in the
     ends of logs that were replaced by ***.
     """
     return {

@@ -7,10 +7,10 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.host import clock
-from ascend_runner.host.clock import Clock
+from ascend_runner.node import clock
+from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report.write_queue import WriteQueue
 
 LIMIT: Final = 0.5  # seconds for a disk to return its time
@@ -39,7 +39,7 @@ def with_disk(outcome: Outcome, spec: JobSpec, writes: WriteQueue, limit: float)
 
 
 def member(found: Clock) -> dict[str, object]:
-    """Return the member of the report; see `host.clock.Clock`."""
+    """Return the member of the report; see `node.clock.Clock`."""
     seconds = attrs.asdict(found)
     return {
         **{name: value and round(value, 6) for name, value in seconds.items()},

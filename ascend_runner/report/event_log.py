@@ -12,7 +12,7 @@ import attrs
 from ascend_runner import files
 from ascend_runner.lifecycle import cloud_events
 from ascend_runner.lifecycle.state import Event, Job
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import document
 from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.secrets import Masker

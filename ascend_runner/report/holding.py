@@ -10,7 +10,7 @@ from typing import Final
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle import event_text
 from ascend_runner.lifecycle.state import Event, Job, Verdict
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.text import clock, counted, duration, signal_name
 
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"

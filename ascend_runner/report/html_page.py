@@ -17,10 +17,10 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 from ascend_runner.lifecycle.state import Job, JobState
 from ascend_runner.observations.facts import Fact, SignalsSent
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report.report_writer import ReportWriter
 from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.supervision.events import SignalReceived
@@ -101,7 +101,7 @@ def _command(reports: ReportWriter) -> str:
 
 def load_own_modules() -> None:
     """Load the modules of this package that a page needs, without jinja2."""
-    from ascend_runner.html_report import content, public, sources  # noqa: F401, PLC0415  55 ms that only a page needs
+    from ascend_runner.views import page_content  # noqa: F401, PLC0415  55 ms that only a page needs
 
 
 def _is_page_likely(state: State, spec: JobSpec, job: Job) -> bool:
@@ -114,6 +114,6 @@ def _is_page_likely(state: State, spec: JobSpec, job: Job) -> bool:
 
 
 def _load() -> ModuleType:
-    from ascend_runner.html_report import page  # noqa: PLC0415  jinja2, which only a page needs
+    from ascend_runner.views import page  # noqa: PLC0415  jinja2, which only a page needs
 
     return page

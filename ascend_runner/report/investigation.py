@@ -8,23 +8,32 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import endings, first_cause, root_cause, stack_groups, tracebacks
-from ascend_runner.diagnosis.diagnose import Diagnosis, diagnose
+from ascend_runner.diagnosis import endings
+from ascend_runner.diagnosis import root_cause
+from ascend_runner.diagnosis import stacks
+from ascend_runner.diagnosis import tracebacks
+from ascend_runner.diagnosis.root_cause import Diagnosis
+from ascend_runner.diagnosis.root_cause import diagnose
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.stack_groups import RankStack
-from ascend_runner.evidence import disks, failed_rank, kernel_log
-from ascend_runner.evidence import memory as memory_evidence
-from ascend_runner.evidence.failed_rank import FailedRank
-from ascend_runner.evidence.stacks import STACKS_LIMIT, StackCollector
-from ascend_runner.host import bounded, executables, memory
-from ascend_runner.host.host import Host
-from ascend_runner.host.memory import MemorySample
+from ascend_runner.diagnosis.stacks import RankStack
+from ascend_runner.node import disks
+from ascend_runner.diagnosis import failed_rank
+from ascend_runner.diagnosis import oom
+from ascend_runner.diagnosis import oom as memory_evidence
+from ascend_runner.diagnosis.failed_rank import FailedRank
+from ascend_runner.diagnosis.stacks import STACKS_LIMIT
+from ascend_runner.diagnosis.stacks import StackCollector
+from ascend_runner.node import bounded
+from ascend_runner.node import executables
+from ascend_runner.node import memory
+from ascend_runner.node.host import Host
+from ascend_runner.node.memory import MemorySample
 from ascend_runner.lifecycle import failure
 from ascend_runner.lifecycle.state import Restart
 from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending, Exited
 from ascend_runner.text import lines_of
@@ -54,7 +63,7 @@ class Investigation:
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
         """
         deaths = failed_rank.gather(self._failed_ranks(failures), self._circumstances())
-        return [death.rank_id for death in first_cause.by_suspicion(deaths, is_ordered=is_ordered)]
+        return [death.rank_id for death in root_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Return whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
@@ -84,7 +93,7 @@ class Investigation:
         on_disk: Mapping[int, Finding] = {}
         if not is_disk_hung:  # plogs are on the same disk
             on_disk = failed_rank.read_disks(ranks, self.masker, warn, self.is_cut)
-        circumstances = attrs.evolve(circumstances, oom_victims=kernel_log.victims(Host(), circumstances, self.is_cut))
+        circumstances = attrs.evolve(circumstances, oom_victims=oom.victims(Host(), circumstances, self.is_cut))
         relevant = [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
         others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant)]
         deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
@@ -106,12 +115,12 @@ class Investigation:
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""
         collector = self._collector(self.is_stopped, may_pause=True)
-        return HangSeen(stack_groups.group(collector.collect(pids), earlier), collector.refusal)
+        return HangSeen(stacks.group(collector.collect(pids), earlier), collector.refusal)
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them; only `is_cut` ends it."""
         collector = self._collector(self.is_cut, may_pause=False)
-        return HangSeen(stack_groups.group(collector.collect(pids, min(seconds, STACKS_LIMIT))), collector.refusal)
+        return HangSeen(stacks.group(collector.collect(pids, min(seconds, STACKS_LIMIT))), collector.refusal)
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
         """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""

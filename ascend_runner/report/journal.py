@@ -17,12 +17,12 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 from ascend_runner.lifecycle import cloud_events, machine
 from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind
 from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
 from ascend_runner.report.event_log import EventLog
 from ascend_runner.report.report_writer import ReportWriter
@@ -33,7 +33,7 @@ from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
 
 if TYPE_CHECKING:
-    from ascend_runner.plan.staging import Staged
+    from ascend_runner.plan.ranks import Staged
 
 _KINDS: Final = {
     Phase.RUNNING: Kind.ALL_STARTED,

@@ -18,7 +18,7 @@ from ascend_runner.observations.facts import (
     SignalUnhandled,
     Swept,
 )
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import checkpoint, screen, stacks
 from ascend_runner.supervision.events import (
     Cause,

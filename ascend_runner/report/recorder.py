@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.host import bounded, clock, memory
-from ascend_runner.host.host import Host
+from ascend_runner.node import bounded
+from ascend_runner.node import clock
+from ascend_runner.node import memory
+from ascend_runner.node.host import Host
 from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.observations.stopped_ranks import StoppedRanks
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
@@ -29,7 +31,7 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.diagnose import Diagnosis
+    from ascend_runner.diagnosis.root_cause import Diagnosis
     from ascend_runner.diagnosis.finding import Finding, StackGroup
     from ascend_runner.report.investigation import Investigation
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 from ascend_runner.report import document
 from ascend_runner.report.write_queue import WriteQueue
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ascend_runner import files
 from ascend_runner.plan import rerun
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.text import printable
 

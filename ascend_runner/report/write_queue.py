@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, OutputError
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 
 TERMINATION_LOG: Final = "/dev/termination-log"  # shown by `kubectl describe pod` in Kubernetes
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads

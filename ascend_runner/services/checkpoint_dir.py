@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 
 if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints

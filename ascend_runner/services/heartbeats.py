@@ -18,9 +18,9 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.guardian import process_tree
-from ascend_runner.host import bounded
+from ascend_runner.node import bounded
 from ascend_runner.observations.facts import Beat, Fact, SavedCheckpoint
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services.run_folder import CREDENTIALS
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.training import notifications

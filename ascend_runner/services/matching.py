@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.services import matching_child
-from ascend_runner.training.step_pattern import fixed_text
+from ascend_runner.training.steps import fixed_text
 
 CPU_LIMIT: Final = 1.0  # seconds of CPU time for a search
 ANSWER_LIMIT: Final = 30.0  # seconds for an answer, and for the start of the child; a machine may be overloaded

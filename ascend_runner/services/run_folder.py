@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
-from ascend_runner.host import memory
+from ascend_runner.node import memory
 from ascend_runner.secrets import Masker
 
 if TYPE_CHECKING:
-    from ascend_runner.plan.job import JobSpec
+    from ascend_runner.plan.spec import JobSpec
 
 RUN_DIR_VARIABLE: Final = "ASCEND_RUNNER_RUN_DIR"
 JOB_FILE: Final = "job.json"

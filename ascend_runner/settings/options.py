@@ -1,4 +1,6 @@
-"""The table of options: each option of the command line is written here, once.
+"""The record of an option, with its names, its value and its default, and the topics of `--help`.
+
+The table of options: each option of the command line is written here, once.
 
 `Settings`, the keyword arguments of `launch()`, `--help` and the table in README.md beside it follow from it;
 `scripts/generate` writes those that must be static. Choices come from the modules that implement them.
@@ -6,19 +8,105 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable, Collection
+from typing import Final
+import attrs
+from ascend_runner.settings import parsing
 import signal
 from collections.abc import Mapping
-from typing import Final
-
 from ascend_runner.engines import registry as engines
 from ascend_runner.frameworks import registry as frameworks
-from ascend_runner.host import cores
-from ascend_runner.rank_table.checks.chips import CHIPS
-from ascend_runner.settings import parsing
-from ascend_runner.settings.option import Option, Topic
+from ascend_runner.node import cores
+from ascend_runner.rank_table.checks import CHIPS
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.text import quoted
-from ascend_runner.training import step_pattern
+from ascend_runner.training import steps
+
+VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
+SEPARATOR: Final = "\0"  # separates the values of a repeated option; no argument contains it
+
+
+class Topic(enum.Enum):
+    """A group of options in `--help`, by the word for `--help TOPIC`."""
+
+    TABLE = "table", "rank table"
+    NODES = "nodes", "nodes and ranks"
+    RANKS = "ranks", "what each rank gets"
+    LAUNCHERS = "launchers", "other launchers"
+    OUTPUT = "output", "logs and console"
+    STOPPING = "stopping", "stopping"
+    RESTARTS = "restarts", "restarts after a failure"
+    PERFORMANCE = "performance", "slow training"
+    DATA = "data", "datasets"
+    HOOKS = "hooks", "hooks, and a hold after a failure"
+    HEALTH = "health", "health of the node"
+    CHECKS = "checks", "dry run and checks"
+
+    def __init__(self, word: str, title: str) -> None:
+        """`word` is the TOPIC of `--help TOPIC`, `title` the heading."""
+        self.word = word
+        self.title = title
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Option:
+    """One option of a topic. A switch has no `metavar` and takes no value. `choices` are all values that are accepted.
+
+    An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. In a variable,
+    each line has one value.
+
+    `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
+    describes a default that depends on the platform or on other settings. `shown` returns an invalid value as the error
+    shows it.
+    """
+
+    name: str
+    help: str
+    choices: Collection[str] = ()
+    metavar: str = attrs.Factory(lambda option: "|".join(option.choices), takes_self=True)
+    parse: Callable[[str], object] = attrs.Factory(
+        lambda option: parsing.one_of(option.choices) if option.choices else parsing.switch, takes_self=True
+    )
+    default: object = attrs.Factory(lambda option: None if option.metavar else False, takes_self=True)
+    default_text: str = ""
+    has_variable: bool = True
+    is_common: bool = False
+    is_repeatable: bool = False
+    shown: Callable[[str], str] = repr
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line, such as --log-dir."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as ASCEND_RUNNER_LOG_DIR; empty if there is none."""
+        return VARIABLE_PREFIX + self.name.upper() if self.has_variable else ""
+
+    @property
+    def usage(self) -> str:
+        """The flag and its value, such as --log-dir DIR."""
+        return f"{self.flag} {self.metavar}".rstrip()
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the option takes no value."""
+        return not self.metavar
+
+    @property
+    def shown_default(self) -> str:
+        """The default as help shows it; empty for a switch."""
+        if self.default_text or self.is_switch:
+            return self.default_text
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+
+def with_dashes(flag: str) -> str:
+    """Return a flag with dashes: torchrun accepts --nproc_per_node as well."""
+    return flag.replace("_", "-")
+
 
 HCCL_RANK_TABLE_LIMIT: Final = 1800.0  # seconds that HCCL itself waits for a complete rank table
 WORKDIR_DEVICE: Final = "device"
@@ -406,7 +494,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
         Option(
             name="perf_pattern",
             metavar="REGEX",
-            parse=step_pattern.parse,
+            parse=steps.step_pattern,
             default=(),
             default_text="the lines of common frameworks",
             help="regular expression for further lines about a step, with groups named step, seconds or ms, hardware,"

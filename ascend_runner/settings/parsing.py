@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from ascend_runner.platforms.variables import MOST
+from ascend_runner.platforms.node import MOST
 from ascend_runner.text import LONGEST_DURATION, MOST_NUMBERS, RANK_DIGITS, is_whole_number, parse_numbers
 
 SIZE_UNITS: Final = {unit: 1 << (10 * power) for power, unit in enumerate("BKMGTPE")}

@@ -2,7 +2,7 @@
 
 A training process that saves a checkpoint in its signal handler needs the processes below it: data-loading workers, the
 ranks of an engine. So a request to stop goes to the topmost processes that handle it, and to every process that no
-ancestor takes care of. The snapshot is read from /proc by `processes.rank_tree`; nothing here touches a process.
+ancestor takes care of. The snapshot is read from /proc by `ranks.processes`; nothing here touches a process.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from ascend_runner.job_tool import arguments as job_tool
-from ascend_runner.rank_table_tool import arguments as rank_table_tool
-from ascend_runner.rank_table_tool import files as rank_table_files
+from ascend_runner.tools.job import main as job_tool
+from ascend_runner.tools.rank_table import main as rank_table_tool
+from ascend_runner.tools.rank_table import commands as rank_table_files
 from completions import bash, fish, zsh
 from completions.model import commands_of, runner_flags
 

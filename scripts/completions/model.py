@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.settings.option import Topic
+from ascend_runner.settings.options import Topic
 from ascend_runner.settings.options import OPTIONS
 
 FILES: Final = {"PATH", "FILE", "OUT", "OUT.html", "A", "B"}

@@ -13,8 +13,8 @@ from selenium.webdriver.chrome.service import Service
 
 from tests.helpers import node_folders
 from tests.html_report import test_merged
-from tests.html_report.conftest import Write, document, fixture_write, rendered, write_table
-from tests.html_report.test_page import HOSTILE, log
+from tests.views.conftest import Write, document, fixture_write, rendered, write_table
+from tests.views.test_page import HOSTILE, log
 
 __all__ = ["fixture_write"]
 

@@ -14,8 +14,8 @@ from ascend_runner import job_tool
 from tests.clients.conftest import LIMIT
 from tests.conftest import program as program  # noqa: PLC0414  pytest finds fixtures by their names here
 from tests.helpers.waiting import wait_until
-from tests.job_tool.conftest import Start, Tool, fixture_run_dir, fixture_start, fixture_tool
-from tests.job_tool.metrics.test_metrics import at, rank, seen, text_of
+from tests.tools.job.conftest import Start, Tool, fixture_run_dir, fixture_start, fixture_tool
+from tests.tools.job.metrics.test_metrics import at, rank, seen, text_of
 
 __all__ = ["fixture_run_dir", "fixture_start", "fixture_tool"]
 

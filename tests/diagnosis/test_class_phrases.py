@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ascend_runner.diagnosis.class_phrases import CLASSES
+from ascend_runner.diagnosis.phrases import CLASSES
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.diagnosis.phrases import class_of

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ascend_runner.diagnosis.log_evidence import read
-from ascend_runner.diagnosis.mindspore_phrases import MINDSPORE
+from ascend_runner.diagnosis.phrases import MINDSPORE
 from ascend_runner.supervision.events import Ending
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.diagnosis.peers import peers_in
+from ascend_runner.diagnosis.log_evidence import peers_in
 
 NOTIFY = (
     "EI0002: The wait execution of the Notify register times out. Reason: The Notify register has not received the"

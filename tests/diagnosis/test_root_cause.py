@@ -9,7 +9,7 @@ import pytest
 
 from ascend_runner.diagnosis import log_evidence, root_cause
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
-from ascend_runner.diagnosis.first_cause import Death
+from ascend_runner.diagnosis.root_cause import Death
 from ascend_runner.supervision.events import Ending
 
 FAILED, STOPPED = Ending(exit_code=1), Ending(signum=SIGTERM)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.diagnosis import statements
-from ascend_runner.diagnosis.collectives import is_raised_in_one
-from ascend_runner.diagnosis.passing_on import only_passes_on
+from ascend_runner.diagnosis.statements import is_raised_in_one
+from ascend_runner.diagnosis.tracebacks import only_passes_on
 
 
 def traceback(exception: str, *frames: str) -> list[str]:

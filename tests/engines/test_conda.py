@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.engines import conda
+from ascend_runner.engines import command as conda
 from ascend_runner.errors import SettingsError
 
 IMAGE = {"ANACONDA_DIR": "/home/ma-user/anaconda3", "DEFAULT_CONDA_ENV_NAME": "python-3.7.10", "PATH": "/usr/bin:/bin"}

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from ascend_runner.staging import datasets
+from ascend_runner.services import staging
 
 Tree = dict[str, tuple[object, ...]]
 
@@ -35,7 +35,7 @@ def read(top: Path) -> Tree:
         for name in (*folders, *names):
             path = Path(folder, name)
             status = path.lstat()
-            if folder == str(top) and datasets.is_own(name):
+            if folder == str(top) and staging.is_own(name):
                 continue
             contents: object = os.readlink(path) if path.is_symlink() else None
             if stat.S_ISREG(status.st_mode):

@@ -15,8 +15,8 @@ import attrs
 
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Certainty
-from ascend_runner.diagnosis.first_cause import Place
-from ascend_runner.job_tool.reports.node_reports import node_of
+from ascend_runner.diagnosis.root_cause import Place
+from ascend_runner.tools.job.merged_reports import node_of
 from ascend_runner.members import Members
 from ascend_runner.merge import verdict
 from ascend_runner.merge.model import Job, Node, Verdict

@@ -60,7 +60,7 @@ class Module:
         return tuple(dict.fromkeys(found))
 
     def _by_string(self, node: ast.AST) -> Iterator[Import]:
-        """Yield what a string imports: "ascend_runner.plan.job" anywhere, and the arguments of import functions."""
+        """Yield what a string imports: "ascend_runner.plan.spec" anywhere, and the arguments of import functions."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _own_module(node.value)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in IMPORTERS:

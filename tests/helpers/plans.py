@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import attrs
 
-from ascend_runner.plan.job import JobSpec, RankSpec, Rotation
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import Rotation
 
 
 def rank_spec(rank_id: int = 0, **changes: object) -> RankSpec:

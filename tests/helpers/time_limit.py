@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ascend_runner.job_tool.job import jobs
+from ascend_runner.tools.job import jobs
 from ascend_runner.services import control
 from tests.helpers.program import Run
 from tests.helpers.surroundings import CLEAN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ascend_runner.host.host import Host
+from ascend_runner.node.host import Host
 
 
 def tree(folder: Path, files: Mapping[str, str]) -> str:

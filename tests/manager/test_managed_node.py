@@ -14,12 +14,14 @@ from typing import Protocol, Union
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.manager.managed_node import Clock, Output, Processes
-from ascend_runner.output.console import Console
-from ascend_runner.output.rank_output import RankOutputs
-from ascend_runner.plan.job import RankSpec
-from ascend_runner.processes.rank_processes import RankProcesses
-from ascend_runner.processes.signals import Signals
+from ascend_runner.manager.node import Clock
+from ascend_runner.manager.node import Output
+from ascend_runner.manager.node import Processes
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.output import RankOutputs
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.ranks.processes import RankProcesses
+from ascend_runner.ranks.signals import Signals
 from ascend_runner.supervision.events import Emptied, Ending, Exited
 from tests.fakes import Behaviour, FakeNode
 from tests.helpers.plans import job_spec, rank_spec

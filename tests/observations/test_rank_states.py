@@ -6,7 +6,7 @@ from signal import SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 
-from ascend_runner.html_report.ranks import words_of
+from ascend_runner.views.page_ranks import words_of
 from ascend_runner.members import Members
 from ascend_runner.observations import rank_states
 from ascend_runner.observations.rank_states import RankState

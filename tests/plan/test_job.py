@@ -9,10 +9,15 @@ import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.plan.context import Command, PlanContext
-from ascend_runner.plan.job import JobSpec, RankSpec, TableFile, with_devices, with_table_at
+from ascend_runner.plan.ranks import Command
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import TableFile
+from ascend_runner.plan.spec import with_devices
+from ascend_runner.plan.spec import with_table_at
 from ascend_runner.plan.ranks import plan_ranks
-from ascend_runner.plan.this_node import NodeShare
+from ascend_runner.plan.ranks import NodeShare
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 

@@ -11,9 +11,12 @@ import pytest
 
 from ascend_runner import rank_table
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
-from ascend_runner.plan import this_node
-from ascend_runner.plan.context import PlanContext
-from ascend_runner.plan.this_node import NodeShare, agreed, find_share, without_table
+from ascend_runner.plan import ranks
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.ranks import NodeShare
+from ascend_runner.plan.ranks import agreed
+from ascend_runner.plan.ranks import find_share
+from ascend_runner.plan.ranks import without_table
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Node, Overrides
 from ascend_runner.rank_table import RankTable
@@ -474,7 +477,7 @@ def _on_host(host_name: str, engine: str, environ: dict[str, str], **files: str)
     """Find the node of an engine, with host files by their paths, in which "_" stands for a slash."""
     by_path = {name.replace("_", "/"): text for name, text in files.items()}
     found = attrs.evolve(_context(environ, host_name, tuple), read_text=lambda path: by_path.get(path, ""))
-    return this_node.find_node(found, engine)
+    return ranks.find_node(found, engine)
 
 
 @pytest.mark.parametrize(
@@ -509,7 +512,7 @@ def test_host_files_are_the_engines() -> None:
     alone = attrs.evolve(alone, read_text=lambda _: OPEN_MPI)
 
     assert () == _on_host("server2", "direct", {}, _etc_mpi_hostfile=OPEN_MPI).hosts
-    assert () == this_node.find_node(alone, "mpirun").hosts
+    assert () == ranks.find_node(alone, "mpirun").hosts
 
 
 def test_variables_name_the_hosts_first() -> None:
@@ -526,12 +529,12 @@ def test_own_address_in_a_list() -> None:
     by_variable = _context({"POD_IP": "10.0.0.2"}, "pod", settings=settings)
     by_interface = _context({}, "10", lambda: ["10.0.0.2"], settings)
 
-    assert [1, 1] == [this_node.find_node(found).node_rank for found in (by_variable, by_interface)]
+    assert [1, 1] == [ranks.find_node(found).node_rank for found in (by_variable, by_interface)]
 
 
 def test_node_rank_in_a_list() -> None:
     """--node-rank says which host of --hosts a node is that the list does not name."""
     settings = Settings(hosts=(("a", 2), ("b", 2)), node_rank=1)
-    node = this_node.find_node(_context(settings=settings))
+    node = ranks.find_node(_context(settings=settings))
 
     assert (1, 2, "a", "") == (node.node_rank, node.nnodes, node.master_addr, node.ambiguity)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import FRAMEWORKS, patch_environment
-from ascend_runner.platforms import already_started
-from ascend_runner.platforms import table as platform_table
+from ascend_runner.platforms import detect
+from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.registry import PLATFORMS
 from tests.platforms import platform_cases
@@ -32,7 +32,7 @@ ENVIRONMENTS = st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=12)
 def test_single(environ: dict[str, str]) -> None:
     """Any environment is judged, except one with a malformed TF_CONFIG."""
     with suppress(SettingsError):
-        found = already_started.find(environ)
+        found = detect.find(environ)
 
         assert found is None or ((found.rank_id or 0) >= 0 and (found.local_rank or 0) >= 0)
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms import folders
+from ascend_runner.platforms import places
 
 CCE = {"/tmp/data/dataset", "/tmp/data/cached-dataset", "/tmp/data/model", "/tmp/result"}
 MODELARTS = {
@@ -30,7 +30,7 @@ def test_variables_come_first() -> None:
     """A variable counts, whether or not its directory exists."""
     variables = {"DATASET": "/d", "CACHED_DATASET": "/c", "MODEL": "/m", "RESULT": "/r", "MA_JOB_DIR": "/j"}
 
-    assert found("/d", "/c", "/m", "/r", "/j") == folders.find(variables, MODELARTS.__contains__)
+    assert found("/d", "/c", "/m", "/r", "/j") == places.find(variables, MODELARTS.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,23 @@ def test_variables_come_first() -> None:
 )
 def test_defaults_that_exist(there: set[str], expected: dict[str, str]) -> None:
     """A default counts if it exists."""
-    assert expected == folders.find({}, there.__contains__)
+    assert expected == places.find({}, there.__contains__)
 
 
 def test_datasets_by_name() -> None:
     """Names may be in any script."""
     listed = {"道路 1": "/home/ma-user/datasets/dataset-0", "b": "/home/ma-user/cached-datasets/5f9c/dataset"}
 
-    assert listed == folders.mapped_datasets({"DATASET_MAP": json.dumps(listed)})
-    assert listed == folders.mapped_datasets({"DATASET_MAP": json.dumps(listed, ensure_ascii=False)})
-    assert {} == folders.mapped_datasets({})
+    assert listed == places.mapped_datasets({"DATASET_MAP": json.dumps(listed)})
+    assert listed == places.mapped_datasets({"DATASET_MAP": json.dumps(listed, ensure_ascii=False)})
+    assert {} == places.mapped_datasets({})
 
 
 @pytest.mark.parametrize("text", ["{key1: value1}", "[]", "null", "1", '{"a": 1}', '{"a": ""}', '{"a": null}', "{"])
 def test_bad_map(text: str) -> None:
     """A malformed map is an error."""
     with pytest.raises(SettingsError) as caught:
-        folders.mapped_datasets({"DATASET_MAP": text})
+        places.mapped_datasets({"DATASET_MAP": text})
 
     assert f'invalid value {text!r} for DATASET_MAP: expected JSON such as {{"name": "path"}}' == str(caught.value)
 
@@ -111,13 +111,13 @@ def test_documented_names() -> None:
         },
         "annotations": {"coco": "/workspace/anno_dataset/coco/annotation"},
         "volumes": {"scratch": "/workspace/volume/scratch"},
-    } == folders.named("/workspace/dataset", "/workspace/model", _subfolders)
+    } == places.named("/workspace/dataset", "/workspace/model", _subfolders)
 
 
 def test_folders_below_dataset() -> None:
     """Elsewhere each directory below DATASET is a dataset, and the directory of the model is one model."""
-    listed = folders.named("/home/ma-user/datasets/", "/home/ma-user/datasets", _subfolders)
+    listed = places.named("/home/ma-user/datasets/", "/home/ma-user/datasets", _subfolders)
 
     assert {"dataset-0": "/home/ma-user/datasets/dataset-0"} == listed["datasets"]
     assert {} == listed["models"]
-    assert {} == folders.named("", "", _subfolders)["datasets"]
+    assert {} == places.named("", "", _subfolders)["datasets"]

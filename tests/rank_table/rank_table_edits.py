@@ -8,9 +8,10 @@ from typing import Any
 
 from ascend_runner.problems import Severity
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.checks import entry as checks
+from ascend_runner.rank_table import checks
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.parts import Device, Server
+from ascend_runner.rank_table.model import Device
+from ascend_runner.rank_table.model import Server
 from tests.rank_table.rank_table_files import valid
 
 ERROR = Severity.ERROR

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ascend_runner.rank_table.parts import Device, Layout, Server
+from ascend_runner.rank_table.model import Device
+from ascend_runner.rank_table.model import Layout
+from ascend_runner.rank_table.model import Server
 
 
 def test_pods_of_a_server() -> None:

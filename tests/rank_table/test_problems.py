@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.problems import Problem, RankTableFormatError, Severity, problems_of
-from ascend_runner.rank_table.codes import BAD_VALUE
+from ascend_runner.rank_table.fields import BAD_VALUE
 
 
 def _problem(sentence: str, path: str = "", source: str = "") -> Problem:

@@ -6,7 +6,8 @@ import pytest
 
 from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.parts import Device, Server
+from ascend_runner.rank_table.model import Device
+from ascend_runner.rank_table.model import Server
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from ascend_runner.host.clock import Clock
+from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import clocks
 from ascend_runner.report.write_queue import WriteQueue

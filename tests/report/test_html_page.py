@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.html_report import page
+from ascend_runner.views import page
 from ascend_runner.lifecycle.state import Event, JobState, Kind
 from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES

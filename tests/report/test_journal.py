@@ -15,7 +15,7 @@ from ascend_runner.errors import OutputError, StopRequestedError
 from ascend_runner.lifecycle.state import Action, Event, JobState, Kind, Policy, Restart
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report.journal import Journal
 from ascend_runner.report.write_queue import write_last_cause
 from ascend_runner.supervision.events import Ending, Exited, HangDetected, SignalReceived, Spawned

@@ -16,7 +16,7 @@ from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.observations.rank_states import RankState
-from ascend_runner.plan.job import RankSpec
+from ascend_runner.plan.spec import RankSpec
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
@@ -288,7 +288,7 @@ def test_stacks(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "page"), [(HTML_STATES["failure"], "ascend_runner.html_report.sources"), (HTML_STATES["never"], "")]
+    ("states", "page"), [(HTML_STATES["failure"], "ascend_runner.views.page_content"), (HTML_STATES["never"], "")]
 )
 def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState], page: str) -> None:
     """While its ranks run, a job does not depend on the disk that holds the package to explain a failure.
@@ -301,7 +301,7 @@ from ascend_runner.lifecycle.state import JobState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import Phase, State
 from tests.report.test_recorder import JOB
-names = ["ascend_runner.report.investigation", "ascend_runner.html_report.sources", "jinja2"]
+names = ["ascend_runner.report.investigation", "ascend_runner.views.page_content", "jinja2"]
 recorder = Recorder(attrs.evolve(JOB, html_states={{*map(JobState, {[state.value for state in states]})}}))
 print(*(name for name in names if name in sys.modules))
 recorder.observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)

@@ -22,7 +22,7 @@ import pytest
 from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import control, run_folder
-from ascend_runner.services.requests import Requests
+from ascend_runner.services.control import Requests
 from tests.helpers.messages import KeptMessages
 from tests.helpers.program import Program
 from tests.helpers.surroundings import permitted

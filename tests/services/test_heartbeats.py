@@ -18,7 +18,7 @@ import attrs
 import pytest
 
 from ascend_runner.observations.facts import Beat, SavedCheckpoint
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, receiving
 from tests.helpers.package_source import PACKAGE

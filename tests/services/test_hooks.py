@@ -10,7 +10,7 @@ import pytest
 
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian import process_tree, sweep
-from ascend_runner.plan.job import JobSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services.hooks import Hooks
 from tests.helpers import disk
 from tests.helpers.plans import job_spec, rank_spec

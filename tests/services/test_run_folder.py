@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.host import memory
+from ascend_runner.node import memory
 from ascend_runner.services import run_folder
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.plans import job_spec, rank_spec

@@ -7,7 +7,7 @@ import pytest
 from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError, SettingsError
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
-from ascend_runner.settings.option import Topic
+from ascend_runner.settings.options import Topic
 
 TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, health, checks"
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ascend_runner.settings.help import help_text
-from ascend_runner.settings.option import Topic
+from ascend_runner.settings.command_line import help_text
+from ascend_runner.settings.options import Topic
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 

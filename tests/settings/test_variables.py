@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.settings.variables import unknown_variables
+from ascend_runner.settings.model import unknown_variables
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 
 from ascend_runner.guardian import guard, signal_sets
-from ascend_runner.processes.signals import Signals
+from ascend_runner.ranks.signals import Signals
 
 LONG = 1000.0  # seconds
 

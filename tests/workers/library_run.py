@@ -22,13 +22,14 @@ import ascend_runner
 from ascend_runner import cli
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
-from ascend_runner.host import bounded
-from ascend_runner.launcher import launch
-from ascend_runner.launcher.job_setup import JobSetup
-from ascend_runner.output.console import Console
-from ascend_runner.output.message_format import Level, format_message
-from ascend_runner.output.messages import Messages
-from ascend_runner.processes.signals import Signals
+from ascend_runner.node import bounded
+from ascend_runner.job import runner
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.message_format import Level
+from ascend_runner.ranks.message_format import format_message
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.ranks.signals import Signals
 from ascend_runner.report import html_page
 from ascend_runner.settings.model import Settings
 
@@ -57,7 +58,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
     with Signals() as signals:
         setup = JobSetup(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return launch.run(setup, setup.prepare(command).job(), console).status
+            return runner.run(setup, setup.prepare(command).job(), console).status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status

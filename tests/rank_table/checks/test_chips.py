@@ -6,8 +6,8 @@ import pytest
 
 from ascend_runner.problems import Severity
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.checks import chips
-from ascend_runner.rank_table.codes import BAD_VALUE
+from ascend_runner.rank_table import checks
+from ascend_runner.rank_table.fields import BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, WARNING, problems, sentences, servers_with
 from tests.rank_table.rank_table_files import valid
 
@@ -71,13 +71,13 @@ def test_rank_list_on_another_chip() -> None:
 )
 def test_chip_that_a_table_implies(name: str, chip: str) -> None:
     """The chip follows from the version or the chip_info of a table."""
-    assert chip == chips.implied_chip(codec.loads(valid(name)))
+    assert chip == checks.implied_chip(codec.loads(valid(name)))
 
 
 @pytest.mark.parametrize("name", ["server_list_8_devices", "group_list_8_devices"])
 def test_table_that_implies_no_chip(name: str) -> None:
     """Version 1.0 is valid for several chips."""
-    assert chips.implied_chip(codec.loads(valid(name))) is None
+    assert checks.implied_chip(codec.loads(valid(name))) is None
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_table_that_implies_no_chip(name: str) -> None:
 )
 def test_chip_of_the_environment(name: str, chip: str | None) -> None:
     """CANN's SOC_VERSION names the chip."""
-    assert chip == chips.chip_of({"SOC_VERSION": name})
-    assert chips.chip_of({}) is None
+    assert chip == checks.chip_of({"SOC_VERSION": name})
+    assert checks.chip_of({}) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ascend_runner.rank_table.codes import BAD_TABLE
+from ascend_runner.rank_table.fields import BAD_TABLE
 from tests.rank_table.rank_table_edits import WARNING, Found, edited, problems
 
 

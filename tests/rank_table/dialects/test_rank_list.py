@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.checks import entry as checks
+from ascend_runner.rank_table import checks
 from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 

@@ -1,1 +1,0 @@
-"""`ascend-runner --check`: reports what would prevent a job from running on this node, and starts nothing."""

@@ -1,0 +1,198 @@
+"""The records of this package: a request to an engine, and the command line that replaces the user's.
+
+MindSpore's msrun, once per node. Source: MindSpore's tutorial on msrun, and its process_entity.
+
+It returns at once without --join, starts the scheduler if --master_addr is an address of this node, and accepts only
+`python` and `python3` as the interpreter: any other word it passes to python as the script.
+
+
+torchrun, the older torch.distributed.launch, and scripts that start their own processes (`init-method`).
+
+The arguments are those of the Octopus and task-training guides, and of ModelArts' guide to PyTorch boot commands.
+
+A command that calls one of them itself, or that does not run a Python script or module, stays as it is. By the
+task-training guide this applies to any command that contains torch.distributed.launch; it does not mention torchrun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+import attrs
+from ascend_runner.platforms.node import Node
+import os.path
+from ascend_runner.engines.command import MSRUN_MODULE, calls, python_command
+from ascend_runner.engines.command import PATH
+from ascend_runner.engines.command import (
+    LAUNCH_MODULE,
+    TORCHRUN_MODULE,
+    PythonCommand,
+    calls,
+    python_command,
+    refuse_python_options,
+)
+from ascend_runner.platforms import huawei
+from ascend_runner.platforms.node import LOCALHOST
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Request:
+    """A command for an engine, which is to start `nproc` processes on each node.
+
+    `log_dir` is the directory for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
+    ended. The host files are those that the user wants to be written. `resolve` turns a host name into an address, and
+    `read_text` reads a file ("": there is none).
+    """
+
+    argv: tuple[str, ...]
+    node: Node
+    nproc: int
+    environ: Mapping[str, str]
+    log_dir: str
+    report_of_node_0: str
+    read_text: Callable[[str], str]
+    mpi_hostfile: str | None = None
+    mpich_hostfile: str | None = None
+    deepspeed_hostfile: str | None = None
+    resolve: Callable[[str], str] = str
+
+
+@attrs.frozen(kw_only=True)
+class Handover:
+    """The command that replaces the user's, run once on this node, after `files` (content by path) were written.
+
+    `note` says what was changed. With `is_waiting`, it only waits for another node and produces no output.
+    """
+
+    argv: tuple[str, ...]
+    note: str
+    variables: Mapping[str, str] = {}
+    files: Mapping[str, bytes] = {}
+    is_waiting: bool = False
+
+
+def unchanged(request: Request, reason: str) -> Handover:
+    """Leave a command as it is."""
+    return Handover(argv=request.argv, note=f"running the command unchanged: {reason}")
+
+
+def unchanged_program(request: Request) -> Handover:
+    """Leave a command as it is because it does not run a Python script or module."""
+    return unchanged(request, "it does not run a Python script or module")
+
+
+def rewrite(request: Request) -> Handover:
+    """Write `msrun ARGUMENTS python SCRIPT ...`."""
+    if calls(request.argv, "msrun", MSRUN_MODULE):
+        return unchanged(request, "it calls msrun itself")
+    command = python_command(request.argv)
+    if command is None:
+        return unchanged_program(request)
+
+    node = request.node
+    folder, name = os.path.dirname(command.interpreter), os.path.basename(command.interpreter)
+    arguments = (
+        f"--worker_num={node.nnodes * request.nproc}",
+        f"--local_worker_num={request.nproc}",
+        f"--master_addr={request.resolve(node.master_addr)}",
+        f"--master_port={node.master_port}",
+        f"--node_rank={node.node_rank}",
+        f"--log_dir={request.log_dir}",
+        "--join=True",
+    )
+    engine = (command.interpreter, "-m", MSRUN_MODULE) if folder else ("msrun",)
+    python = "python" if name == "python" else "python3"
+    path = f"{folder}:{request.environ.get('PATH', PATH)}"
+
+    return Handover(
+        argv=(*engine, *arguments, python, *command.options, *command.words),
+        note="running the command with msrun",
+        variables={"PATH": path} if folder else {},
+    )
+
+
+def rewrite_for_torchrun(request: Request) -> Handover:
+    """Write `torchrun ARGUMENTS SCRIPT ...`."""
+    command = _to_hand_over(request)
+    if isinstance(command, Handover):
+        return command
+
+    # A Python given by its path is used, not the one that the torchrun in PATH belongs to.
+    engine = (command.interpreter, "-m", TORCHRUN_MODULE) if "/" in command.interpreter else ("torchrun",)
+    return Handover(argv=(*engine, *_arguments(request), *command.words), note="running the command with torchrun")
+
+
+def rewrite_for_launch(request: Request) -> Handover:
+    """Write `python -m torch.distributed.launch ARGUMENTS SCRIPT ...`."""
+    command = _to_hand_over(request)
+    if isinstance(command, Handover):
+        return command
+
+    is_unbuffered = request.node.nnodes > 1 and not huawei.is_platform_of(request.node)
+    engine = (command.interpreter, *(("-u",) if is_unbuffered else ()), "-m", LAUNCH_MODULE)
+    return Handover(
+        argv=(*engine, *_arguments(request), *command.words), note=f"running the command with {LAUNCH_MODULE}"
+    )
+
+
+def rewrite_for_init_method(request: Request) -> Handover:
+    """Write `python SCRIPT --init_method tcp://HOST:PORT [--rank N --world_size N] ...`.
+
+    Rank and world size count nodes here, and precede the user's own arguments.
+    """
+    command = python_command(request.argv)
+    if command is None:
+        return unchanged_program(request)
+    node = request.node
+    if node.nnodes == 1 == request.nproc:
+        return unchanged(request, "a single process needs no rendezvous")
+
+    # On one node the guide names the host as well, if it has a name.
+    host = node.hosts[0] if node.nnodes == 1 and node.hosts else node.master_addr
+    meeting = ["--init_method", f"tcp://{f'[{host}]' if ':' in host else host}:{node.master_port}"]
+    if node.nnodes > 1:
+        meeting += ["--rank", str(node.node_rank), "--world_size", str(node.nnodes)]
+    given = {word.partition("=")[0].replace("-", "_") for word in command.arguments if word.startswith("--")}
+    pairs = zip(meeting[::2], meeting[1::2])
+    added = [word for option, value in pairs if option.replace("-", "_") not in given for word in (option, value)]
+    if not added:
+        return unchanged(request, "its arguments already contain the rendezvous address")
+    target = attrs.evolve(command, arguments=(*added, *command.arguments))
+
+    return Handover(
+        argv=(command.interpreter, *command.options, *target.words),
+        note="adding the rendezvous address to the script's arguments",
+    )
+
+
+def _to_hand_over(request: Request) -> PythonCommand | Handover:
+    """Return the Python command to hand over, or the handover to no engine."""
+    if any(LAUNCH_MODULE in word for word in request.argv):
+        return unchanged(request, f"it calls {LAUNCH_MODULE} itself")
+    if calls(request.argv, "torchrun", TORCHRUN_MODULE):
+        return unchanged(request, "it calls torchrun itself")
+    command = python_command(request.argv)
+    if command is None:
+        return unchanged_program(request)
+    refuse_python_options(command, "torch")
+    if request.node.nnodes == 1 == request.nproc and not huawei.is_platform_of(request.node):
+        return Handover(
+            argv=(command.interpreter, "-u", *command.words),
+            note="running the command directly: a single process needs no launcher",
+        )
+
+    return command
+
+
+def _arguments(request: Request) -> tuple[str, ...]:
+    """Return the engine's arguments: on one node the number of processes, else also the nodes and the rendezvous.
+
+    The task-training platform always passes all of them, and calls node 0 localhost on node 0 itself.
+    """
+    node = request.node
+    nproc = f"--nproc_per_node={request.nproc}"
+    port = f"--master_port={node.master_port}"
+    if not huawei.is_platform_of(node) and node.nnodes == 1:
+        return (nproc, port) if node.has_own_port else (nproc,)
+
+    is_localhost = huawei.is_platform_of(node) and (node.node_rank == 0 or node.master_addr == LOCALHOST)
+    master_addr = "localhost" if is_localhost else node.master_addr
+    return (nproc, f"--nnodes={node.nnodes}", f"--node_rank={node.node_rank}", f"--master_addr={master_addr}", port)

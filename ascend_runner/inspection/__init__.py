@@ -1,1 +1,0 @@
-"""Watches the health of this node while a job runs: NPUs, links, disks and memory."""

@@ -1,0 +1,1 @@
+"""A job from its settings to its end. See README.md."""

@@ -1,0 +1,246 @@
+"""Checks of the command and its options: whether it runs once, its conda environment, program and directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.engines import command
+from ascend_runner.engines.command import engine_in, names_other_nodes
+from ascend_runner.engines.registry import DIRECT
+from ascend_runner.errors import CommandError, SettingsError
+from ascend_runner.node import executables
+from ascend_runner.node import disks
+from ascend_runner.plan import ranks
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.platforms import detect
+from ascend_runner.platforms import kubernetes
+from ascend_runner.platforms import tf_config
+from ascend_runner.platforms import places as platform_table
+from ascend_runner.platforms.detect import SingleProcess
+from ascend_runner.platforms.registry import PLATFORMS
+from ascend_runner.job import preparation
+from ascend_runner.settings import command_line
+from ascend_runner.settings.model import Settings
+
+# Variables with the number of devices of a node.
+COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.devices_per_node))
+INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
+VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options whose value is the next word
+WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
+NO_RESTARTS: Final = (
+    "--max-restarts requires a job of a single node, because restarted ranks would wait forever for the other nodes;"
+    " let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
+    " MindCluster: fault-retry-times)"
+)
+
+
+def find_single(context: PlanContext) -> SingleProcess | None:
+    """Return the reason why the command must run once, or None if this runner starts one process per device.
+
+    Raises:
+        SettingsError: The user has asked for n x n processes, or a variable is malformed.
+    """
+    settings, started = context.settings, None
+    if not settings.overrides.is_complete:
+        started = detect.find(context.environ, names_the_ranks=settings.names_the_ranks)
+    if started or settings.launcher != DIRECT:
+        return started
+    return _engine(context.command, settings) or _without_devices(context)
+
+
+def without_effect(context: PlanContext) -> Iterator[str]:
+    """Yield a sentence about each option and placeholder that has no effect."""
+    settings = context.settings
+    yield from settings.without_effect()
+    if not settings.stage and (placeholder := ranks.without_place(context.command)):
+        yield placeholder
+    if settings.inspect_interval != Settings().inspect_interval and not preparation.is_inspected(settings.inspect):
+        why = "this node has no NPU" if settings.inspect is None else "--inspect is off"
+        yield f"--inspect-interval has no effect because {why}"
+
+
+def refuse_restarts(settings: Settings, *, is_part: bool) -> None:
+    """Refuse restarts if this node runs a part of the job.
+
+    Raises:
+        SettingsError: --max-restarts is set.
+    """
+    if is_part and settings.max_restarts:
+        raise SettingsError(NO_RESTARTS)
+
+
+def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
+    engine = engine_in(argv)
+    if not engine:
+        return None
+    if settings.rank_table is not None or (settings.nproc_per_node or 1) > 1:
+        option = "--rank-table" if settings.rank_table is not None else f"--nproc-per-node {settings.nproc_per_node}"
+        raise SettingsError(
+            f"{engine} starts one process per device itself, and {option} would start {engine} once per device: remove"
+            f" {option} to run {engine} once, or remove {engine} and its options from the command"
+        )
+
+    why = f"{engine} starts one process per device itself; running it once, unchanged"
+    return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="", is_part=names_other_nodes(argv))
+
+
+def _without_devices(context: PlanContext) -> SingleProcess | None:
+    """Detect that the platform gives this node no device, or a job or a task without a number of devices."""
+    environ = context.environ
+    if context.settings.names_the_ranks or platform_table.announced_table(environ, context.is_folder):
+        return None
+    none = next((name for name in COUNTS if environ.get(name) == "0"), "")
+    if none:
+        why = f"{none} is 0"
+    elif any(map(environ.get, (*COUNTS, "MA_NUM_HOSTS"))):
+        return None
+    elif environ.get(tf_config.NAME):
+        why = f"{tf_config.NAME} gives this node a task, and no variable gives its number of devices"
+    elif kubernetes.is_single_volcano_job(environ) or kubernetes.is_single_pytorch_job(environ):
+        job = "Volcano job" if kubernetes.is_single_volcano_job(environ) else "PyTorchJob"
+        why = f"this is the only pod of a {job}, and no variable gives its number of devices"
+    else:
+        return None
+    return SingleProcess(
+        why=f"{why}; running the command once, unchanged",
+        hint="use --nproc-per-node N to start N ranks on this node",
+        is_part=False,
+    )
+
+
+def enter_conda(context: PlanContext) -> PlanContext:
+    """Return the context with the variables of the conda environment that applies to a command.
+
+    Raises:
+        SettingsError: The environment that --conda-env or the image names does not exist.
+    """
+    environ, named = context.environ, context.settings.conda_env
+    found = command.find(context.command[0], environ, named, is_folder=context.is_folder)
+    if found is None:
+        return context
+    if not os.path.exists(found.python):  # another Python would run the command instead
+        option, value = ("--conda-env", named) if named else (command.DEFAULT, environ[command.DEFAULT])
+        raise SettingsError(f"conda environment not found: {value!r} ({option}): {found.python!r} does not exist")
+
+    return attrs.evolve(context, environ={**environ, **found.variables})
+
+
+def find_program(name: str, context: PlanContext) -> str:
+    """Find the program of a command that is not a relative path.
+
+    Raises:
+        CommandError: The program is not found or not executable.
+    """
+    return _find_executable(name, context.cwd, context.environ.get("PATH", os.defpath))
+
+
+def find_engine(name: str, context: PlanContext) -> str:
+    """Find the program of an engine.
+
+    Raises:
+        CommandError: The program is not found or not executable.
+    """
+    try:
+        return find_program(name, context)
+    except CommandError as error:
+        raise CommandError(
+            f"{error}, which --launcher {context.settings.launcher} requires; install it, or select its environment"
+            " with --conda-env",
+            exit_status=error.exit_status,
+        ) from error
+
+
+def check_workdir(workdir: str) -> None:
+    """Check the working directory that all processes share.
+
+    Raises:
+        SettingsError: It does not exist.
+    """
+    if not os.path.isdir(workdir):
+        raise SettingsError(f"working directory not found: {workdir!r} (--workdir)")
+
+
+def check_checkpoint_dir(path: str, note: Callable[[str], None]) -> None:
+    """Check the value of --checkpoint-dir, "" without one.
+
+    The training may create the directory, but it must be able to; `note` reports that it does not exist yet.
+
+    Raises:
+        SettingsError: It is not a directory, and cannot become one.
+    """
+    if not path or os.path.isdir(path):
+        return
+    above = disks.nearest(path)
+    if above == os.path.abspath(path):
+        raise SettingsError(f"--checkpoint-dir {path!r} is not a directory")
+    if above == os.sep:
+        # A training that runs as root in a container would create it, and lose it with the container.
+        raise SettingsError(
+            f"--checkpoint-dir {path!r} does not exist, nor does any directory above it; create it first"
+        )
+    if not os.path.isdir(above):
+        raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not a directory")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not writable")
+    note(f"--checkpoint-dir {path!r} does not exist yet; the training has to create it")
+
+
+def check_script(job: JobSpec, here: str) -> None:
+    """Check that a relative script which exists in the current directory exists where each process runs, too.
+
+    Raises:
+        SettingsError: It is missing in one of the working directories.
+    """
+    word = relative_script(job.processes[0].argv)
+    if not word or not os.path.isfile(os.path.join(here, word)):
+        return
+
+    for process in job.processes:
+        if not os.path.exists(os.path.join(process.cwd, word)):
+            raise SettingsError(
+                f"{word!r} is in {here}, but not in {process.cwd}, the working directory of {process.title}; use its"
+                " full path or --workdir inherit"
+            )
+
+
+def check_program(job: JobSpec) -> None:
+    """Check that a command which is a relative path exists in the working directory.
+
+    Raises:
+        CommandError: The program is not found or not executable.
+    """
+    first = job.processes[0]
+    if executables.is_relative(first.executable):
+        _find_executable(first.executable, first.cwd, "")
+
+
+def _find_executable(name: str, cwd: str, search_path: str) -> str:
+    try:
+        return executables.find_executable(name, cwd=cwd, search_path=search_path)
+    except CommandError as error:
+        hint = command_line.suggestion_for_script(name)
+        raise CommandError(f"{error}{hint}", exit_status=error.exit_status) from error
+
+
+def relative_script(argv: Sequence[str]) -> str:
+    """Return the relative path that a command runs: the command itself or an interpreter's script, or "" if none."""
+    if "/" in argv[0] and not os.path.isabs(argv[0]):
+        return argv[0]
+    program = os.path.basename(argv[0])
+    if not program.startswith(INTERPRETERS):
+        return ""
+
+    words = iter(argv[1:])
+    for word in words:
+        if word in WITHOUT_SCRIPT:
+            return ""
+        if word in VALUED:
+            next(words, None)
+        elif not word.startswith("-"):
+            return "" if os.path.isabs(word) else word
+    return ""

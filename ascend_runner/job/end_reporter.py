@@ -1,0 +1,108 @@
+"""Reports how each attempt of a job has ended, and how the job has: in its files and on the screen."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.lifecycle.state import Event, JobState, Verdict
+from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.job import preparation
+from ascend_runner.report import checkpoint, holding, screen
+from ascend_runner.report.journal import REPORT_LIMIT, Journal
+from ascend_runner.supervision.checkpoints import SAVE_BEFORE
+from ascend_runner.supervision.events import LimitReached, SignalReceived
+
+RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
+
+
+class EndReporter:
+    """Reports the ends of the attempts of one job. `outcome` is that of the newest attempt, and then of the job."""
+
+    def __init__(self, setup: JobSetup, journal: Journal) -> None:
+        self.outcome = Outcome(cause=None, started_at=time.time())
+        self.limit = REPORT_LIMIT  # seconds for the disk with the report
+        self._setup, self._journal = setup, journal
+        self._signals, self._messages = setup.signals, setup.messages
+        self._last_failure: Outcome | None = None  # the newest attempt that was to be followed by another
+
+    def report(self, event: Event) -> None:
+        """Report an attempt that has ended, or a job that was stopped between two."""
+        job, outcome = self._journal.job, self.outcome
+        if job.state in {JobState.FAILED, JobState.HOLDING}:
+            outcome = self._with_reruns(outcome)
+        elif event.restart and job.verdict:
+            self._messages.warning(holding.attempt_failed(event, job))
+        outcome = attrs.evolve(
+            outcome,
+            warnings=tuple(self._messages.warnings),
+            findings=tuple(self._journal.findings.values()),
+            last_failure=self._last_failure if outcome.is_from_outside else None,
+        )
+        if job.state is JobState.RESTARTING:
+            self.outcome = self._last_failure = outcome
+            self._journal.finish(outcome, self._setup.environ, self.limit)
+            return
+        outcome = self._with_report(outcome, self.limit)
+        end = self._end_from_outside()
+        if end and not outcome.is_from_outside:
+            last = self._with_reruns(outcome) if outcome.cause else None
+            outcome = attrs.evolve(outcome, cause=end, root=None, suspected_peer=None, last_failure=last)
+            outcome = self._with_report(outcome, self.limit)
+        self.outcome = attrs.evolve(outcome, exit_verdict=job.exit_verdict)
+
+    def show(self, event: Event) -> None:
+        """Show how the job has ended, and that it is held, or why it is not."""
+        journal, job, outcome = self._journal, self._journal.job, self.outcome
+        show = self._messages.error if outcome.cause else self._messages.result
+        if outcome.is_from_outside:
+            outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._setup.requests.began)
+        text = screen.ended(outcome, journal.spec) + holding.attempts(job)
+        if journal.last_checkpoint and isinstance(outcome.cause, SAVE_BEFORE):
+            text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
+        if job.state is JobState.HOLDING and not event.is_local:
+            text += holding.lingering(job)
+        elif job.state is JobState.HOLDING:
+            way_in = preparation.way_in(journal.spec, self._setup.environ)
+            text += holding.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
+        show(text)
+        journal.write_page(self._messages.info)
+        if job.policy.hold and not event.is_local:
+            self._messages.info(holding.NOT_HELD)
+
+    def report_release(self, event: Event) -> None:
+        """Report that a job is no longer held."""
+        self._messages.info(holding.released(event, self._journal.job))
+        self.outcome = self._with_report(self.outcome, RELEASE_LIMIT)
+        self._journal.write_page(self._messages.debug)
+
+    def report_error(self, error: AscendRunnerError) -> None:
+        """Report an error of the runner, after the failure of the last attempt if there was one."""
+        if self.outcome.cause:
+            self._messages.error(f"the previous attempt failed: {screen.last_failure(self._with_reruns(self.outcome))}")
+        self._setup.end_requests()
+        self._journal.fail(error)
+
+    def limit_reached(self) -> LimitReached:
+        """Return the time limit as the cause of the end, which may come before a restart."""
+        delay = self._journal.job.delay if self._journal.job.verdict is Verdict.NO_TIME else 0.0
+        return LimitReached(self._setup.requests.limit or 0.0, delay)
+
+    def _end_from_outside(self) -> SignalReceived | LimitReached | None:
+        if self._journal.job.state is JobState.STOPPED:
+            return self._signals.first_stop()
+        return self.limit_reached() if self._journal.job.state is JobState.EXPIRED else None
+
+    def _with_reruns(self, outcome: Outcome) -> Outcome:
+        return self._journal.with_reruns(outcome, self._setup.environ, self.limit)
+
+    def _with_report(self, outcome: Outcome, limit: float) -> Outcome:
+        """Write the report of an outcome, and return the outcome with what was written, and where."""
+        self._journal.finish(outcome, self._setup.environ, limit)
+        writer = self._journal.writer
+        return attrs.evolve(outcome, report=writer.newest, report_place=writer.place, report_problem=writer.problem)

@@ -1,0 +1,460 @@
+"""The result of preparing a job: the plan or all problems, and the facts that were found on the way.
+
+The machine that a plan is for: cores and NPUs of the ranks, a free port, the terminal, and what is missing.
+
+Decides whether this node is inspected while a job runs.
+
+The steps of preparation: check the command, find this node, await the rank table, plan.
+
+A check is skipped only if it depends on one that failed. Cheap checks come first: a missing command is reported before
+the runner waits half an hour for a rank table.
+"""
+
+from __future__ import annotations
+
+import attrs
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.ranks import NodeShare
+from ascend_runner.platforms.node import Node
+from ascend_runner.problems import Problem, Subject
+from ascend_runner.rank_table import RankTable
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+from ascend_runner.frameworks import env_patch
+from ascend_runner.guardian import process_tree
+from ascend_runner.node import cores
+from ascend_runner.node import executables
+from ascend_runner.node import terminal
+from ascend_runner.node.host import Host
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.plan.spec import with_cores
+from ascend_runner.plan.spec import with_devices
+from ascend_runner.platforms import detect
+from ascend_runner.platforms.node import FREE_PORT
+from ascend_runner.report import holding
+from typing import TYPE_CHECKING
+from ascend_runner.observations.facts import Fact
+from ascend_runner.supervision.findings import InspectAction, NodeFinding
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from ascend_runner.engines import node_0
+from ascend_runner.engines.registry import DIRECT
+from ascend_runner.errors import AscendRunnerError, RankTableError, SettingsError, reason
+from ascend_runner.frameworks import conflicts
+from ascend_runner.frameworks.conflicts import Remedy
+from ascend_runner.frameworks.registry import without_auto
+from ascend_runner.node import network
+from ascend_runner.plan import ranks
+from ascend_runner.plan.ranks import Command
+from ascend_runner.plan.spec import TableFile
+from ascend_runner.plan.ranks import launch_context, plan_job, plan_ranks
+from ascend_runner.platforms import tf_config
+from ascend_runner.platforms.detect import SingleProcess
+from ascend_runner.job import command as commands
+from ascend_runner.job import table as tables
+from ascend_runner.problems import Collector, Severity, Subject, warning
+from ascend_runner.rank_table import RankTable, codec
+from ascend_runner.settings import command_line
+
+if TYPE_CHECKING:
+    from ascend_runner.services.inspector import Inspector
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Preparation:
+    """The plan, all problems, and the facts that were found on the way (None: not found).
+
+    `plan` may exist in spite of errors that do not concern it, such as a missing command. `error` is the first error as
+    an exception; its class and exit status are those of the run. `why` says how the node's place was recognized.
+    """
+
+    context: PlanContext
+    plan: JobSpec | None
+    node: Node | None
+    table: RankTable | None
+    why: str
+    share: NodeShare | None = None
+    problems: tuple[Problem, ...] = ()
+    error: AscendRunnerError | None = None
+
+    def job(self) -> JobSpec:
+        """Return the plan of a job that can be started.
+
+        Raises:
+            AscendRunnerError: It cannot be started; this is the first error.
+        """
+        if self.error or not self.plan:
+            raise self.error or AscendRunnerError("there is no plan")
+        return self.plan
+
+    def about(self, subject: Subject) -> tuple[Problem, ...]:
+        """Return the problems of one subject."""
+        return tuple(problem for problem in self.problems if problem.subject is subject)
+
+
+NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # exists in any pod
+
+
+def placed(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
+    """Return the plan with the NPU of each rank, as far as that is known, and the cores that --bind requests for it."""
+    host, nproc = Host(), len(job.ranks)
+    devices = cores.of_ranks(host, nproc, env_patch.visible_devices(context.environ))
+    job = with_devices(job, devices)
+    if not context.settings.bind:
+        return job
+    placement = cores.place(host, context.settings.bind, nproc, devices)
+    if not placement.is_near:
+        say("--bind divides the cores evenly: the NUMA node of each NPU is unknown")
+    return with_cores(job, placement.cores)
+
+
+def device_ids(spec: JobSpec, environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the NPUs of this node that a job uses, as far as they exist."""
+    host, visible = Host(), env_patch.visible_devices(environ)
+    return cores.of_ranks(host, len(spec.ranks), visible) if spec.ranks else cores.devices(host)
+
+
+def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], None]) -> NodeShare:
+    """Choose the port of a job on a single node if neither the user nor the platform has."""
+    node = share.node
+    if node.nnodes > 1 or "master_port" in node.sources:
+        return share
+    port = context.hold_port(node.master_port)
+    if port == node.master_port:
+        return share
+
+    say(f"port {node.master_port} is in use; using port {port} instead")
+    sources = {**node.sources, "master_port": FREE_PORT}
+    return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))
+
+
+def await_release(
+    spec: JobSpec, environ: Mapping[str, str], pause: Callable[[float], None], messages: Messages
+) -> None:
+    """Wait until no process has the NPUs of a job open."""
+    holders = cores.await_release(Host(), device_ids(spec, environ), pause)
+    if holders:
+        messages.warning(holding.held_devices(holders))
+
+
+def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
+    """Report facilities that this system or installation lacks for the job."""
+    search_path = spec.processes[0].env.get("PATH", os.defpath)
+    if spec.hang_timeout is not None and not executables.find_py_spy(search_path):
+        messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
+    if not process_tree.is_proc_ours():
+        messages.warning(
+            "/proc is missing or belongs to another PID namespace: stop signals go to whole process groups instead of"
+            " to the processes that handle them, and SIGUSR1 and SIGUSR2 are not forwarded (mount /proc, or use"
+            " unshare --mount-proc)"
+        )
+
+
+def way_in(spec: JobSpec, environ: Mapping[str, str]) -> str:
+    """Return the command that opens a shell where this runner runs, "" if it is unknown."""
+    namespace = Host().read_text(NAMESPACE_FILE).strip()
+    return detect.way_in(environ, spec.pod_name, os.uname().nodename, namespace)
+
+
+def without_stolen_stdin(job: JobSpec, warn: Callable[[str], None]) -> JobSpec:
+    """Return the plan without a rank that would take the terminal's input from what runs in the foreground."""
+    readers = [process for process in job.processes if process.has_stdin]
+    if not readers or not terminal.is_in_background(os.getpgid(os.getppid())):
+        return job
+    warn("--stdin is ignored because the job runs in the background")
+    return attrs.evolve(
+        job,
+        ranks=tuple(attrs.evolve(rank, has_stdin=False) for rank in job.ranks),
+        beside=tuple(attrs.evolve(process, has_stdin=False) for process in job.beside),
+    )
+
+
+class NoInspector:
+    """The inspector of a job that is not inspected. It does nothing."""
+
+    pids: frozenset[int] = frozenset()
+
+    def observe(self, fact: Fact, at: float) -> None:
+        """Ignore a fact."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def is_inspected(inspect: str | InspectAction | None) -> bool:
+    """Return whether this node is inspected while the job runs: as --inspect says, or by default if it has NPUs."""
+    return bool(cores.devices(Host())) if inspect is None else InspectAction(inspect) is not InspectAction.OFF
+
+
+def inspector(
+    spec: JobSpec, environ: Mapping[str, str], pass_on: Callable[[NodeFinding], None]
+) -> Inspector | NoInspector:
+    """Return the inspector of a job."""
+    if not is_inspected(spec.inspect):
+        return NoInspector()
+    from ascend_runner.services.inspector import Inspector  # noqa: PLC0415  15 ms for jobs that are not inspected
+
+    return Inspector(spec, device_ids(spec, environ), environ, pass_on)
+
+
+@attrs.define(eq=False, repr=False)
+class Preparer:
+    """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
+
+    `begin` is called during a wait with the known facts about the job, and `stage` before a wait for the rank table, to
+    copy datasets meanwhile. For a check, a rank table or a host name that is not known yet is a warning.
+    """
+
+    context: PlanContext
+    messages: Messages
+    pause: Callable[[float], None]
+    begin: Callable[[JobSpec], object] | None = None
+    stage: Callable[[PlanContext], object] | None = None
+    _found: Collector = attrs.field(factory=Collector, init=False)
+    _node: Node | None = attrs.field(default=None, init=False)
+    _share: NodeShare | None = attrs.field(default=None, init=False)
+    _table: RankTable | None = attrs.field(default=None, init=False)
+    _why: str = attrs.field(default="", init=False)
+
+    def prepare(self) -> Preparation:
+        """Plan the command.
+
+        Raises:
+            StopRequestedError: A stop signal arrived during a wait.
+        """
+        ask, argv = self._found.ask, self.context.command
+        ask(Subject.COMMAND, command_line.check, argv)
+        if self.context.settings.stage:
+            from ascend_runner.job import staging  # noqa: PLC0415  only --stage needs it
+
+            self.context = ask(Subject.SETTINGS, staging.placed, self.context, self.pause) or self.context
+        entered = ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
+        environ = {**entered.environ, **tf_config.of_hosts(entered.environ)}
+        self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
+        if misplaced := command_line.misplaced_options(self.context.command):
+            self.messages.note(misplaced)
+        for sentence in commands.without_effect(self.context):
+            self._warn(Subject.SETTINGS, sentence)
+        plan = self._plan()
+        if plan:
+            self._check_plan(plan)
+
+        return Preparation(
+            context=self.context,
+            plan=plan,
+            problems=tuple(self._found.problems),
+            error=self._found.error,
+            node=self._node,
+            share=self._share,
+            table=self._table,
+            why=self._why,
+        )
+
+    def _plan(self) -> JobSpec | None:
+        alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)
+        if not self._is_direct and not alone:
+            self._found.ask(Subject.SETTINGS, ranks.refuse_options_of_ranks, self.context.settings)
+        if not self._is_direct or alone:
+            self.context = ranks.in_place(self.context)
+        if self._found.has_errors(Subject.VARIABLES):  # if ranks may already run, this node's place means nothing
+            if self._is_direct:
+                self._find_command()
+            return None
+        return self._plan_single(alone) if alone else self._plan_node()
+
+    # --- The three kinds of plans -------------------------------------------------------------------------------------
+
+    def _plan_single(self, alone: SingleProcess) -> JobSpec | None:
+        """Plan one process, because one per device would be wrong."""
+        self._why = alone.why
+        self.begin = None  # its files have the name of a rank, which may be one of several in this log directory
+        with suppress(AscendRunnerError):  # the node's place names the files; no rank depends on it
+            self._node = ranks.find_node(self.context, alone.name)
+        node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
+        if node and node_0.must_wait(alone.name, self.context.command, node) and self._has_name():
+            self.messages.note(node_0.WAITING)
+            return ranks.plan_waiting(alone, self.context, node)
+        command = self._find_command()
+        self.messages.note(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
+        return ranks.plan_single(command, alone, self.context, node) if self._has_name() else None
+
+    def _plan_node(self) -> JobSpec | None:
+        command = self._find_command() if self._is_direct else None
+        launcher = self.context.settings.launcher
+        self._node = self._found.ask(Subject.VARIABLES, ranks.find_node, self.context, launcher)
+        self._refuse_restarts(is_part=self._node is not None and self._node.nnodes > 1)  # before a wait for the table
+        has_name = self._has_name()
+        table = self._find_share()
+        file = None
+        if command and table and table.devices:
+            file = self.context.place_table(codec.to_hccl_bytes(table))
+            if not self.context.settings.no_table_checks:
+                self._check_table(table, file)
+        self._check_variables(file)
+        if not self._share or not has_name:
+            return None
+        if not self._found.error:
+            self._share = choose_port(self._share, self.context, self.messages.debug)
+            self._node = self._share.node
+            self._why = self._node.why
+        return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
+
+    def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
+        """Plan one process per device of this node."""
+        job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
+        return placed(job, self.context, self.messages.note) if job else None
+
+    def _plan_handover(self, share: NodeShare) -> JobSpec | None:
+        """Plan one process of another engine, which starts this node's ranks itself."""
+        engine = self._found.ask(Subject.SETTINGS, ranks.hand_over, share, self.context)
+        if not engine:
+            return None
+
+        name = executable = engine.argv[0]
+        if not executables.is_relative(name):
+            executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
+        self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
+        return self._found.ask(Subject.VARIABLES, ranks.plan_handover, executable, engine, share, self.context)
+
+    # --- Checks -------------------------------------------------------------------------------------------------------
+
+    def _find_command(self) -> Command:
+        """Find the program of a command; if it is missing, planning continues with its name."""
+        name = program = self.context.command[0]
+        # A shell command line has no program, and PATH is unknown if the conda environment is missing. Relative paths
+        # are checked by `commands.check_program`.
+        if not self._found.error and not executables.is_relative(name):
+            program = self._found.ask(Subject.COMMAND, commands.find_program, name, self.context) or name
+        if not self.context.has_own_workdirs:
+            self._found.ask(Subject.SETTINGS, commands.check_workdir, self.context.workdir(""))
+        return Command(program, self.context.command)
+
+    def _has_name(self) -> bool:
+        """Whether the job has a usable name, without which nothing can be planned."""
+        return bool(self._found.ask(Subject.SETTINGS, lambda: self.context.job_id))
+
+    def _find_share(self) -> RankTable | None:
+        """Find this node's ranks by the rank table, which is returned, or else by their number."""
+        node = self._node
+        if node:
+            self._why = node.why
+            self.messages.debug(node.why)
+        if not tables.is_needed(self.context, node):
+            self._count_ranks(node.devices_per_node if node else None)
+            return None
+
+        table = self._table = self._found.ask(Subject.RANK_TABLE, self._read_table)
+        if table:
+            self._found.add(Subject.RANK_TABLE, table.notes)
+        if table and not table.devices:  # a job on CPUs, whose ranks get no table
+            self._count_ranks(None)
+        elif table and node:
+            self._share = self._found.ask(Subject.NODE, self._find_share_of_table, table, node)
+        return table
+
+    def _count_ranks(self, devices: int | None) -> None:
+        nproc = self.context.settings.nproc_per_node or devices or 1
+        if self._node:
+            self._share = self._found.ask(
+                Subject.VARIABLES, ranks.without_table, nproc, self._node, self.context.host_name
+            )
+
+    def _find_share_of_table(self, table: RankTable, node: Node) -> NodeShare:
+        if self.context.settings.names_this_node:
+            node = attrs.evolve(node, address="")
+        share = ranks.agreed(ranks.find_share(table, self.context), table, node)
+        if share.node.missing:
+            self.messages.info(tables.missing_nodes(share))
+        return share
+
+    def _read_table(self) -> RankTable | None:
+        if self._is_worth_waiting:
+            if self._node and self._node.is_numbered:
+                self._begin()
+            if self.stage:
+                self.stage(self.context)
+            return tables.wait(self.context, pause=self.pause, say=self._announce)
+
+        found = tables.read(self.context)
+        if isinstance(found, RankTable):
+            return found
+        if self.context.settings.check:
+            self._found.add(Subject.RANK_TABLE, [found])
+        return None
+
+    def _announce(self, waiting: str) -> None:
+        """Report a wait. The job begins now, even if little is known about it."""
+        self._begin()
+        self.messages.info(waiting)
+
+    def _begin(self) -> None:
+        if self.begin and self._node:
+            job = plan_job(self._share or ranks.waiting(self._node, self.context), self.context, ())
+            self.begin(attrs.evolve(job, is_placed=bool(self._share) or self._node.is_numbered))
+
+    def _check_table(self, table: RankTable, file: TableFile) -> None:
+        problems = tables.check(table, file, self.context)
+        error = next((str(one) for one in problems if one.severity is Severity.ERROR), "")
+        self._found.add(Subject.RANK_TABLE, problems, RankTableError(error) if error else None)
+
+    def _check_variables(self, file: TableFile | None) -> None:
+        """Find variables that must not be set together, as far as that is possible if the ranks are unknown."""
+        if not self._node:
+            return
+        nproc = self.context.settings.nproc_per_node or 0
+        share = self._share or NodeShare(rank_ids=tuple(range(nproc)), rank_size=nproc, node=self._node)
+        context = without_auto(launch_context(share, self.context, file))[0]
+        for remedy, sentence in conflicts.find(context):
+            if remedy is Remedy.REFUSE:
+                self._found.add_error(Subject.VARIABLES, SettingsError(sentence))
+            elif remedy is Remedy.WARN:
+                self._warn(Subject.VARIABLES, sentence)
+
+    def _check_plan(self, plan: JobSpec) -> None:
+        settings = self.context.settings
+        if plan.processes[0].cwd != self.context.cwd:
+            self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
+        if not self._found.error:
+            self._found.ask(Subject.COMMAND, commands.check_program, plan)
+        self._refuse_restarts(is_part=not plan.has_all_ranks)
+        if settings.linger and plan.has_all_ranks:  # no other node waits for it
+            self._warn(Subject.SETTINGS, "--linger has no effect on a single-node job")
+        if not self._table:
+            self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
+        self._found.ask(Subject.SETTINGS, commands.check_checkpoint_dir, plan.checkpoint_dir, self.messages.note)
+        if plan.ranks and plan.rank_size and not settings.min_nodes:  # with --min-nodes, a restart may have fewer ranks
+            for sentence in settings.selects_beyond(plan.rank_size):
+                self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
+
+    def _refuse_restarts(self, *, is_part: bool) -> None:
+        self._found.ask(Subject.SETTINGS, partial(commands.refuse_restarts, is_part=is_part), self.context.settings)
+
+    def _resolve(self, name: str) -> str:
+        """Find the address of another node; wait for it if the job can be started."""
+        try:
+            return network.find_address(name)
+        except OSError as error:
+            failure = reason(error)
+        settings = self.context.settings
+        if settings.check or settings.dry_run:
+            unknown = f"cannot resolve host {name!r} yet ({failure}); the plan shows its name"
+            self._warn(Subject.SETTINGS, unknown)
+        elif self._is_worth_waiting:
+            return network.await_address(name, pause=self.pause, announce=self._announce)
+        return name
+
+    def _warn(self, subject: Subject, sentence: str) -> None:
+        if sentence:
+            self._found.add(subject, [warning(sentence)])
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether this runner starts the ranks."""
+        return self.context.settings.launcher == DIRECT
+
+    @property
+    def _is_worth_waiting(self) -> bool:
+        return not self.context.settings.check and self._found.error is None

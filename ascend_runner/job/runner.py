@@ -1,0 +1,355 @@
+"""Runs the hooks of a job: those for checkpoints when the ranks have saved one, the others when its runner asks.
+
+Runs a job: performs what the state machine of `lifecycle` asks for, and answers it with events.
+
+Runs a command as a job, from its preparation to its end; an error on the way is in the report, once there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.lifecycle.state import JobState
+from ascend_runner.observations.facts import CheckpointEnded, Fact
+from ascend_runner.report import checkpoint
+from ascend_runner.report.journal import Journal
+from ascend_runner.services import hooks
+from ascend_runner.services.hooks import CheckpointHooks
+from ascend_runner.supervision.state import Phase, State
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
+from typing import TYPE_CHECKING
+import attrs
+from ascend_runner.board import board
+from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
+from ascend_runner.job.end_reporter import EndReporter
+from ascend_runner.lifecycle.state import Action, Event, JobState, Kind
+from ascend_runner.manager.node import ManagedNode
+from ascend_runner.manager.manager import Manager
+from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.output import HUNG_DISK_LIMIT
+from ascend_runner.ranks.output import RankOutputs
+from ascend_runner.plan.spec import of_attempt
+from ascend_runner.plan.spec import with_checkpoint_requests
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.job import preparation
+from ascend_runner.ranks.processes import RankProcesses
+from ascend_runner.report import causes
+from ascend_runner.report.journal import REPORT_LIMIT, Journal
+from ascend_runner.report.progress import Progress
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.services import checkpoint_dir, hooks, run_folder
+from ascend_runner.services.heartbeats import receiving
+from ascend_runner.supervision.events import LimitReached, SignalReceived
+from collections.abc import Sequence
+from ascend_runner.job.preparation import Preparation
+
+if TYPE_CHECKING:
+    from ascend_runner.services.inspector import Inspector
+    from ascend_runner.services.pace import StepReader
+    from ascend_runner.training.checkpoints import Checkpoints
+
+class JobHooks:
+    """The hooks of one job. An observer of the manager's facts."""
+
+    def __init__(self, setup: JobSetup, journal: Journal) -> None:
+        self._setup, self._journal = setup, journal
+        self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
+        self._for_checkpoints: CheckpointHooks | None = None
+        self._why = ""  # the reason of the newest request for a checkpoint
+
+    def begin_attempt(self) -> Collection[int]:
+        """Prepare for an attempt. Return the pids of the parents of hooks, in a collection that changes."""
+        self._due.add(hooks.AFTER_ATTEMPT)
+        for_checkpoints = self._of(hooks.CHECKPOINT)
+        if not for_checkpoints.commands:
+            return ()
+
+        self._for_checkpoints = CheckpointHooks(for_checkpoints)
+        return self._for_checkpoints.pids
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Run the hooks for a checkpoint, beside the ranks, when one was saved on request."""
+        if isinstance(fact, State) and fact.phase is Phase.CHECKPOINTING:
+            self._why = checkpoint.why(fact)
+        elif isinstance(fact, CheckpointEnded) and fact.parts and self._for_checkpoints:
+            saved = checkpoint.member(fact, "")
+            path = str(saved["path"])
+            variables = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, path)
+            self._for_checkpoints.start({**variables, **hooks.of_checkpoint(saved, self._why)})
+
+    def are_due(self, event: str) -> bool:
+        """Whether hooks of an event are to run: those of an end run only once, and none after a second stop signal."""
+        is_due = event in self._due & dict(self._journal.spec.hooks).keys()
+        return is_due and not self._setup.signals.is_hurried()
+
+    def run(self, event: str, newest: str) -> None:
+        """Run the hooks of an event; `newest` is the newest complete checkpoint.
+
+        Raises:
+            AscendRunnerError: A hook before the start has failed.
+            StopRequestedError: A stop signal has arrived, and ended a hook.
+        """
+        spec, job = self._journal.spec, self._journal.job
+        self._due -= {event} - {hooks.BEFORE_START}
+        variables = hooks.variables(spec, job, self._journal.report, newest)
+        self._journal.flush()  # a hook may read the report and the events
+        for problem in self._of(event).run(variables, self._wait):
+            if event == hooks.BEFORE_START:
+                raise AscendRunnerError(f"{problem}; no {'further attempt' if job.attempt else 'rank'} was started")
+            self._setup.messages.warning(problem)
+
+    def end_attempt(self) -> None:
+        """Wait for the hooks for checkpoints, unless a second stop signal has arrived.
+
+        Raises:
+            StopRequestedError: A stop signal has arrived, and ended them.
+        """
+        running, self._for_checkpoints = self._for_checkpoints, None
+        if running and self._setup.signals.is_hurried():
+            running.close()
+        elif running:
+            running.finish(self._wait)
+
+    def _of(self, event: str) -> hooks.Hooks:
+        spec, environ, messages = self._journal.spec, self._setup.environ, self._setup.messages
+        return hooks.Hooks(job=spec, event=event, environ=environ, info=messages.info, warn=messages.warning)
+
+    def _wait(self, seconds: float) -> None:
+        is_running_on = self._journal.job.state in {JobState.PREPARING, JobState.RESTARTING}
+        wait = self._setup.wait_in_time if is_running_on else self._setup.signals.wait_unless_stopped
+        wait(seconds)
+
+
+class JobRunner:
+    """Runs one job."""
+
+    def __init__(self, setup: JobSetup, journal: Journal, console: Console) -> None:
+        self._setup, self._journal = setup, journal
+        self._signals, self._messages = setup.signals, setup.messages
+        self._console = console
+        self._reporter = EndReporter(setup, journal)
+        self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
+        self._hooks = JobHooks(setup, journal)
+        self._inspector: Inspector | preparation.NoInspector = preparation.NoInspector()
+
+    def run(self) -> Outcome:
+        """Run the job to its end.
+
+        Raises:
+            AscendRunnerError: The runner itself has failed; no rank is alive.
+        """
+        performers: Mapping[Action, Callable[[], Event]] = {
+            Action.START: self._start,
+            Action.WAIT: self._wait,
+            Action.HOLD: self._hold,
+            Action.PREPARE: self._prepare_again,
+        }
+        inspector = preparation.inspector(self._journal.spec, self._setup.environ, self._setup.requests.pass_on)
+        self._inspector = self._setup.resources.enter_context(closing(inspector))
+        event = self._make(self._journal.spec)
+        preparation.note_what_is_missing(self._journal.spec, self._messages)
+        while actions := self._feed(event):
+            try:
+                event = performers[actions[0]]()
+            except StopRequestedError as stop:
+                event = Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=str(self._signals.first_stop()))
+            except LimitReachedError:
+                event = Event(kind=Kind.LIMIT_REACHED, sentence=str(self._reporter.limit_reached()))
+        self._run_last_hooks()
+        return self._reporter.outcome
+
+    def fail(self, error: AscendRunnerError) -> None:
+        """Report an error of the runner, after the failure of the last attempt if there was one."""
+        self._reporter.report_error(error)
+        self._run_last_hooks()
+
+    def _run_last_hooks(self) -> None:
+        """Run the hooks for the end of a job that have not been run. A stop signal ends one of them, not the next."""
+        for event in (hooks.AFTER_ATTEMPT, hooks.BEFORE_EXIT):
+            with suppress(StopRequestedError):
+                self._run_hooks(event)
+
+    # --- Performing ---------------------------------------------------------------------------------------------------
+
+    def _make(self, spec: JobSpec) -> Event:
+        """Make what an attempt needs on disk."""
+        self._checkpoints = self._look_for_checkpoints()
+        newest = self._checkpoints and self._checkpoints.newest
+        spec = of_attempt(spec, self._journal.job.attempt, newest.path if newest else "")
+        self._journal.spec = spec
+        self._journal.spec = self._setup.make(spec)
+        self._run_hooks(hooks.BEFORE_START)
+        self._journal.note_missing_nodes()
+        return Event(kind=Kind.PREPARED)
+
+    def _start(self) -> Event:
+        spec, folder = self._journal.spec, self._setup.run_folder
+        recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
+        progress = Progress(spec, self._messages)
+        with ExitStack() as beside:
+            run_folder.begin_attempt(folder)
+            shown = board.opened(folder, spec, lambda: self._setup.requests.deadline)
+            spec = with_checkpoint_requests(spec, folder)
+            warn, wake = self._messages.warning, self._signals.wake
+            reports = receiving(spec, folder, warn, wake=wake, show_step=shown.store_step)
+            spec, heartbeats = beside.enter_context(reports)
+            processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
+            self._signals.watch(processes.exits)
+            beside.callback(self._signals.unwatch, processes.exits)
+            steps = self._read_steps(beside, shown)
+            output = RankOutputs(spec, self._console, warn, shown.activities, tap=steps.tap if steps else None)
+            node = ManagedNode(
+                processes=processes,
+                output=output,
+                clock=self._signals,
+                evidence=recorder.investigation,
+                heartbeats=heartbeats,
+                requests=self._setup.requests,
+            )
+            observers = (shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector)
+            Manager(spec, node, observers=(*observers, steps) if steps else observers).run()
+        return self._end_of_attempt(recorder)
+
+    def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
+        """Read the steps of the training, and sum up the job at intervals, if an option needs that."""
+        if not self._journal.spec.reads_steps:
+            return None
+        from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
+        from ascend_runner.services import pace  # noqa: PLC0415
+
+        spec, environ, warn = self._journal.spec, self._setup.environ, self._messages.warn_once
+        pass_on = self._setup.requests.pass_on
+        reading = pace.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.store_step)
+        steps = beside.enter_context(reading)
+        self._journal.last_step = steps.last_step
+        beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))
+        return steps
+
+    def _hold(self) -> Event:
+        """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
+        end = self._signals.now() + self._journal.job.delay
+        self._run_hooks(hooks.AFTER_ATTEMPT)
+        self._run_hooks(hooks.BEFORE_EXIT)
+        while (left := end - self._signals.now()) > 0:
+            self._signals.wait_unless_stopped(left)
+        return Event(kind=Kind.RELEASED)
+
+    def _wait(self) -> Event:
+        self._run_hooks(hooks.AFTER_ATTEMPT)
+        self._setup.pause(self._journal.job.delay)
+        return Event(kind=Kind.DELAY_OVER)
+
+    def _prepare_again(self) -> Event:
+        preparation.await_release(self._journal.spec, self._setup.environ, self._setup.pause, self._messages)
+        return self._make(self._setup.prepare_again())
+
+    def _run_hooks(self, event: str) -> None:
+        if event == hooks.AFTER_ATTEMPT:
+            self._hooks.end_attempt()
+        if self._hooks.are_due(event):
+            found = self._checkpoints if event == hooks.BEFORE_START else self._look_for_checkpoints()
+            self._hooks.run(event, found.newest.path if found and found.newest else "")
+
+    def _look_for_checkpoints(self) -> Checkpoints | None:
+        return checkpoint_dir.look(
+            self._journal.spec.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried
+        )
+
+    # --- Afterwards ---------------------------------------------------------------------------------------------------
+
+    def _end_of_attempt(self, recorder: Recorder) -> Event:
+        outcome = recorder.finish(self._messages.warning)
+        if isinstance(outcome.cause, SignalReceived):
+            outcome = attrs.evolve(outcome, cause=self._signals.received(outcome.cause.signum))
+        cause, self._reporter.outcome = outcome.cause, outcome
+        self._reporter.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
+        if cause is None or outcome.is_from_outside:
+            kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
+            return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
+        has_progressed = self._has_progressed()
+        restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)
+        return Event(
+            kind=Kind.ENDED,
+            status=outcome.status,
+            signum=self._signals.first_stop().origin,
+            restart=restart,
+            fingerprint=fingerprint,
+            has_progressed=has_progressed,
+            is_clear=not recorder.has_survivors,
+            is_local=True if self._journal.spec.has_all_ranks else outcome.is_local,
+            time_left=self._setup.requests.time_left,
+            sentence=causes.sentence_with_certainty(outcome),
+        )
+
+    def _has_progressed(self) -> bool | None:
+        """Return whether there is a newer checkpoint than before the attempt, or None if that is unknown."""
+        spec = self._journal.spec
+        if not (spec.checkpoint_dir and (spec.restarts.max_restarts or spec.restarts.gives_verdict)):
+            return False
+        found = self._look_for_checkpoints()
+        return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None
+
+    def _feed(self, event: Event) -> tuple[Action, ...]:
+        was_held = self._journal.job.state is JobState.HOLDING
+        if was_held:  # the last event has the cause as well
+            is_orphaned = self._signals.first_stop().launcher != 0
+            cause = causes.sentence_with_certainty(self._reporter.outcome)
+            event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
+        actions = self._journal.feed(event)
+        self._setup.requests.note(self._journal.job.state)
+        if was_held:
+            self._reporter.report_release(event)
+        elif event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
+            self._reporter.report(event)
+            if self._journal.job.state is not JobState.RESTARTING:
+                self._inspector.close()
+                self._reporter.show(event)
+        return actions
+
+
+def prepare(setup: JobSetup, command: Sequence[str], version: str, console: Console) -> Preparation:
+    """Prepare a job, see `JobSetup.prepare`. If it has begun but cannot run, the hooks for its end run as well.
+
+    Raises:
+        SettingsError: The current directory cannot be used.
+        StopRequestedError: A stop signal arrived during a wait.
+        LimitReachedError: The time limit of the job was reached during a wait.
+    """
+    try:
+        prepared = setup.prepare(command, version)
+    except (StopRequestedError, LimitReachedError) as end:
+        _give_up(setup, end, console)
+        raise
+    if prepared.error:
+        _give_up(setup, prepared.error, console)
+    return prepared
+
+
+def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
+    """Run a job to its end, which is shown on the screen.
+
+    Raises:
+        AscendRunnerError: The runner itself has failed; no rank is alive.
+    """
+    with setup.resources:
+        journal = setup.begin(spec)
+        journal.spec = spec
+        runner = JobRunner(setup, journal, console)
+        try:
+            journal.staged = setup.await_staging()
+            return runner.run()
+        except AscendRunnerError as error:
+            runner.fail(error)
+            raise
+        finally:
+            setup.signals.refuse_arrived()
+
+
+def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:
+    """Report that a job that was waiting will not run."""
+    with setup.resources:
+        if setup.journal:
+            JobRunner(setup, setup.journal, console).fail(error)
+            setup.signals.refuse_arrived()

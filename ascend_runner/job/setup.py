@@ -1,0 +1,317 @@
+"""Finds the directories of a launch that nobody has named: the current one, that of logs, a temporary one.
+
+Creates the directories and files of a plan before its first process starts.
+
+Sets up a job: prepares it, and holds its directories, its port and its time limit until it ends."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from ascend_runner.errors import SettingsError, reason
+from collections.abc import Callable
+from ascend_runner import files
+from ascend_runner.errors import RankTableError
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import with_table_at
+from ascend_runner.job import table as tables
+from ascend_runner.rank_table import checks
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from datetime import datetime
+from typing import TYPE_CHECKING
+import attrs
+from ascend_runner import errors, files
+from ascend_runner.node import cores
+from ascend_runner.node import network
+from ascend_runner.node import terminal
+from ascend_runner.node.host import Host
+from ascend_runner.observations.facts import LimitChanged
+from ascend_runner.ranks import log_folder
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.plan.spec import of_attempt
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.platforms.node import HIGHEST_PORT
+from ascend_runner.platforms.node import hccl_ports
+from ascend_runner.job import preparation
+from ascend_runner.job.preparation import Preparer
+from ascend_runner.job.preparation import Preparation
+from ascend_runner.problems import Severity, without_repeated_remedies
+from ascend_runner.ranks.signals import Signals
+from ascend_runner.report.journal import Journal
+from ascend_runner.report.progress import show_finding
+from ascend_runner.services import control, run_folder
+from ascend_runner.services.control import Requests
+from ascend_runner.settings.model import Settings
+from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
+from ascend_runner.settings.parsing import NONE
+from ascend_runner.supervision.events import LimitReached
+from ascend_runner.supervision.findings import InspectAction
+from ascend_runner.text import printable, signal_name
+
+if TYPE_CHECKING:
+    from ascend_runner.job.precheck import Precheck
+    from ascend_runner.plan.ranks import Staged
+    from ascend_runner.services.staging import Staging
+
+def of_logs(cwd: str) -> str:
+    """Return the directory for the log directories of runs: ./logs, unless this user cannot write there."""
+    logs = os.path.join(cwd, "logs")
+    is_writable = os.access(logs if os.path.isdir(logs) else cwd, os.W_OK | os.X_OK)
+    return logs if is_writable else os.path.join(own_temporary(), "logs")
+
+
+def own_temporary() -> str:
+    """Return a directory that no other user has, for what cannot be written elsewhere."""
+    return os.path.join(tempfile.gettempdir(), f"ascend-runner-{os.geteuid()}")
+
+
+def current() -> str:
+    """Return the current directory.
+
+    Raises:
+        SettingsError: It was removed, or is not accessible to this user.
+    """
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise SettingsError(f"cannot use the current directory: {reason(error)}; change to another one") from error
+
+
+def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> JobSpec:
+    """Create the directories and files of a plan; return the plan with the actual path of its rank table.
+
+    Raises:
+        OutputError: A directory or file cannot be made.
+        RankTableError: HCCL would not read the rank table where it had to be written (with `checks_table`).
+    """
+    for folder in job.folders:
+        files.make_folder(folder)
+    for path, content in job.host_files.items():
+        files.make_folder(os.path.dirname(path))
+        files.write_atomically(path, content)
+    if not job.table:
+        return job
+
+    path = tables.write(job.table, warn)
+    if path == job.table.path:
+        return job
+    problem = checks.name_problem(os.path.realpath(path))
+    if problem and checks_table:
+        raise RankTableError(f"{problem}; {tables.NO_TABLE_CHECKS}")
+    return with_table_at(job, path)
+
+
+class JobSetup:
+    """Sets up the job of a command. It needs the signals from the start, because a wait can be interrupted."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], signals: Signals, messages: Messages) -> None:
+        self.environ = environ
+        self.signals = signals
+        self.messages = messages
+        self.requests = Requests(
+            signals,
+            None if settings.check else settings.time_limit,
+            has_checkpoint_signal=settings.checkpoint_signal != NONE,
+            checkpoint_grace=settings.checkpoint_grace,
+        )
+        self.resources = ExitStack()  # the log directory, the run directory and what works in them
+        self.run_folder = ""  # its path, once the job has begun
+        self.precheck: Precheck | None = None
+        self.journal: Journal | None = None  # set once the job has begun
+        signals.refuse = self._refuse
+        self._settings = settings
+        self._context: PlanContext | None = None
+        self._port: socket.socket | None = None  # the port of node 0, bound as long as this process lives
+        self._staging: Staging | None = None
+
+    def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
+        """Plan the job, or find all problems. Waits for the rank table, except for a check.
+
+        The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
+        is written, except that a job that has to wait writes its report first. `version` is the runner's, for the
+        report.
+
+        Raises:
+            SettingsError: The current directory cannot be used.
+            StopRequestedError: A stop signal arrived during a wait.
+        """
+        context = self._context = self._gather(command, version)
+        begin, stage = (None, None) if self._settings.dry_run else (self.begin, self.stage)
+        prepared = Preparer(context, self.messages, self.pause, begin=begin, stage=stage).prepare()
+        self._context = attrs.evolve(context, stages=prepared.context.stages)
+        return attrs.evolve(prepared, plan=prepared.plan and of_attempt(prepared.plan, 0))
+
+    def _gather(self, command: Sequence[str], version: str) -> PlanContext:
+        cwd = current()
+        return PlanContext(
+            settings=self._settings,
+            command=tuple(command),
+            environ=self.environ,
+            cwd=cwd,
+            logs=of_logs(cwd),
+            version=version,
+            started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
+            host_name=os.uname().nodename,
+            is_folder=os.path.isdir,
+            read_text=Host().read_text,
+            own_addresses=network.own_addresses,
+            hold_port=int if self._settings.dry_run else self._hold_port,
+            cores=cores.available(Host()),
+            columns=terminal.columns(terminal.STDOUT),
+            has_colors=self._has_colors(),
+        )
+
+    def prepare_again(self) -> JobSpec:
+        """Plan the job again, with its rank table as it is now.
+
+        Raises:
+            AscendRunnerError: It can no longer be started.
+            StopRequestedError: A stop signal arrived during a wait.
+        """
+        if not self._context:
+            raise ValueError("prepare() must be called first")
+        return Preparer(self._context, self.messages, self.pause).prepare().job()
+
+    def _has_colors(self) -> bool:
+        color = self._settings.color
+        return terminal.has_colors(terminal.STDOUT, self.environ) if color == COLOR_AUTO else color == COLOR_ALWAYS
+
+    def show(self, prepared: Preparation) -> None:
+        """Show the problems of a job, and notes on its plan."""
+        for note in prepared.plan.notes if prepared.plan else ():
+            self.messages.debug(note)
+        for problem in without_repeated_remedies(prepared.problems):
+            show = self.messages.warning if problem.severity is Severity.WARNING else self.messages.error
+            show(printable(str(problem)))
+
+    def begin(self, job: JobSpec) -> Journal:
+        """Hold the directories of a job until `resources` are released, and report that it is being prepared.
+
+        If it is called again with a more complete plan, the files of the job are renamed.
+
+        Raises:
+            OutputError: Another job uses the log directory, or it cannot be made.
+        """
+        begun, command = self.journal, self._context.command if self._context else ()
+        if begun and begun.spec.part == job.part:
+            return begun
+        self.resources.enter_context(log_folder.entered(job, self.messages.warning))
+        if begun:
+            lock = log_folder.lock_path(begun.spec)
+            begun.rename(job, run_folder.write_job_file(job, self.run_folder, command))
+            files.remove(lock)
+            return begun
+        self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
+        run_file = run_folder.write_job_file(job, self.run_folder, command)
+        self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
+        journal = Journal(job, self.messages.warning, self.signals.is_hurried)
+        self.journal = self.resources.enter_context(closing(journal))
+        self.journal.begin(run_file, run_folder.spare_report(self.run_folder))
+        return self.journal
+
+    def stage(self, context: PlanContext) -> None:
+        """Begin to copy the datasets of a job, unless that has begun. It ends when `resources` are released."""
+        if context.stages and not self._staging:
+            from ascend_runner.services import staging  # noqa: PLC0415  only --stage needs it
+
+            copying = staging.Staging(context.stages, self.messages.info, self.messages.warning)
+            self._staging = self.resources.enter_context(closing(copying))
+            copying.start()
+
+    def await_staging(self) -> tuple[Staged, ...]:
+        """Wait until the datasets of the job that was prepared are copied.
+
+        Raises:
+            OutputError: One cannot be copied.
+            StopRequestedError: A stop signal arrived.
+        """
+        if self._context:
+            self.stage(self._context)
+        return self._staging.results(self.pause) if self._staging else ()
+
+    def make(self, job: JobSpec) -> JobSpec:
+        """Create the files of a plan; return the plan as it can be carried out.
+
+        Raises:
+            AscendRunnerError: The pre-check found an error that prevents the start.
+            OutputError: A directory or file cannot be made.
+            RankTableError: HCCL would not read the rank table where it had to be written.
+            StopRequestedError: A stop signal arrived.
+        """
+        if self.precheck:
+            self.precheck.end(self.pause)
+        warn = self.messages.warning
+        job = write(job, warn, checks_table=not self._settings.no_table_checks)
+        job = preparation.without_stolen_stdin(job, warn)
+        self.pause(0.0)
+        return job
+
+    def pause(self, seconds: float) -> None:
+        """Wait for `seconds`.
+
+        Raises:
+            OutputError: A dataset cannot be staged.
+            StopRequestedError: A stop signal arrived.
+            LimitReachedError: The time limit of the job is reached.
+        """
+        if self._staging:
+            self._staging.check()
+        if self.precheck and seconds:
+            self.precheck.begin()
+        end = self.signals.now() + seconds
+        while True:
+            self.wait_in_time(max(0.0, end - self.signals.now()))
+            if self.signals.now() >= end:
+                return
+
+    def wait_in_time(self, seconds: float) -> None:
+        """Wait like `Signals.wait_unless_stopped`, but not longer than the time limit of the job permits.
+
+        Raises:
+            StopRequestedError: A stop signal arrived.
+            LimitReachedError: The time limit is reached.
+        """
+        deadline = self.requests.deadline
+        self.signals.wait_unless_stopped(
+            seconds if deadline is None else max(0.0, min(seconds, deadline - self.signals.now()))
+        )
+        self.record_requests()
+        self._check_limit()
+
+    def record_requests(self) -> None:
+        """Record a change of the time limit and findings, as an attempt does while it runs.
+
+        Findings that may end an attempt are left to the next one.
+        """
+        if not self.journal:
+            return
+        if self.requests.take_limit_change():
+            self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
+        is_for_attempt = self.journal.spec.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
+        for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
+            self.journal.observe(finding, self.signals.now())
+            show_finding(finding, self.messages)
+
+    def end_requests(self) -> None:
+        """Record the last change of the time limit: the job is ending."""
+        self.requests.is_ending = True
+        self.record_requests()
+
+    def _refuse(self, signum: int) -> None:
+        self.messages.note(f"{signal_name(signum)} has no effect because no rank is running")
+
+    def _check_limit(self) -> None:
+        limit, deadline = self.requests.limit, self.requests.deadline
+        if limit is not None and deadline is not None and self.signals.now() >= deadline:
+            self.requests.is_ending = True
+            raise errors.LimitReachedError(str(LimitReached(limit)))
+
+    def _hold_port(self, first: int) -> int:
+        """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""
+        if self._port:
+            return int(self._port.getsockname()[1])
+        own = hccl_ports(self.environ)
+        self._port = network.hold_port(port for port in range(first, HIGHEST_PORT + 1) if port not in own)
+        return self._port.getsockname()[1] if self._port else first

@@ -1,0 +1,152 @@
+"""The rank table of a job: whether one is needed, where it is, what HCCL would reject, and how it is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+
+from ascend_runner.engines.registry import DIRECT
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.spec import TableFile
+from ascend_runner.plan.ranks import NodeShare
+from ascend_runner.platforms import places as platform_table
+from ascend_runner.platforms.node import Node
+from ascend_runner.problems import Problem, RankTableFormatError, Severity
+from ascend_runner.rank_table import RankTable, source
+from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import checks
+from ascend_runner.settings.model import Settings
+from ascend_runner.text import counted
+
+NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
+
+
+def is_needed(context: PlanContext, node: Node | None) -> bool:
+    """Whether a rank table is needed: it was requested, it is announced and of use, or nothing else gives the ranks."""
+    settings = context.settings
+    if settings.names_the_ranks:
+        return settings.rank_table is not None
+    if not node:
+        return True
+    is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
+    if not node.devices_per_node:
+        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
+
+    # Other engines and MindSpore's own scheduler number the ranks without one.
+    is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
+    return is_of_use and is_announced
+
+
+def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> RankTable:
+    """Read the rank table once it is completed.
+
+    Raises:
+        RankTableError: Nothing names one, it was not completed in time, or it is not a rank table.
+    """
+    path = _find(context)
+    with _hint(path):
+        return source.wait(
+            path,
+            timeout=context.settings.rank_table_timeout,
+            lists_decide=context.settings.no_table_checks,
+            pause=pause,
+            say=say,
+        )
+
+
+def read(context: PlanContext) -> RankTable | Problem:
+    """Read the rank table without waiting; one that is not completed yet is a transient problem.
+
+    Raises:
+        RankTableError: Nothing names one, or it is not a rank table.
+    """
+    path = _find(context)
+    try:
+        with _hint(path):
+            return source.read(path, lists_decide=context.settings.no_table_checks)
+    except RankTableNotReadyError as error:
+        return Problem(
+            severity=Severity.WARNING,
+            sentence=str(error),
+            remedy=f"a job waits up to {context.settings.rank_table_timeout:g} s for it; if this persists,"
+            f" {error.advice}",
+        )
+
+
+@contextmanager
+def _hint(path: str) -> Iterator[None]:
+    """Name --no-table-checks in the errors of a table that is accepted with it."""
+    try:
+        yield
+    except RankTableFormatError as error:
+        try:
+            source.read(path, lists_decide=True)
+        except RankTableError:
+            raise error from None
+        raise RankTableFormatError(_with_remedy(error.problems)) from None
+
+
+def _with_remedy(problems: Iterable[Problem]) -> list[Problem]:
+    return [
+        attrs.evolve(problem, remedy=NO_TABLE_CHECKS) if problem.severity is Severity.ERROR else problem
+        for problem in problems
+    ]
+
+
+def _find(context: PlanContext) -> str:
+    place = platform_table.find_table(context.settings.rank_table, context.environ, context.is_folder)
+    return os.path.join(context.cwd, place)
+
+
+def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Problem]:
+    """Return the problems of a table that HCCL would report up to half an hour after the start."""
+    return _with_remedy(
+        checks.check(
+            table,
+            path=os.path.realpath(file.path),  # as HCCL does before it checks the name
+            size=len(file.data),
+            chip=context.settings.chip or checks.chip_of(context.environ),
+            is_roce_wanted=checks.wants_roce(context.environ),
+        )
+    )
+
+
+def missing_nodes(share: NodeShare) -> str:
+    """Return a sentence if the rank table has fewer nodes than it could have."""
+    node = share.node
+    return (
+        f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
+        f" {counted(share.rank_size, 'rank')} (--min-nodes)"
+    )
+
+
+def refuse_min_nodes(settings: Settings) -> None:
+    """Refuse --min-nodes for a job without a rank table.
+
+    Raises:
+        SettingsError: It is set.
+    """
+    if settings.min_nodes is not None:
+        raise SettingsError("--min-nodes requires a rank table, and this job has none")
+
+
+def write(table: TableFile, warn: Callable[[str], None]) -> str:
+    """Write the rank table at its path, or else, with a warning, at its fallback path; return the path.
+
+    Raises:
+        OutputError: It can be written at neither.
+    """
+    try:
+        source.write(table.path, table.data)
+    except OutputError as error:
+        warn(f"{error}; writing the rank table to {table.fallback_path!r} instead")
+    else:
+        return table.path
+
+    source.write(table.fallback_path, table.data)
+    return table.fallback_path

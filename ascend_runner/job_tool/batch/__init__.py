@@ -1,1 +1,0 @@
-"""`ascend-job batch`: reads a file of commands and runs them."""

@@ -1,1 +1,0 @@
-"""Finds jobs, takes snapshots of them, and waits for their changes."""

@@ -1,1 +1,0 @@
-"""The live view of `ascend-job top`."""

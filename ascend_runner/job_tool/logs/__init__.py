@@ -1,1 +1,0 @@
-"""`ascend-job logs`: finds, reads and shows the logs of ranks."""

@@ -1,1 +1,0 @@
-"""`ascend-job metrics`: the metrics of a job for Prometheus."""

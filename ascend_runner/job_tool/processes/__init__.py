@@ -1,1 +1,0 @@
-"""The processes of running ranks: their resource usage and their stacks."""

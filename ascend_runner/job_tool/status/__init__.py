@@ -1,1 +1,0 @@
-"""`ascend-job status`, `list` and `events`: their text and their JSON."""

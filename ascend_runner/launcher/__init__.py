@@ -1,1 +1,0 @@
-"""Takes a job from its settings to its end. See README.md."""

@@ -1,0 +1,1 @@
+"""The machine that the ranks run on: what it has, and how it is. See README.md."""

@@ -1,1 +1,0 @@
-"""The output of the ranks and of the runner: pump, log files and console. See README.md."""

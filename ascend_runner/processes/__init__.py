@@ -1,1 +1,0 @@
-"""Starts, watches, signals and reaps the processes of a job."""

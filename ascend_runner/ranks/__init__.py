@@ -1,0 +1,1 @@
+"""The processes of the ranks, and their output. See README.md."""

@@ -1,0 +1,334 @@
+"""Removes all but the newest log directories of earlier runs from ./logs, where each run has a directory of its own.
+
+Only files that runs of this job have made are removed: a directory with anything else in it, such as a checkpoint that
+a rank saved there, stays as it is. A run locks its directory before it writes its report, so a directory with a
+report and a free lock belongs to a run that has ended. Of two runners that start at the same time one skips the
+directories that the other removes.
+
+
+The log directory of a job: locked while the job runs, and cleared of the files of earlier runs before that.
+
+A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
+Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Final
+from ascend_runner.errors import reason
+from ascend_runner.files import NEIGHBOUR
+from ascend_runner.plan.ranks import TABLE_NAME
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.settings.parsing import HOOKS
+import shutil
+from contextlib import contextmanager, suppress
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
+from ascend_runner.text import counted
+
+REMOVE_LIMIT: Final = 2.0  # seconds; a later run removes the rest
+
+_TIME: Final = r"-\d{8}-\d{6}\.\d{6}"  # as in `PlanContext.started_at`
+_LOCK_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _TimeIsOverError(Exception):
+    pass
+
+
+def remove_old(job: JobSpec, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    """Remove the directories of earlier runs beside a job's log directory, except the `log_runs` that ended last.
+
+    It takes at most REMOVE_LIMIT seconds. A failure causes a warning.
+    """
+
+    def check_time() -> None:
+        if clock() >= deadline:
+            raise _TimeIsOverError
+
+    try:
+        old = sorted(_earlier(job), reverse=True)[job.log_runs :]
+        deadline = clock() + REMOVE_LIMIT
+        with suppress(_TimeIsOverError):
+            for _ended_at, folder in old:
+                with suppress(FileNotFoundError):  # another runner is removing it
+                    _remove_run(folder, job, check_time)
+    except OSError as error:
+        warn(f"cannot remove an earlier run from {os.path.dirname(job.log_dir)!r}: {reason(error)}")
+
+
+def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
+    """Yield the directories of other runs with the time when the report was last written, in nanoseconds."""
+    is_name = re.compile(re.escape(job.job_id) + _TIME).fullmatch
+    logs, own = os.path.split(job.log_dir)
+    with os.scandir(logs) as entries:
+        for entry in entries:
+            if entry.name == own or not is_name(entry.name):
+                continue
+            with suppress(FileNotFoundError):  # belongs to another part of the job, or has no report yet
+                folder = entry.stat(follow_symlinks=False)
+                report = os.lstat(os.path.join(entry.path, os.path.basename(job.report_path)))
+                if stat.S_ISDIR(folder.st_mode) and folder.st_uid == os.geteuid():
+                    yield report.st_mtime_ns, entry.path
+
+
+def _remove_run(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
+    """Remove a run's directory, unless a runner is using it or something else is in it.
+
+    The report and the locks come last: until then the directory is still recognized as that of a run.
+    """
+    with os.scandir(folder) as scanned:
+        entries = list(scanned)
+    locks = [entry.path for entry in entries if entry.name.endswith(".lock")]
+    if not locks or not all(_is_of_run(entry, job) for entry in entries):
+        return
+    with ExitStack() as held:
+        for path in locks:
+            if not _try_lock(path, held):
+                return
+        last = {os.path.join(folder, os.path.basename(job.report_path)), *locks}
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _remove_tree(entry.path, check_time)
+            elif entry.path not in last:
+                check_time()
+                os.unlink(entry.path)
+        for path in last:
+            os.unlink(path)
+        os.rmdir(folder)
+
+
+def _is_of_run(entry: os.DirEntry[str], job: JobSpec) -> bool:
+    """Return whether a run makes such an entry: a file, CANN's logs, the rank table, an empty directory."""
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name == job.job_id or {*os.listdir(entry.path)} <= {TABLE_NAME}
+    # A file of another name keeps the directory.
+    names = rf"{file_names(job)}|{re.escape(job.job_id)}.*\.lock"
+    return entry.name.startswith(NEIGHBOUR) or bool(re.fullmatch(names, entry.name))
+
+
+def file_names(job: JobSpec, part: str = ".*", processes: str = ".+", reruns: str = ".+") -> str:
+    """Return a pattern for the names of files that a job writes to its log directory, by default on any node."""
+    return re.escape(job.job_id) + (
+        rf"(?:-proc-(?:{processes})(?:\.run-\d+)?\.txt(?:\.\d+)?|-rerun-(?:{reruns})\.sh"
+        rf"|-hook-(?:{'|'.join(HOOKS)}){part}\.txt"
+        rf"|-report{part}\.(?:json|html)|-events{part}\.jsonl|-run{part}\.json)"
+    )
+
+
+def _try_lock(path: str, held: ExitStack) -> bool:
+    """Lock a file until `held` is closed, unless it is locked already, as far as the file system knows locks."""
+    try:
+        fd = os.open(path, _LOCK_FLAGS)
+        held.callback(os.close, fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _remove_tree(path: str, check_time: Callable[[], None]) -> None:
+    for _path, folders, names, fd in os.fwalk(path, topdown=False):
+        for name in names:
+            check_time()
+            os.unlink(name, dir_fd=fd)
+        for name in folders:
+            try:
+                os.rmdir(name, dir_fd=fd)
+            except NotADirectoryError:  # a symlink
+                os.unlink(name, dir_fd=fd)
+    os.rmdir(path)
+
+
+# Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
+MOVE_LIMIT: Final = 10.0
+
+CHECK_TIME: Final = 0.05  # seconds; `is_in_use` takes microseconds
+
+_RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
+
+
+@contextmanager
+def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
+    """Lock the log directory of a job while the context lasts, with the files of earlier runs moved away.
+
+    Raises:
+        OutputError: Another job writes to it, or it cannot be used.
+    """
+    try:
+        files.make_folder(job.log_dir)
+    except OutputError as error:
+        raise OutputError(f"{error}; use another --log-dir") from error
+    fd = _locked(job)
+    try:
+        _put_aside(job, warn)
+        if job.newest_link:
+            _point_at_newest(job)
+            remove_old(job, warn)
+        yield
+    finally:
+        os.close(fd)
+
+
+def is_in_use(job: JobSpec) -> bool:
+    """Return whether another job writes to the log directory. Creates nothing, and locks only while checking."""
+    return _is_locked(lock_path(job))
+
+
+def _is_locked(path: str) -> bool:
+    try:
+        fd = os.open(path, files.READ_FLAGS)
+    except OSError:
+        return False
+    try:
+        return not files.try_lock(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
+
+
+def busy_sentence(job: JobSpec) -> str:
+    """Return the sentence for a log directory in use, with what to do."""
+    return f"another job named {job.job_id!r} is writing to {job.log_dir!r}; use another --log-dir"
+
+
+def lock_path(job: JobSpec) -> str:
+    """Return the path of the file that is locked while this part of a job runs."""
+    return os.path.join(job.log_dir, f"{job.job_id}{job.part}.lock")
+
+
+def _is_file_of(job: JobSpec) -> Callable[[str], bool]:
+    """Return a test for the names of files that this part of the job writes to the log directory, in any run.
+
+    A job that is the first to wait for a rank table here does not know its part yet: then the files of all parts count.
+    """
+    if not (job.is_placed or _is_any_part_running(job)):
+        return _matcher(file_names(job))
+    parts = [rf"rank-{rank.rank_id}-device-\d+" for rank in job.ranks]
+    parts += [re.escape(process.name) for process in job.beside]
+    reruns = [rf"rank-{rank.rank_id}" for rank in job.ranks] + [re.escape(process.name) for process in job.beside]
+    if job.has_all_ranks:  # an earlier run may have had other ranks
+        parts, reruns = [".+"], [".+"]
+    return _matcher(file_names(job, re.escape(job.part), "|".join(parts), "|".join(reruns)))
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda name: bool(compiled.fullmatch(name))
+
+
+def _is_any_part_running(job: JobSpec) -> bool:
+    """Return whether another part of a job writes to its log directory."""
+    own = os.path.basename(lock_path(job))
+    locks = (name for name in _listdir(job.log_dir) if name.startswith(job.job_id) and name.endswith(".lock"))
+    return any(name != own and _is_locked(os.path.join(job.log_dir, name)) for name in locks)
+
+
+def put_aside(
+    log_dir: str, is_ours: Callable[[str], bool], *, keep: int, clock: Callable[[], float] = time.monotonic
+) -> tuple[str, ...]:
+    """Move the files of an earlier run whose names are ours into a directory of their own.
+
+    The directory's number is one above the highest that has any of ours, so that the nodes of a job that share a log
+    directory choose the same one for each run. Of the directories that have any of ours, the newest `keep` stay.
+    Returns the names of files that were still in place when the time was up.
+
+    Raises:
+        OutputError: The directory cannot be created.
+        OSError: A file cannot be moved; those that were moved stay where they are.
+    """
+    earlier = sorted(_ours(log_dir, is_ours), key=lambda name: "-proc-" in name)  # the report before large files
+    if not earlier:
+        return ()
+
+    numbers = [number for number in _numbers(log_dir) if _ours(_folder(log_dir, number), is_ours)]
+    folder = _folder(log_dir, max(numbers, default=0) + 1)
+    files.make_folder(folder)
+    deadline = clock() + MOVE_LIMIT
+    for index, name in enumerate(earlier):
+        if clock() >= deadline:
+            return tuple(earlier[index:])
+        with suppress(FileNotFoundError):  # another node has already moved it
+            os.rename(os.path.join(log_dir, name), os.path.join(folder, name))
+
+    for number in sorted(numbers, reverse=True)[max(0, keep - 1) :]:
+        _remove(_folder(log_dir, number), is_ours)
+    return ()
+
+
+def _locked(job: JobSpec) -> int:
+    path = lock_path(job)
+    try:
+        fd = files.open_lock(path)
+    except OSError as error:
+        raise OutputError(f"cannot create {path!r}: {reason(error)}; use another --log-dir") from error
+
+    if files.try_lock(fd):
+        return fd
+    time.sleep(CHECK_TIME)  # another process may hold the lock only to see whether it is free
+    if not files.try_lock(fd):
+        os.close(fd)
+        raise OutputError(busy_sentence(job))
+    return fd
+
+
+def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
+    try:
+        left = put_aside(job.log_dir, _is_file_of(job), keep=job.log_runs)
+    except OSError as error:
+        raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
+
+    if left:
+        warn(f"left {counted(len(left), 'file')} of the earlier run in {job.log_dir!r}: moving them took too long")
+
+
+def _point_at_newest(job: JobSpec) -> None:
+    """Make the link `latest` beside the log directory point to it. A file or directory of that name stays."""
+    link = job.newest_link
+    neighbour = f"{link}-{os.urandom(8).hex()}"
+    if os.path.lexists(link) and not os.path.islink(link):
+        return
+    try:
+        os.symlink(os.path.basename(job.log_dir), neighbour)
+        os.replace(neighbour, link)
+    except OSError:
+        return  # a file system without symlinks
+
+
+def _remove(folder: str, is_ours: Callable[[str], bool]) -> None:
+    """Remove a run's files, and its directory if that is empty then: files of another node or job stay."""
+    for name in _ours(folder, is_ours):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+    if not _listdir(folder):
+        os.rmdir(folder)
+
+
+def _ours(folder: str, is_ours: Callable[[str], bool]) -> list[str]:
+    return sorted(filter(is_ours, _listdir(folder)))
+
+
+def _numbers(log_dir: str) -> list[int]:
+    return [int(found[1]) for name in _listdir(log_dir) if (found := re.fullmatch(_RUN_FOLDER, name))]
+
+
+def _folder(log_dir: str, number: int) -> str:
+    return os.path.join(log_dir, f"run-{number}")
+
+
+def _listdir(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

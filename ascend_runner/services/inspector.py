@@ -1,0 +1,96 @@
+"""Starts the process that inspects this node, and passes on its findings. Imported only by jobs that are inspected."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from signal import SIGSTOP
+from typing import Final
+
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.guardian import sweep
+from ascend_runner.node import bounded
+from ascend_runner.node.host import Host
+from ascend_runner.node import inspection
+from ascend_runner.node.probes import Node
+from ascend_runner.node.probes import Place
+from ascend_runner.node.probes import notice
+from ascend_runner.observations.facts import Fact
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.state import Phase, State
+
+END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one that hangs in a driver takes longer
+SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
+PROGRAM: Final = (
+    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.inspection import child;"
+    " child.main(sys.argv[1], os.environ)"
+)
+
+
+class Inspector:
+    """Inspects this node as soon as all ranks run. An observer of the manager's facts."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        device_ids: tuple[int, ...],
+        environ: Mapping[str, str],
+        pass_on: Callable[[NodeFinding], None],
+    ) -> None:
+        """`pass_on` is called in a thread."""
+        places = [Place(name="log directory", path=spec.log_dir), SHARED_MEMORY]
+        if spec.checkpoint_dir:
+            places.append(Place(name="checkpoint directory", path=spec.checkpoint_dir))
+        has_peers = len(spec.ranks) < spec.rank_size
+        self._node = Node(
+            host=Host(), environ=environ, device_ids=device_ids, places=tuple(places), has_peers=has_peers
+        )
+        self._interval = spec.inspect_interval
+        self._pass_on = pass_on
+        self._child: subprocess.Popen[str] | None = None
+        self.pids: set[int] = set()  # the process that inspects, which belongs to no rank
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Start the process when all ranks run for the first time."""
+        if isinstance(fact, State) and fact.phase is Phase.RUNNING and not self._child:
+            self._start()
+
+    def _start(self) -> None:
+        program = PROGRAM.format(path=sys.path)
+        argv = [sys.executable, "-I", "-S", "-c", program, inspection.arguments(self._node, self._interval)]
+        try:
+            self._child = subprocess.Popen(
+                argv,
+                env=self._node.environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+            self.pids.add(self._child.pid)
+            bounded.start_thread(self._read)
+        except (OSError, AscendRunnerError) as error:
+            self._pass_on(notice("inspection", f"this node is not inspected: {error}", time.time()))
+
+    def _read(self) -> None:
+        lines = self._child.stdout if self._child else None
+        for line in lines or ():
+            self._pass_on(inspection.decode(line))
+        if self._child:
+            sentence = "the inspection process ended unexpectedly; this node is no longer inspected"
+            self._pass_on(notice("inspection", sentence, time.time()))
+
+    def close(self) -> None:
+        """Kill the process and its tools. Closing it again has no effect."""
+        ended, self._child = self._child, None
+        if not ended:
+            return
+        ended.send_signal(SIGSTOP)  # or it would start the next tool
+        sweep.kill_below(ended.pid, 0.0)
+        ended.kill()
+        bounded.call(END_LIMIT, ended.wait)
+        self.pids.clear()

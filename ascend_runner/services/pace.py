@@ -1,0 +1,366 @@
+"""Finds the lines about steps in the output of a rank by fixed texts; only a part of a flood is searched.
+
+Detects that no line of a job has what --perf-* needs, which the user would not notice otherwise.
+
+Reads the lines of the ranks about their steps, and with --perf-* finds out when the training is slow.
+
+The pump passes on what the ranks write. Its thread only searches for fixed texts that every line about a step contains;
+another thread does the rest, and sleeps until there is such a line.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+from ascend_runner.training.steps import LONGEST
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.services.matching import Match, Matcher
+from ascend_runner.supervision.performance import Performance
+from ascend_runner.supervision.slowdown import Rule
+import math
+import queue
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Final, Optional
+import attrs
+from ascend_runner.frameworks import env_patch
+from ascend_runner.node import bounded
+from ascend_runner.node import cores
+from ascend_runner.node import npu_smi
+from ascend_runner.node.host import Host
+from ascend_runner.observations.facts import Fact
+from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
+from ascend_runner.supervision import outliers
+from ascend_runner.supervision.slowdown import Rule, Slowdown
+from ascend_runner.supervision.state import Phase, State
+from ascend_runner.training.steps import FORMS, Step, parse, step_of
+
+# What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
+# so that it costs less than 1 % of a core. Steps that are lost in this way come too fast to be those of a training.
+RATE: Final = 1 << 19
+BURST: Final = 1 << 18
+SHORTEST_BURST: Final = 4 * LONGEST  # bytes for each rank, however many there are
+MOST_LINES: Final = 100  # lines of one read: the newest ones
+LINE_END: Final = re.compile(rb"[\r\n]")  # a progress bar ends a state with a carriage return
+
+
+class LineTap:
+    """Finds the lines about steps in the output of one rank. Used by the pump's thread only."""
+
+    def __init__(self, literals: tuple[bytes, ...], put: Callable[[bytes], None], share: float) -> None:
+        """`put` receives each line. `share` is the part of the limits that this rank has."""
+        self._literals = literals
+        self._put = put
+        self._rate, self._burst = RATE * share, max(BURST * share, SHORTEST_BURST)
+        self._allowed, self._at = self._burst, time.monotonic()
+        self._rest = b""  # the beginning of an unfinished line
+
+    def __call__(self, data: bytes) -> None:
+        """Take what was read."""
+        now = time.monotonic()
+        self._allowed = min(self._burst, self._allowed + (now - self._at) * self._rate)
+        self._at = now
+        if len(data) > self._allowed:
+            self._rest = b""
+            if self._allowed < LONGEST:
+                return
+            data = data[-int(self._allowed) :].partition(b"\n")[2]
+        self._allowed -= len(data)
+        if self._rest:
+            data = self._rest + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self._rest = data[end : end + LONGEST]
+        for literal in self._literals:
+            if literal in data:
+                self._put_lines(data[:end])
+                return
+
+    def _put_lines(self, data: bytes) -> None:
+        lines = reversed(LINE_END.split(data))
+        found = (line for line in lines if any(literal in line for literal in self._literals))
+        for line in reversed([*islice(found, MOST_LINES)]):
+            self._put(line[:LONGEST])
+
+
+OPTIONS: Final = {Rule.RATIO: "--perf-threshold", Rule.DROP: "--perf-drop"}
+NEEDED: Final = {
+    Rule.RATIO: "reports hardware and end-to-end times",
+    Rule.DROP: "reports a step",
+}
+
+
+class Unmatched:
+    """The patterns and figures that no line of an attempt has matched so far."""
+
+    def __init__(self, job: JobSpec, matcher: Matcher, performance: Performance) -> None:
+        """Patterns that `matcher` has given up are left out: there was a warning about them."""
+        self._matcher, self._performance = matcher, performance
+        self._has_match = not job.perf_patterns
+        # Most software prints its steps on the first or the last rank, so lines on other nodes need not match.
+        ranks = {rank.rank_id for rank in job.ranks}
+        self._is_expected = job.has_all_ranks or bool(ranks & {0, job.rank_size - 1})
+        self._lines = "line of output" if job.has_all_ranks else "line of output on this node"
+
+    def note(self, match: Match | None) -> None:
+        """Record what was found in a line."""
+        self._has_match = self._has_match or match is not None
+
+    def sentence(self) -> str:
+        """Name the patterns that no line has matched, and the options without effect; "" without any."""
+        patterns = () if self._has_match else self._matcher.patterns
+        rules = self._performance.not_applied
+        if not (self._is_expected and (patterns or rules)):
+            return ""
+        options = " and ".join(OPTIONS[rule] for rule in rules)
+        verb = "have" if len(rules) > 1 else "has"
+        if patterns:
+            names = " or ".join(f"'{pattern.text}'" for pattern in patterns)
+            effect = f", so {options} {verb} no effect" if options else ""
+            return f"no {self._lines} has matched --perf-pattern {names}{effect}"
+        needed = " or ".join(NEEDED[rule] for rule in rules)
+        return f"{options} {verb} no effect: no {self._lines} {needed} in a known format (--perf-pattern adds one)"
+
+
+MOST_WAITING: Final = 1000  # lines
+PAUSE: Final = 0.75  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
+CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
+CHECK_AFTER: Final = 1800.0  # seconds until a line must have matched; graphs may be compiled for almost as long
+NPU_SMI_LIMIT: Final = 5.0  # seconds
+
+# Takes the time, the number of a step, that of all steps, and the seconds of a step; see `board.Board.store_step`.
+ShowStep = Callable[[float, Optional[int], Optional[int], Optional[float]], None]
+
+
+@attrs.frozen
+class _Line:
+    rank_id: int
+    text: bytes
+    at: float  # in seconds of the monotonic clock
+
+
+class StepReader:
+    """Reads the steps of one attempt, until its ranks are to be stopped. An observer of the manager's facts.
+
+    `pass_on` is called for each finding, and `show_step` with the time and the figures of each step, both in a thread.
+    """
+
+    def __init__(
+        self,
+        job: JobSpec,
+        devices: Devices,
+        warn: Callable[[str], None],
+        *,
+        pass_on: Callable[[Slowdown], None] = lambda _slow: None,
+        show_step: ShowStep = lambda *_figures: None,
+    ) -> None:
+        self._devices, self._pass_on, self._show_step = devices, pass_on, show_step
+        self._specs = {spec.rank_id: spec for spec in job.processes}
+        performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
+        self._performance = performance if job.watches_performance else None
+        self._matcher = Matcher(job.perf_patterns, warn)
+        self._unmatched = Unmatched(job, self._matcher, performance)
+        self._warn = warn
+        self._lines: queue.SimpleQueue[_Line | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._hurry = threading.Event()  # no more lines are collected
+        self._is_check_due = False
+        self._is_checked = threading.Event()
+        self._has_succeeded = False
+        self._thread: threading.Thread | None = None
+        self.pause = PAUSE
+        self.check_at = time.monotonic() + CHECK_AFTER if self._performance else math.inf
+        self._last = Step()
+        self._last_at = 0.0  # in seconds since the epoch
+        self._of_ranks: dict[int, int] = {}  # the last step of each rank
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            AscendRunnerError: The limit of processes is reached.
+        """
+        self._thread = bounded.start_thread(self._run)
+
+    def tap(self, rank_id: int) -> Callable[[bytes], None]:
+        """Return a function that takes the output of a rank, in the pump's thread."""
+        patterns = self._matcher.patterns
+        literals = (*(pattern.literal for pattern in patterns), *(form.literal for form in FORMS))
+
+        def put(line: bytes) -> None:
+            if self.waiting < MOST_WAITING:
+                self._lines.put(_Line(rank_id, line, time.monotonic()))
+
+        find_lines = LineTap(tuple(dict.fromkeys(literals)), put, 1 / len(self._specs))
+
+        def take(data: bytes) -> None:
+            find_lines(data)
+            if time.monotonic() >= self.check_at:
+                self.check_at = math.inf
+                self._check()
+
+        return take
+
+    def observe(self, fact: Fact, _at: float) -> None:
+        """Stop as soon as the ranks are to be stopped. A state without a cause at the end is that of a success."""
+        if isinstance(fact, State):
+            self._has_succeeded = fact.phase is Phase.DONE and not fact.cause
+            if fact.cause or (fact.is_tearing_down and not self._has_succeeded):
+                self.stop()
+
+    @property
+    def waiting(self) -> int:
+        """The number of lines that were found but not read yet."""
+        return self._lines.qsize()
+
+    def last_step(self) -> Mapping[str, object] | None:
+        """Return the last figures of a step for the report, or None before the first ones."""
+        if not self._last_at:
+            return None
+        return {**self._last._asdict(), "at": self._last_at}
+
+    def behind_others(self, running: Collection[int]) -> str:
+        """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
+        steps = {rank_id: step for rank_id, step in self._of_ranks.copy().items() if rank_id in running}
+        return outliers.behind_sentence(outliers.behind(steps), steps)
+
+    def stop(self) -> None:
+        """Read no more, and kill the child process if there is one. May be called twice."""
+        self._closing.set()
+        self._hurry.set()
+        self._is_checked.set()
+        self._matcher.stop()
+        self._lines.put(None)
+
+    def close(self) -> None:
+        """Stop, and release everything. May be called twice.
+
+        The lines of a success are read to their end, if none of them has matched so far.
+        """
+        if self._has_succeeded and self._thread and self._performance and self._unmatched.sentence():
+            self._hurry.set()
+            self._check()
+            self._is_checked.wait(CLOSE_LIMIT)
+        self.stop()
+        if self._thread:
+            self._thread.join(CLOSE_LIMIT)
+        if not (self._thread and self._thread.is_alive()):
+            self._matcher.close()
+
+    def _check(self) -> None:
+        """Let the thread check, after the lines that are waiting, whether any line has matched."""
+        self._is_check_due = True
+        self._lines.put(None)
+
+    # --- In the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            lines = self._next_lines()
+            for line, match in zip(lines, self._matcher.search([line.text for line in lines])):
+                self._unmatched.note(match)
+                step = self._step(match) if match else parse(line.text)
+                if step:
+                    self._note(step, line)
+                    for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
+                        self._pass_on(self._placed(slow))
+            if self._is_check_due and not self.waiting:
+                self._is_check_due = False
+                sentence = self._unmatched.sentence()
+                if sentence:
+                    self._warn(sentence)
+                self._is_checked.set()
+
+    def _next_lines(self) -> list[_Line]:
+        """Wait for a line, collect others for a moment, and return those that can be read at once."""
+        lines = [self._lines.get()]
+        if self.waiting < MOST_AT_ONCE:
+            self._hurry.wait(self.pause)
+        with suppress(queue.Empty):
+            while len(lines) < MOST_AT_ONCE:
+                lines.append(self._lines.get_nowait())
+        return [line for line in lines if line]
+
+    def _step(self, match: Match) -> Step | None:
+        pattern, groups = match
+        try:
+            return step_of(groups)
+        except ValueError:
+            texts = (f"{name} is {value.decode(errors='replace')!r}" for name, value in groups.items())
+            self._matcher.give_up(pattern, f"a group is not a number: {', '.join(texts)}")
+            return None
+
+    def _note(self, step: Step, line: _Line) -> None:
+        """Record the figures that a line has; the others stay."""
+        figures = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
+        if _is_shorter(step, self._last):
+            figures = {}
+        elif step.step is not None:
+            self._of_ranks[line.rank_id] = step.step
+        self._last = self._last._replace(**figures)
+        self._last_at = time.time()
+        self._show_step(line.at, self._last.step, self._last.steps, self._last.seconds)
+
+    def _placed(self, slow: Slowdown) -> Slowdown:
+        """Return a finding with the name of its process, and the NPU of a straggler."""
+        spec = self._specs[slow.rank_id]
+        slow = attrs.evolve(slow, name=spec.name)
+        if slow.rule is not Rule.STRAGGLER:
+            return slow
+        temperature = None if slow.is_over else self._devices.temperature(spec.local_rank, self._closing.is_set)
+        return attrs.evolve(slow, device=spec.local_rank, temperature=temperature)
+
+
+def _is_shorter(step: Step, last: Step) -> bool:
+    """Whether a line belongs to a shorter sequence of steps within an unfinished one, such as an evaluation."""
+    if step.steps is None or last.steps is None or last.step is None:
+        return False
+    return step.steps < last.steps and last.step < last.steps
+
+
+@attrs.frozen
+class Devices:
+    """The NPUs of this node's ranks. `visible` are the devices that ASCEND_RT_VISIBLE_DEVICES lists."""
+
+    host: Host
+    environ: Mapping[str, str]
+    visible: tuple[str, ...] = ()
+
+    def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> int | None:
+        """Return the temperature of a rank's NPU in degrees Celsius, by npu-smi, or None if it is unknown."""
+        devices = cores.of_ranks(self.host, local_rank + 1, self.visible)
+        tool = npu_smi.find(self.host, self.environ)
+        if not tool or len(devices) <= local_rank:
+            return None
+        try:
+            run = bounded.run([tool, "info"], NPU_SMI_LIMIT, dict(self.environ), is_cut)
+        except OSError:
+            return None
+        found = npu_smi.devices(run.stdout) if run else ()
+        return {one.device_id: one.temperature for one in found}.get(devices[local_rank])
+
+
+@contextmanager
+def reading(
+    job: JobSpec,
+    environ: Mapping[str, str],
+    warn: Callable[[str], None],
+    *,
+    pass_on: Callable[[Slowdown], None],
+    show_step: ShowStep,
+) -> Iterator[StepReader]:
+    """Read the steps of an attempt while the context lasts.
+
+    Raises:
+        AscendRunnerError: The limit of processes is reached.
+    """
+    devices = Devices(Host(), environ, tuple(env_patch.visible_devices(environ)))
+    reader = StepReader(job, devices, warn, pass_on=pass_on, show_step=show_step)
+    reader.start()
+    try:
+        yield reader
+    finally:
+        reader.close()

@@ -1,1 +1,0 @@
-"""Copies datasets to the disks of this node before the ranks start."""

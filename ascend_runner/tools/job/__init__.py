@@ -1,0 +1,1 @@
+"""`ascend-job`: shows jobs, running or ended, and controls running ones. See README.md."""

@@ -1,0 +1,721 @@
+"""Finds the jobs of this machine and of log directories: where they run, where their files are, whether they are alive.
+
+Reads what runners have written, and trusts it no more than its owner.
+
+
+The end of a log, from the beginning of a line, and its last lines without secrets.
+
+The facts about a job at a moment: its description, whether its runner is alive, and its report.
+
+Waits for changes: of the files in a directory by inotify(7), and of a job's end by the lock of its runner.
+
+Where the kernel cannot tell, as on a disk that other machines write to, the waiting ends after `INTERVAL`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+import attrs
+from ascend_runner import files
+from ascend_runner.board.reader import LARGEST_PID
+from ascend_runner.errors import AscendRunnerError, SettingsError
+from ascend_runner.guardian import process_tree
+from ascend_runner.members import LATEST
+from ascend_runner.services import run_folder
+from ascend_runner.text import abbreviated, is_whole_number, number_within
+from ascend_runner.board import reader
+import enum
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from ascend_runner import files, report_file
+from ascend_runner.board import layout, reader
+from ascend_runner.board.reader import LARGEST_PID, View
+from ascend_runner.errors import UnreadableError
+from ascend_runner.node import bounded
+from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
+from ascend_runner.lifecycle.state import JobState
+from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
+from ascend_runner.report import rank_member
+from ascend_runner.training import steps
+from ascend_runner.training.steps import Step
+import ctypes
+import select
+import struct
+from collections.abc import Iterable
+from ascend_runner.node.terminal import STDOUT
+
+LARGEST: Final = 1 << 20  # bytes of a run file
+NEWEST_LINK: Final = os.path.join("logs", "latest")  # below the working directory of a job without a platform
+PID_DIGITS: Final = 9  # no pid has more digits
+
+
+class UnknownJobError(AscendRunnerError):
+    """There is no such job."""
+
+    exit_status = 4
+
+
+@attrs.frozen(kw_only=True)
+class FoundJob:
+    """A job, or the part of one on this node, as its runner has described it (see `run_folder.write_job_file`).
+
+    `owner` is the user who has written the description, and `log_dir` the directory in which it was found, if it was
+    found beside the logs. `began` is in seconds since the epoch.
+    """
+
+    job_id: str
+    part: str
+    command: tuple[str, ...]
+    host: str
+    pid_namespace: str
+    pid: int
+    started: int
+    runner_pid: int
+    began: float
+    log_dir: str
+    run_folder: str
+    owner: int
+
+    @property
+    def name(self) -> str:
+        """The job id, with the part of the job where there are several."""
+        return f"{self.job_id}{self.part}"
+
+    def path(self, kind: str, extension: str) -> str:
+        """Return the path of one of its files beside the logs."""
+        return os.path.join(self.log_dir, f"{self.job_id}-{kind}{self.part}.{extension}")
+
+    def is_alive(self) -> bool | None:
+        """Whether the runner is alive, or None if that cannot be determined from here."""
+        try:
+            fd = os.open(self.run_folder, files.FOLDER_FLAGS)
+        except OSError:
+            return self.has_guardian() if self.is_of_this_machine else None
+        try:
+            return not files.try_lock(fd, fcntl.LOCK_SH)
+        finally:
+            os.close(fd)
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether the job's pids are valid in the PID namespace of this process."""
+        return (self.host, self.pid_namespace) == (os.uname().nodename, run_folder.pid_namespace())
+
+    def has_guardian(self) -> bool:
+        """Whether the first process is alive, and its pid is not that of a later process or of another user."""
+        found = process_tree.look(self.pid)
+        try:
+            owner = os.stat(f"/proc/{self.pid}").st_uid
+        except OSError:
+            return False
+        return found is not None and found.started == self.started and owner == self.owner
+
+
+def find(word: str | None, environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
+    """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or its file there.
+
+    Without a word it is the running one, or else the most recent one. Of several parts of a job in one directory, any
+    is returned if it `may_be_any_part`.
+
+    Raises:
+        SettingsError: It could be several jobs.
+        UnknownJobError: There is none.
+    """
+    named = _meant(word, environ)
+    return named[0] if may_be_any_part and _are_of_one_job(named) else _chosen(named, word)
+
+
+def find_parts(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the job that a word means, or all parts that it means of a job with its logs in one directory.
+
+    Raises:
+        SettingsError: It could be several jobs.
+        UnknownJobError: There is none.
+    """
+    named = _meant(word, environ)
+    newest = {job.name: job for job in sorted(named, key=lambda job: job.began)}
+    if _are_of_one_job(named) and len(newest) > 1:
+        return sorted(newest.values(), key=lambda job: (len(job.part), job.part))
+    return [_chosen(named, word)]
+
+
+def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the jobs that a word may mean, at least one.
+
+    Raises:
+        SettingsError: It is empty, or several jobs are running.
+        UnknownJobError: There is none.
+    """
+    found = all_jobs(environ)
+    if word is None:
+        return [_newest(found)]
+    if not word:
+        raise SettingsError("job name is empty")
+    named = [job for job in found if word == job.name] or [job for job in found if word == job.job_id]
+    if not named and (os.path.isdir(word) or os.sep in word or word.endswith(".json")):
+        named = at_path(word)
+        if not named:
+            raise UnknownJobError(f"{word!r} is not the log directory of a job")
+    if not named and is_whole_number(word, PID_DIGITS):
+        named = _of_process(int(word), found)
+    named = named or [job for job in found if job.name.startswith(word)]
+    if not named:
+        raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list, or specify its log directory")
+    return named
+
+
+def _newest(found: Sequence[FoundJob]) -> FoundJob:
+    """Return the running job, or else the most recent one.
+
+    Raises:
+        SettingsError: Several are running.
+        UnknownJobError: There is none.
+    """
+    if not found:
+        raise UnknownJobError("no jobs of this user on this machine; specify the log directory of the job")
+    running = [job for job in found if job.is_alive()]
+    if len(running) > 1:
+        names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
+        raise SettingsError(f"{len(running)} jobs are running; specify one of them: {names}")
+    return (running or found)[0]
+
+
+def at_path(path: str) -> list[FoundJob]:
+    """Return the jobs with their logs in a directory, or that of a run file, a report or a name in a directory."""
+    if os.path.isdir(path):
+        return in_directory(path)
+    job = _read(path)
+    folder, name = os.path.split(path)
+    beside = in_directory(folder or ".")
+    return [job] if job else [job for job in beside if name in {job.name, os.path.basename(job.path("report", "json"))}]
+
+
+def _are_of_one_job(jobs: Sequence[FoundJob]) -> bool:
+    """Whether jobs are parts of one, with their logs in one directory."""
+    return len({(job.job_id, job.log_dir) for job in jobs}) == 1
+
+
+def parts(job: FoundJob) -> list[FoundJob]:
+    """Return all parts of a job, such as those of several nodes, that have their logs in the same directory.
+
+    Raises:
+        UnknownJobError: The logs have been removed.
+    """
+    here = with_its_logs(job)
+    return [part for part in in_directory(here.log_dir) if part.job_id == here.job_id] or [here]
+
+
+def with_its_logs(job: FoundJob) -> FoundJob:
+    """Return a job with the directory where its logs are now: a later run of it moves them to another directory.
+
+    Raises:
+        UnknownJobError: They have been removed.
+    """
+    name = os.path.basename(job.path("run", "json"))
+    newest = _read(os.path.join(job.log_dir, name))
+    if newest is None or newest.began == job.began:  # without a run file, there was no room for it
+        return job
+    for path in glob.glob(f"{glob.escape(job.log_dir)}/run-*/{glob.escape(name)}"):
+        earlier = _read(path)
+        if earlier and earlier.began == job.began:
+            return attrs.evolve(job, log_dir=earlier.log_dir)
+    raise UnknownJobError(f"the logs of {job.name} have been removed by a later run")
+
+
+def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the jobs of this user on this machine, for root of all users, the newest first; if none, NEWEST_LINK's."""
+    paths = {path for base in _bases(environ) for path in glob.glob(f"{glob.escape(base)}/*/{run_folder.JOB_FILE}")}
+    found = list(filter(None, map(_read, sorted(paths)))) or in_directory(NEWEST_LINK)
+    return sorted(found, key=lambda job: -job.began)
+
+
+def _bases(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the places where jobs may have their directories: also jobs that were started with other variables."""
+    if environ.get(run_folder.RUN_DIR_VARIABLE):
+        yield environ[run_folder.RUN_DIR_VARIABLE]
+        return
+    yield from run_folder.bases(environ)
+    if os.getuid() == run_folder.ROOT:
+        yield from glob.glob("/run/user/*/ascend-runner")
+        yield from glob.glob("/dev/shm/ascend-runner-*")  # noqa: S108  what others have put there is not believed
+    else:
+        yield f"/run/user/{os.getuid()}/ascend-runner"
+
+
+def in_directory(path: str) -> list[FoundJob]:
+    """Return the jobs, or parts of one, that have their logs in a directory."""
+    return list(filter(None, map(_read, sorted(glob.glob(f"{glob.escape(path)}/*-run*.json")))))
+
+
+def _chosen(named: Sequence[FoundJob], word: str | None) -> FoundJob:
+    """Return the only job that a word means, or the newest one of several runs that have ended.
+
+    Raises:
+        SettingsError: There are several with different names, or several are running.
+    """
+    jobs = [job for job in named if job.is_alive()] or named
+    newest = max(jobs, key=lambda job: job.began)
+    if len({job.name for job in jobs}) == 1 and (len(jobs) == 1 or not newest.is_alive()):
+        return newest
+    folder = word if word and os.path.isdir(word) else ""
+    raise SettingsError(f"{word!r} is ambiguous: {abbreviated([_with_pid(job, folder) for job in jobs])}")
+
+
+def _with_pid(job: FoundJob, folder: str) -> str:
+    """Return a word that identifies a job, also one that was found in a directory; with its pid while it runs here."""
+    name = os.path.join(folder, job.name)
+    return f"{name} (pid {job.pid})" if job.is_of_this_machine and job.has_guardian() else name
+
+
+def _of_process(pid: int, jobs: Iterable[FoundJob]) -> list[FoundJob]:
+    """Return the running job that a process belongs to: its guardian, its runner, or a process of a rank."""
+    guardians = {job.pid: job for job in jobs if job.is_of_this_machine and job.has_guardian()}
+    while pid > 1 and pid not in guardians:
+        found = process_tree.look(pid)
+        pid = found.parent if found else 0
+    return [guardians[pid]] if pid in guardians else []
+
+
+def _read(path: str) -> FoundJob | None:
+    """Read a run file. Return None if it is not one. The run file beside the logs may have been moved with them."""
+    try:
+        fd = os.open(path, files.READ_FLAGS)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+                return None
+            members = json.loads(file.read(LARGEST))
+        job = _decode(members, status.st_uid)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    is_job_file = os.path.basename(path) == run_folder.JOB_FILE
+    return job if is_job_file else attrs.evolve(job, log_dir=os.path.dirname(path) or ".")
+
+
+def _decode(members: Mapping[str, object], owner: int) -> FoundJob:
+    """Return the job that a run file describes.
+
+    Raises:
+        KeyError: A member is missing.
+        TypeError: A member has another type, or is out of range.
+        ValueError: A text cannot be part of a path.
+    """
+    texts = {name: members[name] for name in ("job_id", "part", "host", "pid_namespace", "log_dir", "run_folder")}
+    numbers = {name: members[name] for name in ("pid", "started", "runner_pid")}
+    began, command = number_within(members["began"], LATEST), members["command"]
+    are_texts = all(isinstance(value, str) and "\0" not in value for value in texts.values())
+    are_numbers = all(type(value) is int and value >= 0 for value in numbers.values())
+    are_pids = are_numbers and max(numbers["pid"], numbers["runner_pid"]) <= LARGEST_PID  # type: ignore[call-overload]
+    if not (are_texts and are_pids and began is not None and isinstance(command, list)):
+        raise TypeError("not a run file")
+    os.fsencode("".join(map(str, texts.values())))
+    if "/" in f"{texts['job_id']}{texts['part']}":
+        raise TypeError("the name of a job cannot be part of a path")
+    words = tuple(map(str, command))
+    return FoundJob(**texts, **numbers, began=began, command=words, owner=owner)  # type: ignore[arg-type]  # checked above
+
+
+LINE: Final = 4096  # bytes at the end of a log that are searched for its last lines
+
+
+def read(path: str, size: int) -> bytes:
+    """Return the last `size` bytes of a log without a line that is cut off; of a longer line, its last words.
+
+    Raises:
+        ValueError: The path has a NUL or half of a surrogate pair.
+    """
+    end = files.read_end(path, size)
+    return end if len(end) < size else end.partition(b"\n")[2] or reader.after_secret(end)
+
+
+def last_line(end: bytes) -> str:
+    """Return the last line of the end of a log."""
+    return "".join(last_lines(end)[-1:])
+
+
+def last_lines(end: bytes) -> tuple[str, ...]:
+    """Return the last lines of the end of a log, about a screen of them at most."""
+    return reader.end_lines(end[-LINE:], len(end))
+
+
+DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
+LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
+RUNNING: Final = "running"  # the state of a rank
+SUCCEEDED: Final = "succeeded"  # likewise
+ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
+STATES: Final = {state.value: state for state in JobState}
+
+
+class Condition(enum.Enum):
+    """Whether a job runs."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    ENDED_BADLY = "ended badly"
+    RUNNER_KILLED = "runner killed"  # so it could not report an end
+    UNKNOWN = "unknown"  # it cannot be determined from here
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """A job at a moment. `report` is empty if it cannot be read, for the reason in `why`.
+
+    `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
+    size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
+    `gone` are the ranks that were running when the report was written, and whose first process has ended since.
+    `last_lines` are those of the logs of an attempt that is running: a board has only the end of a long line. `steps`
+    has the figures of the training in these logs. `html` is the path of the HTML report, "" if there is none.
+    `limit_at` is the end of the time limit of a running job, in seconds since the epoch. `spare_report` is the path of
+    the report if it could not be written beside the logs, "" if it was.
+    """
+
+    job: FoundJob
+    is_alive: bool | None
+    report: Members = attrs.Factory(Members)
+    why: str = ""
+    board: View | None = None
+    logs: Mapping[int, tuple[int, float]] = {}
+    last_lines: Mapping[int, str] = {}
+    steps: Mapping[int, Step] = {}
+    html: str = ""
+    gone: frozenset[int] = frozenset()
+    limit_at: float | None = None
+    spare_report: str = ""
+
+    @property
+    def condition(self) -> Condition:
+        """Whether it runs."""
+        state = STATES.get(self.report.text("state"))
+        if state and state.is_final:
+            return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
+        if self.is_alive is None or not (self.is_alive or state or self.board):
+            return Condition.UNKNOWN
+        return Condition.RUNNING if self.is_alive else Condition.RUNNER_KILLED
+
+    @property
+    def cause(self) -> str:
+        """The sentence on why it failed, or "" if it did not."""
+        cause = self.report.child("cause")
+        if cause.members:
+            return cause.text("sentence")
+        return f"the runner ({self.pids}) was killed" if self.condition is Condition.RUNNER_KILLED else ""
+
+    @property
+    def certainty_note(self) -> str:
+        """A note on the certainty of the cause, "" if it is certain."""
+        return cause_text.certainty_note_of(self.report.child("cause"), len(self.report.children("ranks")))
+
+    @property
+    def pids(self) -> str:
+        """The pids of the runner: the one that takes signals, and that of its child, which supervises the ranks."""
+        return f"pid {self.job.pid}, child pid {self.job.runner_pid}"
+
+    @property
+    def culprit(self) -> int | None:
+        """The rank whose failure ended the job, or None if there is none."""
+        return self.report.child("cause").whole("rank_id")
+
+    @property
+    def failed(self) -> Members:
+        """The record of that rank, empty if there is none."""
+        return self.report.child_with("ranks", "rank_id", self.culprit)
+
+    @property
+    def ranks(self) -> Mapping[int, Members]:
+        """The records of the ranks by their numbers, as many as the report has, or else the board."""
+        numbered = ((rank.whole("rank_id"), rank.members) for rank in self.report.children("ranks"))
+        known = {rank_id: members for rank_id, members in numbered if rank_id is not None}
+        if self.board:
+            on_board = dict(self._on_board(self.board))
+            known = {rank_id: {**known.get(rank_id, {}), **members} for rank_id, members in on_board.items()}
+        else:
+            known = {rank_id: {**members, **self._of_log(rank_id)} for rank_id, members in known.items()}
+        return {
+            rank_id: Members({**members, "state": ENDED} if rank_id in self.gone else members)
+            for rank_id, members in known.items()
+        }
+
+    @property
+    def running_pids(self) -> Mapping[int, int]:
+        """The pids of the running ranks by their numbers, according to the board or the report."""
+        pids = {rank_id: rank.whole("pid") for rank_id, rank in self.ranks.items() if rank.text("state") == RUNNING}
+        return {rank_id: pid for rank_id, pid in pids.items() if pid is not None}
+
+    def _on_board(self, view: View) -> Iterator[tuple[int, Mapping[str, object]]]:
+        for rank in view.ranks:
+            last_line = self.last_lines.get(rank.rank_id) or "".join(rank.last_lines)
+            members = {"local_rank": view.local_ranks[rank.rank_id], "last_line": last_line}
+            yield rank.rank_id, {**rank_member.of_record(rank, view.began), **members}
+
+    def _of_log(self, rank_id: int) -> Mapping[str, object]:
+        """Return what the log of a running rank shows of it; the report of one that has ended says more."""
+        if rank_id not in self.last_lines:
+            return {}
+        return {"log_size": self.logs.get(rank_id, (None,))[0], "last_line": self.last_lines[rank_id]}
+
+    @property
+    def complete_report(self) -> Members:
+        """The report with the ranks as the board shows them; if the runner was killed, up to the last activity.
+
+        The end of the ranks was not observed then, so their times stop at their start or their last output.
+        """
+        if self.condition is not Condition.RUNNER_KILLED:
+            return self._with_ranks(self.ranks.values()) if self.board else self.report
+        ranks = [self._until_last_sign(rank_id, rank) for rank_id, rank in self.ranks.items()]
+        signs = (rank.moment(name) for rank in ranks for name in ("started_at", "ended_at"))
+        began = self.report.moment("started_at") or self.job.began
+        return self._with_ranks(ranks, seconds=max([0.0, *(at - began for at in signs if at)]))
+
+    def _with_ranks(self, ranks: Iterable[Members], **members: object) -> Members:
+        return Members({**self.report.members, "ranks": [rank.members for rank in ranks], **members})
+
+    def _until_last_sign(self, rank_id: int, rank: Members) -> Members:
+        began = rank.moment("started_at")
+        log_size, last = self.logs.get(rank_id, (None, 0.0))
+        if rank.text("state") != ENDED or began is None:
+            return rank
+        output = {} if self.board else {"log_size": log_size}
+        return Members({**rank.members, **output, **rank_member.end(began, max(0.0, (last or began) - began))})
+
+
+def take(job: FoundJob) -> Snapshot:
+    """Take a snapshot. The lock is checked before the report is read, so that a job that ends never looks killed."""
+    is_alive = job.is_alive()
+    seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else read_board(job))
+    found = [attrs.evolve(seen, why=f"cannot read the report: no response from its disk within {DISK_LIMIT:g} s")]
+
+    def read() -> None:
+        try:
+            here = with_its_logs(job)
+            report, spare = _read_report(here)
+        except (UnreadableError, UnknownJobError) as error:
+            found.append(attrs.evolve(seen, why=str(error)))
+        else:
+            is_shown = STATES.get(report.text("state")) in OF_AN_ATTEMPT
+            complete = attrs.evolve(seen, job=here, report=report, spare_report=spare)
+            complete = attrs.evolve(complete, board=seen.board if is_shown else None)
+            complete = attrs.evolve(complete, logs=_logs(complete), html=_existing(here.path("report", "html")))
+            found.append(complete)
+            if is_shown:
+                found.append(_with_log_ends(complete))
+
+    bounded.call(DISK_LIMIT, read)
+    seen = found[-1]
+    return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.board) if seen.board else seen.logs)
+
+
+def _read_report(job: FoundJob) -> tuple[Members, str]:
+    """Return the report of a job, and its path if it is the spare one in the run directory, else "".
+
+    Raises:
+        UnreadableError: There is none, or it cannot be read.
+    """
+    spare = run_folder.spare_report(job.run_folder)
+    try:
+        report = report_file.read(job.path("report", "json"))
+    except UnreadableError:
+        if not os.path.isfile(spare):
+            raise
+        report = Members()
+    if os.path.isfile(spare) and not is_final(report.text("state")):
+        return report_file.read(spare), spare
+    return report, ""
+
+
+def read_board(job: FoundJob) -> View | None:
+    """Return the board of a job, or None if it is missing or cannot be read."""
+    with suppress(OSError, ValueError):
+        fd = os.open(os.path.join(job.run_folder, layout.NAME), files.READ_FLAGS)
+        with open(fd, "rb", buffering=0) as file:
+            size = os.fstat(fd).st_size
+            view = reader.decode(file.read(size) if size <= reader.LARGEST else b"", time.monotonic())
+            return view if view.runner_pid == job.runner_pid else None
+    return None
+
+
+def _outputs(view: View) -> dict[int, tuple[int, float]]:
+    """Return the bytes that ranks have written, and when they last did so, or else when they started."""
+    began = time.time() - view.seconds
+    return {
+        rank.rank_id: (rank.log_size, began + (rank.last_output_after or rank.started_after))
+        for rank in view.ranks
+        if rank.is_started
+    }
+
+
+def _logs(seen: Snapshot) -> dict[int, tuple[int, float]]:
+    """Return the size of each rank's log, and when it was last written."""
+    found: dict[int, tuple[int, float]] = {}
+    for rank_id, path in _log_paths(seen):
+        with suppress(OSError, ValueError):
+            status = os.stat(path)
+            found[rank_id] = status.st_size, status.st_mtime
+    return found
+
+
+def _log_paths(seen: Snapshot) -> Iterator[tuple[int, str]]:
+    """Yield the path of each rank's log. A path in a report is only that of a file in its directory."""
+    for rank_id, rank in seen.ranks.items():
+        name = os.path.basename(rank.text("log_path"))
+        if name:
+            yield rank_id, os.path.join(seen.job.log_dir, name)
+
+
+def _with_log_ends(seen: Snapshot) -> Snapshot:
+    """Return a job with the last lines, without secrets, and the last steps of its logs."""
+    ends = dict(_log_ends(seen))
+    return attrs.evolve(
+        seen,
+        last_lines={rank_id: last_line(end) for rank_id, end in ends.items()},
+        steps={rank_id: step for rank_id, end in ends.items() if (step := steps.newest(end)) != steps.NO_STEP},
+    )
+
+
+def _log_ends(seen: Snapshot) -> Iterator[tuple[int, bytes]]:
+    """Yield the end of the log of each rank."""
+    size = max(LINE, LOG_ENDS // max(1, len(seen.ranks)))
+    for rank_id, path in _log_paths(seen):
+        with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
+            yield rank_id, read(path, size)
+
+
+def _existing(path: str) -> str:
+    return path if os.path.exists(path) else ""
+
+
+def _gone(seen: Snapshot) -> frozenset[int]:
+    """Return the ranks whose process has ended, if they can be seen from here."""
+    if not seen.job.is_of_this_machine:
+        return frozenset()
+    return frozenset(
+        rank_id
+        for rank_id, pid in seen.running_pids.items()
+        if 0 < pid <= LARGEST_PID and not process_tree.is_alive(pid)
+    )
+
+
+def is_final(state: str) -> bool:
+    """Whether a job in this state has ended."""
+    return state in STATES and STATES[state].is_final
+
+
+INTERVAL: Final = 1.0  # seconds
+IN_MODIFY: Final = 0x2  # sys/inotify.h
+IN_MOVED_TO: Final = 0x80
+IN_CREATE: Final = 0x100
+IN_Q_OVERFLOW: Final = 0x4000
+EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, length of the name
+GOING_ON: Final = {Condition.RUNNING, Condition.UNKNOWN}
+QUEUE: Final = 64 * 1024  # bytes of events that are read at once
+
+
+class FileWatch:
+    """Waits for changes of a file, or of the files in a directory."""
+
+    def __init__(self, path: str, *, is_local: bool) -> None:
+        """The kernel reports all changes if `is_local`: no other machine writes to it."""
+        self._fd = _inotify(path) if is_local else -1
+
+    def close(self) -> None:
+        """Close the watch. Closing it again has no effect."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def wait(self, seconds: float | None, *others: int) -> set[str] | None:
+        """Return the names of the files that have changed, or None if any may have, at the latest after `seconds`.
+
+        It also returns when the other end of one of the `others` is closed.
+
+        Raises:
+            BrokenPipeError: The reader of standard output has gone.
+        """
+        poll = select.poll()
+        for fd in (STDOUT, *others):
+            poll.register(fd, 0)  # POLLERR and POLLHUP are always reported
+        if self._fd < 0:
+            seconds = min(INTERVAL, INTERVAL if seconds is None else seconds)
+        else:
+            poll.register(self._fd, select.POLLIN)
+        ready = dict(poll.poll(None if seconds is None else seconds * 1000))
+        if ready.get(STDOUT, 0) & select.POLLERR:
+            raise BrokenPipeError
+        if self._fd < 0:
+            return None
+        return _names(os.read(self._fd, QUEUE)) if self._fd in ready else set()
+
+
+class JobEnd:
+    """Detects that all parts of a job have ended: their runners are gone, or their reports say so."""
+
+    def __init__(self, parts: Iterable[FoundJob]) -> None:
+        self._running = list(parts)
+        self.locks: list[int] = []  # at most one: the end of a pipe that is closed when a runner ends
+
+    def has_come(self) -> bool:
+        """Whether the job has ended."""
+        while self._running:
+            part = self._running[-1]
+            is_alive = part.is_alive()
+            if is_alive and not self.locks:
+                self.locks = _pipe_until_unlocked(part.run_folder)
+            if is_alive or (is_alive is None and take(part).condition in GOING_ON):
+                return False
+            self.close()
+            self._running.pop()
+        return True
+
+    def close(self) -> None:
+        """Close the pipe. May be called twice."""
+        for fd in self.locks:
+            os.close(fd)
+        self.locks = []
+
+
+def _pipe_until_unlocked(folder: str) -> list[int]:
+    """Return the end of a pipe that is closed when the lock on a directory is free; none if it cannot be opened."""
+    try:
+        fd = os.open(folder, files.FOLDER_FLAGS)
+    except OSError:
+        return []
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+
+    def wait() -> None:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        os.close(fd)
+        os.close(writer)
+
+    bounded.start_thread(wait)
+    return [reader]
+
+
+def _inotify(path: str) -> int:
+    """Watch a directory; return the file with the events, or -1 if no more watches are allowed."""
+    libc = ctypes.CDLL(None)
+    fd: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if fd >= 0 and libc.inotify_add_watch(fd, os.fsencode(path), IN_MODIFY | IN_MOVED_TO | IN_CREATE) < 0:
+        os.close(fd)
+        return -1
+    return fd
+
+
+def _names(events: bytes) -> set[str] | None:
+    """Return the names in some events, or None if there were too many of them."""
+    names: set[str] = set()
+    position = 0
+    while position < len(events):
+        _watch, mask, _cookie, length = EVENT.unpack_from(events, position)
+        position += EVENT.size + length
+        if mask & IN_Q_OVERFLOW:
+            return None
+        names.add(os.fsdecode(events[position - length : position].rstrip(b"\0")))
+    return names

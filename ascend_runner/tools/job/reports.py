@@ -1,0 +1,105 @@
+"""Makes the HTML report of a job, running or ended, from its JSON report and the files beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner import files, report_file
+from ascend_runner.errors import SettingsError, UnreadableError
+from ascend_runner.node import terminal
+from ascend_runner.views import merged
+from ascend_runner.views import page
+from ascend_runner.views.merged import MergedSources
+from ascend_runner.views.page_content import gather
+from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job.jobs import is_final
+from ascend_runner.tools.job import merged_reports
+from ascend_runner.members import Members
+from ascend_runner.text import printable, size
+
+EXTENSION: Final = ".html"
+
+
+def make(options: Namespace) -> str:
+    """Write the HTML report of what `jobs.find` finds, or of a JSON report; return what the command prints.
+
+    Without an output file it is written beside the JSON report, where links lead to the logs, or to the working
+    directory if there are several arguments. Of a job of several nodes whose reports are in one directory, or in those
+    of the arguments, it is about all of them, and so is what the command prints.
+
+    Raises:
+        OutputError: It cannot be written.
+        SettingsError: The arguments contradict each other, or several jobs are meant.
+        UnknownJobError: There is no such job.
+        UnreadableError: There is no report, or it cannot be read.
+    """
+    output = _output(options)
+    words: Sequence[str] = options.jobs
+    several = merged_reports.find(words, options.environ)
+    if several:
+        return _of_several_nodes(several, options)
+    if options.json:
+        raise SettingsError("--json requires the reports of several nodes")
+    report, path, is_alive = _read(words[0] if words else None, options.environ)
+    found = attrs.evolve(
+        gather(report, path),
+        was_killed=is_alive is False and not is_final(report.text("state")),
+        is_public=options.public,
+        links_logs=output is None,
+    )
+    return _written(output or os.path.splitext(path)[0] + EXTENSION, page.render(found))
+
+
+def _output(options: Namespace) -> str | None:
+    """Return the file to write, None for the default.
+
+    Raises:
+        SettingsError: It cannot be that of a page, or a public page has none.
+    """
+    output: str | None = options.output
+    if options.public and not output:
+        raise SettingsError("--public requires -o OUT.html, because the file beside the logs is not public")
+    if output and not output.endswith(EXTENSION):
+        raise SettingsError(f"invalid output file {output!r}: its name must end in {EXTENSION}")
+    return output
+
+
+def _of_several_nodes(sources: MergedSources, options: Namespace) -> str:
+    found = sources.found
+    target = options.output or os.path.join(found.path, f"{found.job_id}-report{EXTENSION}")
+    sentence = _written(target, merged.render(attrs.evolve(sources, is_public=options.public)))
+    if options.json:
+        return json.dumps(merged_reports.document(sources), indent=1)
+    width = terminal.columns(terminal.STDOUT) or None
+    return f"{merged_reports.screen(sources, width)}{sentence}"
+
+
+def _written(path: str, data: bytes) -> str:
+    """Write a page and return a sentence about it."""
+    files.write_atomically(path, data)
+    return printable(f"wrote {path} ({size(len(data))})")
+
+
+def _read(word: str | None, environ: Mapping[str, str]) -> tuple[Members, str, bool | None]:
+    """Return the report that a word means, its path, and whether the runner lives (None: unknown).
+
+    Raises:
+        SettingsError: Several jobs are meant.
+        UnknownJobError: There is no such job.
+        UnreadableError: There is no report, or it cannot be read.
+    """
+    is_report = word and report_file.KIND in os.path.basename(word) and os.path.isfile(word)
+    if word and is_report and not jobs.at_path(word):  # a report alone does not show whether its runner is alive
+        return report_file.read(word), word, None
+    job = jobs.find(word, environ)
+    seen = jobs.take(job)
+    path = jobs.with_its_logs(job).path("report", "json")
+    if seen.why and not seen.board:
+        raise UnreadableError(seen.why)
+    return seen.complete_report, path, seen.is_alive

@@ -1,0 +1,408 @@
+"""Averages the CPU usage of ranks over the last minute. Pure.
+
+Of ranks that wait for each other in each step, the one that computes for longer uses more CPU, or less if the others
+poll while they wait. In a single second, a step of several seconds looks like such a difference.
+
+
+The ends of logs: when each was last written, its last lines, and the last step in it.
+
+A log that has not changed is not opened. If there are many logs, only some are examined each time, so that the cost
+does not grow with the job.
+
+
+The ranks of a job as they are shown, made from its board or its report. Pure.
+
+The part of a job on one node: its board, which is cheap to read, and its report, which is read when it changes.
+
+Observes a job for `ascend-job top`: boards, reports, logs, processes and NPUs become one view.
+
+Observing wakes no process of the job. Expensive work is limited in each round, and done only for the ranks on the
+screen, and for some of the others in turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+import itertools
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+import attrs
+from ascend_runner.tools.job import jobs
+from ascend_runner.training import steps
+from ascend_runner.training.steps import Step
+from collections.abc import Collection
+from ascend_runner.board.reader import View
+from ascend_runner.views.page_ranks import words_of
+from ascend_runner.tools.job.jobs import Snapshot
+from ascend_runner.tools.job.top_frame import RankView
+from ascend_runner.tools.job.top_frame import State
+from ascend_runner.members import Members
+from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.observations.rank_states import described
+from ascend_runner.text import printable
+import time
+from ascend_runner.frameworks import env_patch
+from ascend_runner.node import cores
+from ascend_runner.node.host import Host
+from ascend_runner.tools.job.jobs import FoundJob
+from ascend_runner.tools.job.jobs import Condition
+from ascend_runner.tools.job.processes import ProcessMeter
+from ascend_runner.tools.job.processes import Usage
+from ascend_runner.tools.job import screens
+import threading
+from collections.abc import Collection, Mapping
+from ascend_runner.errors import UnreadableError
+from ascend_runner.node import bounded
+from ascend_runner.node.npu_smi import Figures
+from ascend_runner.node.npu_smi import NpuSampler
+from ascend_runner.tools.job.jobs import UnknownJobError
+from ascend_runner.tools.job.top_frame import JobView
+from ascend_runner.tools.job.top_frame import judged
+from ascend_runner.tools.job import logs
+from ascend_runner.observations import cause_text
+from ascend_runner.secrets import Masker
+from ascend_runner.text import counted
+
+WINDOW: Final = 60.0  # seconds
+LEAST: Final = 30.0  # seconds until there are averages
+
+
+class CpuWindow:
+    """The CPU time of each rank at some moments of the last minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Mapping[int, float]]] = deque()
+
+    def look(self, seconds: Mapping[int, float], now: float) -> dict[int, float]:
+        """Return the average usage of each rank in percent of a core; `seconds` is its CPU time until now.
+
+        A rank whose time has become less is left out: it was restarted, or one of its processes has ended.
+        """
+        self._seen.append((now, dict(seconds)))
+        while len(self._seen) > 1 and now - self._seen[1][0] >= WINDOW:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        if now - began < LEAST:
+            return {}
+        used = {rank_id: after - before[rank_id] for rank_id, after in seconds.items() if rank_id in before}
+        return {rank_id: 100 * more / (now - began) for rank_id, more in used.items() if more >= 0}
+
+
+MOST_EXAMINED: Final = 256  # logs each time, besides those that are shown
+MOST_READ: Final = 32  # likewise
+FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
+
+
+@attrs.frozen(kw_only=True)
+class Tail:
+    """The end of a log. `at` is when it was written, in seconds since the epoch; the lines are without secrets."""
+
+    size: int
+    at: float
+    lines: tuple[str, ...] = ()
+    step: Step = steps.NO_STEP
+    is_read: bool = False
+
+
+class LogTails:
+    """Reads the ends of the logs of a job whenever `look` is called."""
+
+    def __init__(self) -> None:
+        self.tails: dict[int, Tail] = {}
+        self._turn = 0
+
+    def look(self, paths: Mapping[int, str], shown: Collection[int]) -> None:
+        """Examine logs, by rank: those that are shown, and in turn some of the others."""
+        others = [rank_id for rank_id in paths if rank_id not in shown]
+        ends = range(self._turn, self._turn + min(MOST_EXAMINED, len(others)))
+        in_turn = [others[index % len(others)] for index in ends]
+        self._turn = ends.stop % len(others) if others else 0
+        read = itertools.count()
+
+        def may_read(rank_id: int) -> bool:
+            return rank_id in shown or next(read) < MOST_READ
+
+        for rank_id in itertools.chain(shown, in_turn):
+            path = paths.get(rank_id)
+            if path:
+                self._examine(rank_id, path, may_read)
+
+    def _examine(self, rank_id: int, path: str, may_read: Callable[[int], bool]) -> None:
+        """Read the end of a log if it has changed."""
+        with suppress(OSError, ValueError):
+            status = os.stat(path)
+            old = self.tails.get(rank_id)
+            if old and (old.size, old.at) == (status.st_size, status.st_mtime) and old.is_read:
+                return
+            tail = Tail(size=status.st_size, at=status.st_mtime)
+            if old:
+                tail = attrs.evolve(tail, lines=old.lines, step=old.step)
+            if may_read(rank_id):
+                tail = _read(path, tail, old.size if old and old.is_read else None)
+            self.tails[rank_id] = tail
+
+
+def _read(path: str, tail: Tail, old_size: int | None) -> Tail:
+    """Return a tail with what was written since the log had the old size, if the log can be read."""
+    grown = FIRST_TAIL if old_size is None or old_size > tail.size else tail.size - old_size + jobs.LINE
+    end = jobs.read(path, min(grown, FIRST_TAIL))
+    lines = jobs.last_lines(end) or tail.lines
+    return attrs.evolve(tail, lines=lines, step=steps.newest(end, tail.step), is_read=bool(end) or not tail.size)
+
+
+MOST_CELLS: Final = 96  # cells of the output over time
+
+
+def of_board(view: View, gone: Collection[int]) -> list[RankView]:
+    """Return the ranks of an attempt that has a board; those that are `gone` have ended without the runner."""
+    ranks = [_of_record(rank, view) for rank in view.ranks]
+    return [attrs.evolve(rank, state=State.ENDED, quiet=None) if rank.rank_id in gone else rank for rank in ranks]
+
+
+def _of_record(rank: RankRecord, view: View) -> RankView:
+    state = State[rank.state.name]
+    last = rank.started_after if rank.last_output_after is None else rank.last_output_after
+    return RankView(
+        rank_id=rank.rank_id,
+        state=State.STOPPING if state is State.RUNNING and rank.signals else state,
+        ending=described(rank.state, rank.ending) if rank.ending else "",
+        name=rank.name,
+        pid=rank.pid,
+        npu=view.local_ranks.get(rank.rank_id) if rank.rank_id >= 0 else None,
+        quiet=max(0.0, view.seconds - last) if rank.is_running else None,
+        over=max(0.0, view.seconds - rank.ended_after) if rank.ending else None,
+        output=_output(rank),
+        last_lines=rank.last_lines,
+    )
+
+
+def _output(rank: RankRecord) -> tuple[int, ...]:
+    """Return the cells until now. Those of a rank that is quiet end with its last output."""
+    if not rank.is_started or rank.cell_seconds <= 0:
+        return ()
+    cells, seconds, length = list(rank.activity), rank.cell_seconds, rank.started_after + rank.seconds
+    while length / seconds > MOST_CELLS:
+        cells = [sum(cells[index : index + 2]) for index in range(0, len(cells), 2)]
+        seconds *= 2
+    count = max(1, int(length / seconds))
+    return tuple(cells[:count]) + (0,) * (count - len(cells))
+
+
+def of_report(snapshot: Snapshot, now: float) -> list[RankView]:
+    """Return the ranks of a job without a board that can be read from here; `now` is in seconds since the epoch."""
+    return [_of_members(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
+
+
+def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, now: float) -> RankView:
+    word, ended = rank.text("state"), rank.moment("ended_at")
+    state = State.__members__.get(word.upper(), State.ENDED)
+    return RankView(
+        rank_id=rank_id,
+        state=state,
+        ending="" if state.is_running or state is State.ENDED else words_of(rank, word),
+        is_culprit=rank_id == snapshot.culprit,
+        name=printable(rank.text("name")).replace("\t", " "),
+        node=printable(snapshot.job.host),
+        pid=rank.whole("pid") or 0,
+        npu=rank.whole("local_rank") if rank_id >= 0 else None,
+        over=None if ended is None else max(0.0, now - ended),
+    )
+
+
+MOST_NPUS: Final = 1024  # NPUs of a machine
+FINAL: Final = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
+
+
+class Part:
+    """The known facts about a part of a job."""
+
+    def __init__(self, job: FoundJob, host: Host) -> None:
+        self._job, self._host = job, host
+        self._stamp: object = None
+        self._npus: tuple[int, ...] | None = None
+        self._meter = ProcessMeter(job.pid)
+        self.seen: Snapshot = Snapshot(job=job, is_alive=None)
+        self.board: View | None = None
+
+    def look(self) -> list[RankView]:
+        """Return the ranks as they are now."""
+        self.board = jobs.read_board(self._job) if self.seen.board else None
+        stamp = self._new_stamp()
+        if (
+            stamp != self._stamp
+            or (self.seen.board and not self.board)
+            or self.seen.condition is Condition.RUNNER_KILLED
+        ):
+            self._stamp = stamp
+            self.seen = jobs.take(self._job)
+            self.board = self.seen.board
+        if self.board:
+            return [self._with_npu(rank) for rank in of_board(self.board, self.seen.gone)]
+        return [self._with_npu(rank) for rank in of_report(self.seen, time.time())]
+
+    def usages(self, ranks: list[RankView], now: float) -> dict[int, Usage]:
+        """Return the resource usage of the processes of ranks."""
+        if not self.is_here:
+            return {}
+        return self._meter.look({rank.rank_id: rank.pid for rank in ranks if rank.state.is_running and rank.pid}, now)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its processes can be seen."""
+        return self._job.is_of_this_machine and not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.seen.condition in FINAL
+
+    def headline(self, *, is_brief: bool = False) -> str:
+        """Return its state in a sentence, which is shorter without times of day."""
+        return screens.headline(self.seen, time.time(), is_brief=is_brief)
+
+    def _new_stamp(self) -> object:
+        """Return a value that changes with the job and with its report."""
+        report = None
+        with suppress(OSError):
+            status = os.stat(self._job.path("report", "json"))
+            report = status.st_ino, status.st_size, status.st_mtime_ns
+        return self._job.is_alive(), report
+
+    def _with_npu(self, rank: RankView) -> RankView:
+        """Return a rank with the id of its NPU in /dev instead of its index on the node, if that is known."""
+        if rank.npu is None or not self._job.is_of_this_machine:
+            return rank
+        if self._npus is None:
+            self._npus = _npus_of_ranks(self._host, self._job.runner_pid)
+        return attrs.evolve(rank, npu=self._npus[rank.npu]) if rank.npu < len(self._npus) else rank
+
+
+def _npus_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
+    """Return the ids of the NPUs of a node's ranks in local order, or none if they are unknown."""
+    try:
+        with open(host.path(f"/proc/{runner_pid}/environ"), "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:  # it has ended, or belongs to somebody else
+        return ()
+    environ = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries if b"=" in entry)
+    return cores.of_ranks(host, MOST_NPUS, env_patch.visible_devices(environ))
+
+
+DISK_PATIENCE: Final = 1.0  # seconds for the disk with the logs; until it responds, the boards are shown alone
+LIST_INTERVAL: Final = 10.0  # seconds between two lists of the logs
+FEW: Final = 64  # ranks, whose logs are all read
+
+
+class Observer:
+    """Observes one job, which may have parts on several nodes."""
+
+    def __init__(self, job: FoundJob, environ: Mapping[str, str]) -> None:
+        self._job, self._host = job, Host()
+        try:
+            found = jobs.parts(job)
+        except UnknownJobError:  # its logs were removed
+            found = [job]
+        self._parts = [Part(one, self._host) for one in found]
+        self._tails = LogTails()
+        self._tail_thread: threading.Thread | None = None
+        self._listed_at: float | None = None
+        self._log_paths: dict[int, str] = {}
+        self._cpu = CpuWindow()
+        self._npus = NpuSampler(self._host, environ)
+        self._has_started_npu_smi = False
+        self._has_npus = any(one.is_of_this_machine for one in found) and bool(cores.devices(self._host))
+
+    def close(self) -> None:
+        """Kill npu-smi. Closing it again has no effect."""
+        self._npus.close()
+
+    def log_path(self, rank_id: int) -> str:
+        """Return the path of the log of a rank, or "" if it is unknown."""
+        return self._log_paths.get(rank_id, "")
+
+    def look(self, shown: Collection[int]) -> JobView:
+        """Return the job as it is now; of the ranks that are shown, everything is read."""
+        now = time.monotonic()
+        by_part = [(part, part.look()) for part in self._parts]
+        ranks = [rank for _part, found in by_part for rank in found]
+        wanted = [rank.rank_id for rank in ranks] if len(ranks) <= FEW else shown
+        self._look_at_logs(now, wanted)
+        usages = {
+            rank_id: usage
+            for part, found in by_part
+            for rank_id, usage in part.usages([rank for rank in found if rank.rank_id in set(wanted)], now).items()
+        }
+        averages = self._cpu.look({rank_id: usage.cpu_seconds for rank_id, usage in usages.items()}, now)
+        devices = self._look_at_npus(now)
+        tails = dict(self._tails.tails)
+        views = []
+        for part, found in by_part:
+            figures = devices if part.is_here else {}
+            for rank in found:
+                device = None if rank.npu is None else figures.get(rank.npu)
+                view = _complete(rank, tails.get(rank.rank_id), usages.get(rank.rank_id), device)
+                views.append(attrs.evolve(view, average_cpu=averages.get(rank.rank_id)))
+        return self._view(judged(views), tails, now)
+
+    def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:
+        worst = min(self._parts, key=lambda part: (not part.seen.cause, part.is_over))
+        return JobView(
+            name=Masker().text(self._job.job_id if len(self._parts) > 1 else self._job.name),
+            headline=worst.headline(),
+            brief=worst.headline(is_brief=True),
+            ranks=ranks,
+            now=now,
+            place=self._place(),
+            cause=cause_text.with_certainty(worst.seen.cause, worst.seen.certainty_note),
+            outlook=screens.outlook(worst.seen),
+            step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
+            is_over=all(part.is_over for part in self._parts),
+            has_npus=self._has_npus,
+            has_stacks=any(part.is_here for part in self._parts),
+        )
+
+    def _place(self) -> str:
+        if len(self._parts) > 1:
+            return f"{counted(len(self._parts), 'node')}, logs in {self._job.log_dir}"
+        return screens.place(self._parts[0].seen)
+
+    def _look_at_logs(self, now: float, shown: Collection[int]) -> None:
+        """Examine the logs, unless the disk has not responded since the last round."""
+        if self._tail_thread and self._tail_thread.is_alive():
+            return
+
+        def look() -> None:
+            if self._listed_at is None or now - self._listed_at > LIST_INTERVAL:
+                with suppress(UnreadableError):
+                    found = logs.find_logs(self._job.log_dir, self._job.job_id)
+                    self._log_paths = {log.rank_id: log.path for log in found if log.rank_id >= 0}
+                self._listed_at = now
+            self._tails.look(self._log_paths, shown)
+
+        self._tail_thread = bounded.start_thread(look)
+        self._tail_thread.join(DISK_PATIENCE)
+
+    def _look_at_npus(self, now: float) -> Mapping[int, Figures]:
+        if not self._has_started_npu_smi and any(part.is_here for part in self._parts):
+            self._has_started_npu_smi = True
+            self._npus.start(now)
+        return self._npus.look(now)
+
+
+def _complete(rank: RankView, tail: Tail | None, usage: Usage | None, device: Figures | None) -> RankView:
+    """Return a rank with the figures of its log, its processes and its NPU."""
+    quiet = rank.quiet
+    if tail and quiet is None and rank.state.is_running:
+        quiet = max(0.0, time.time() - tail.at)
+    return attrs.evolve(
+        rank,
+        step=tail.step.step if tail else None,
+        last_lines=(tail.lines if tail else ()) or rank.last_lines,
+        quiet=quiet,
+        cpu=usage.cpu if usage else None,
+        memory=usage.resident if usage else None,
+        device=device if rank.state.is_running else None,
+    )

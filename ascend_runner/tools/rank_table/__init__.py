@@ -1,0 +1,1 @@
+"""`ascend-rank-table`: shows, checks, converts, generates and compares rank tables. See README.md."""

@@ -1,0 +1,48 @@
+"""What happens to a job at its very end."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGUSR1, raise_signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ascend_runner.errors import OutputError
+from ascend_runner.job import runner
+from ascend_runner.ranks.signals import Signals
+from tests.report.test_journal import begun
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_signal_while_the_last_report_is_written(tmp_path: Path, *, is_prepared: bool) -> None:
+    """One that is meant for the ranks is answered, although nothing waits for signals any longer."""
+
+    def fail(*_args: object) -> Any:
+        raise OutputError("no room")
+
+    refused: list[int] = []
+    console: Any = None
+    journal = begun(tmp_path, [])
+    with Signals() as signals:
+        signals.refuse = refused.append
+        setup: Any = SimpleNamespace(
+            signals=signals,
+            messages=SimpleNamespace(warning=print),
+            environ={},
+            resources=ExitStack(),
+            journal=journal,
+            begin=lambda _spec: journal,
+            await_staging=fail,
+            prepare=lambda *_args: SimpleNamespace(error=OutputError("no table")),
+            end_requests=lambda: raise_signal(SIGUSR1),
+        )
+        if is_prepared:
+            with pytest.raises(OutputError):
+                runner.run(setup, journal.spec, console)
+        else:
+            runner.prepare(setup, (), "", console)
+
+    assert [SIGUSR1] == refused

@@ -1,0 +1,121 @@
+"""Findings about room, limits and the grace period, from trees of files and from real ones."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+from ascend_runner.job import check
+from ascend_runner.problems import Problem
+from ascend_runner.settings.model import Settings
+from tests.job.contexts import context, in_context, look_at, pair_of, remedies
+from tests.helpers.trees import tree
+from tests.helpers.waiting import LIMIT
+
+# --- Room -------------------------------------------------------------------------------------------------------------
+
+
+def test_room(tmp_path: Path) -> None:
+    """A directory that does not exist yet is measured where it would be made."""
+    given = in_context(context(nproc=1), settings=Settings(log_dir=str(tmp_path / "not" / "yet")))
+    verdicts = [verdict for verdict, _ in look_at(check.room, given)]
+
+    assert "error" not in verdicts
+    assert not (tmp_path / "not").exists()
+
+
+def test_no_room_on_a_full_disk(tmp_path: Path) -> None:
+    """A full directory is an error, one that is nearly full a warning."""
+    few = check.Room(path=str(tmp_path), is_writable=True, free=900 << 20, size=2 << 30, files=10**6)
+    none, locked = attrs.evolve(few, free=1 << 20), attrs.evolve(few, is_writable=False)
+    no_files = attrs.evolve(few, free=2 << 30, files=3)
+
+    assert [
+        ("warning", "log directory /x: only 900.0 MiB of 2.0 GiB free"),
+        ("error", "log directory /x: only 1.0 MiB of 2.0 GiB free"),
+        ("error", f"log directory /x: user {os.geteuid()} has no permission to write to {tmp_path}"),
+        ("warning", "log directory /x: only 3 inodes free"),
+        ("error", "log directory /x: no response within 10 s"),
+    ] == [
+        pair_of(problem)
+        for room in (few, none, locked, no_files, None)
+        if (problem := check.room_problem("log directory", "/x", room, 10.0))
+    ]
+    assert check.room_problem("shared memory", "/x", attrs.evolve(few, free=2 << 30), 10.0) is None
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+LIMITED = """
+import resource, sys
+from ascend_runner.check import limits
+from tests.job.contexts import context
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+for finding in limits.limits(context(sys.argv[1])):
+    print(finding if isinstance(finding, str) else finding.sentence)
+"""
+
+
+@pytest.mark.parametrize(("capabilities", "is_limited"), [("00000000a80425fb", True), ("00000000a80465fb", False)])
+def test_limits_of_a_real_process(tmp_path: Path, capabilities: str, *, is_limited: bool) -> None:
+    """Limits are compared with what training needs; CAP_IPC_LOCK lifts the first."""
+    root = tree(tmp_path, {"proc/self/status": f"Name:\tpython\nCapEff:\t{capabilities}\n"})
+    printed = subprocess.run(
+        [sys.executable, "-c", LIMITED, root], capture_output=True, text=True, check=True, timeout=LIMIT
+    ).stdout.splitlines()
+    memory = "locked memory: 64 KiB, less than 16000 (RDMA and HCCL lock host memory)"
+    files = "open files: 1024, less than 4096 (data loaders open many files)"
+
+    assert [memory, files] == printed[:2] if is_limited else [files] == printed[:1]
+    assert is_limited or "locked memory unlimited (CAP_IPC_LOCK)" in printed[-1]
+
+
+@pytest.mark.parametrize(
+    ("soft", "expected"),
+    [(resource.RLIM_INFINITY, "unlimited"), (16_000 << 10, "16000 KiB"), ((16_000 << 10) - 1, None)],
+)
+def test_limit_is_enough_from_its_threshold_on(soft: int, expected: str | None) -> None:
+    """Exactly the expected value is enough, and so is no limit."""
+    finding = check.finding_of_limit(check.LIMITS[0], soft)
+
+    assert f"locked memory {expected}" == finding if expected else isinstance(finding, Problem)
+
+
+# --- The grace period -------------------------------------------------------------------------------------------------
+
+VOLCANO = {"VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "a,b"}
+SLURM = {"SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0"}
+MPI = {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "grace", "expected"),
+    [
+        ({}, 600.0, ("ok", "600 s")),
+        (MPI, 600.0, ("ok", "600 s")),
+        (VOLCANO, 25.0, ("ok", "25 s, less than the 30 s that Kubernetes allows by default")),
+        (VOLCANO, 26.0, ("warning", "--grace is 26 s, but by default Kubernetes kills all processes after 30 s")),
+        ({**MPI, "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, 60.0, None),
+        (SLURM, 60.0, ("warning", "--grace is 60 s, but by default Slurm kills all processes after 30 s")),
+    ],
+)
+def test_grace(environ: dict[str, str], grace: float, expected: tuple[str, str] | None) -> None:
+    """The grace period and the sweep after it must fit into the time that the platform allows."""
+    given = in_context(context("/", environ), settings=Settings(grace=grace))
+    wanted = expected or ("warning", "--grace is 60 s, but by default Kubernetes kills all processes after 30 s")
+
+    assert [wanted] == look_at(check.grace, given)
+
+
+def test_grace_says_what_to_set() -> None:
+    """The remedy names the platform's setting and the option."""
+    given = in_context(context("/", SLURM), settings=Settings(grace=60.0))
+
+    assert ["set KillWait to 65 or more, or --grace to 25 or less"] == remedies(check.grace, given)

@@ -1,0 +1,495 @@
+"""From a command to its plan, or to all problems at once, without a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from ascend_runner.errors import CommandError, RankTableNotReadyError, SettingsError
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.job.preparation import Preparer
+from ascend_runner.job.preparation import Preparation
+from ascend_runner.problems import Severity, Subject
+from ascend_runner.settings.model import Settings
+from tests.platforms import platform_cases
+
+VALID = Path(__file__).parents[2] / "fixtures" / "valid"
+TABLE = str(VALID / "group_list_8_devices.json")
+PYTHON = os.path.dirname(sys.executable)
+TWO_RANKS = Settings(nproc_per_node=2)
+
+
+@attrs.define
+class Preparing:
+    """Prepares jobs in a directory, and counts the pauses in which something was waited for."""
+
+    folder: Path
+    pauses: int = 0
+
+    def prepare(
+        self,
+        settings: Settings = TWO_RANKS,
+        *argv: str,
+        environ: Mapping[str, str] | None = None,
+        hold_port: Callable[[int], int] = int,
+    ) -> Preparation:
+        """Prepare a command, by default one that exists."""
+        context = PlanContext(
+            settings=settings,
+            command=argv or ("python", "train.py"),
+            environ={"PATH": PYTHON, **(environ or {})},
+            cwd=str(self.folder),
+            host_name="some-host",
+            is_folder=lambda _: False,
+            hold_port=hold_port,
+        )
+        preparer = Preparer(context, Messages(lambda _: None), self._pause)
+        return preparer.prepare()
+
+    def _pause(self, _seconds: float) -> None:
+        self.pauses += 1
+
+
+@pytest.fixture
+def preparing(tmp_path: Path) -> Preparing:
+    """Prepare jobs in an empty directory."""
+    return Preparing(tmp_path)
+
+
+def subjects(prepared: Preparation, severity: Severity = Severity.ERROR) -> list[Subject | None]:
+    """Return the subjects of the problems with a severity."""
+    return [problem.subject for problem in prepared.problems if problem.severity is severity]
+
+
+def test_plan_without_problems(preparing: Preparing) -> None:
+    """A job without problems has a plan, which can be started."""
+    prepared = preparing.prepare()
+
+    assert () == prepared.problems
+    assert [0, 1] == [rank.rank_id for rank in prepared.job().ranks]
+
+
+def test_table_decides_on_the_ranks(preparing: Preparing) -> None:
+    """With a rank table the ranks are those of this node in the table."""
+    prepared = preparing.prepare(Settings(rank_table=TABLE))
+
+    assert list(range(8)) == [rank.rank_id for rank in prepared.job().ranks]
+    assert prepared.table is not None
+
+
+# --- All problems -----------------------------------------------------------------------------------------------------
+
+
+def test_independent_problems_are_found_together(preparing: Preparing) -> None:
+    """Command, working directory, job id, node and rank table are all checked; the first error decides the status."""
+    (preparing.folder / "broken.json").write_text('{"status": "completed", "server_list": 5}')
+    prepared = preparing.prepare(
+        Settings(rank_table="broken.json", workdir="nowhere"),
+        "trian",
+        environ={"MA_VJ_NAME": "a/b", "MASTER_PORT": "x"},
+    )
+
+    assert [
+        Subject.COMMAND,
+        Subject.SETTINGS,
+        Subject.VARIABLES,
+        Subject.SETTINGS,
+        Subject.RANK_TABLE,
+    ] == subjects(prepared)
+    assert isinstance(prepared.error, CommandError)
+    assert 127 == prepared.error.exit_status
+    with pytest.raises(CommandError):
+        prepared.job()
+
+
+def test_all_conflicts_of_variables_are_found(preparing: Preparing) -> None:
+    """Each row of the table of conflicts is reported, not only the first one that stops a start."""
+    prepared = preparing.prepare(
+        environ={
+            "HCCL_INTRA_PCIE_ENABLE": "1",
+            "HCCL_INTRA_ROCE_ENABLE": "1",
+            "ASCEND_RT_VISIBLE_DEVICES": "1,0",
+            "HCCL_CONNECT_TIMEOUT": "60",
+            "TORCHELASTIC_RUN_ID": "old",
+        }
+    )
+
+    assert [Subject.VARIABLES] * 2 == subjects(prepared)
+    assert [Subject.VARIABLES] == subjects(prepared, Severity.WARNING)
+
+
+def test_conflicts_are_found_while_the_table_is_missing(preparing: Preparing) -> None:
+    """A rank table that is not there yet does not hide a conflict of variables."""
+    environ = {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}
+    prepared = preparing.prepare(Settings(rank_table="later.json", check=True), environ=environ)
+
+    assert [Subject.VARIABLES] == subjects(prepared)
+    assert [Subject.RANK_TABLE] == subjects(prepared, Severity.WARNING)
+
+
+def test_plan_in_spite_of_a_missing_command(preparing: Preparing) -> None:
+    """A missing command does not hide what else would be planned, but the job cannot be started."""
+    prepared = preparing.prepare(TWO_RANKS, "trian")
+
+    assert prepared.plan is not None
+    assert [0, 1] == [rank.rank_id for rank in prepared.plan.ranks]
+    with pytest.raises(CommandError):
+        prepared.job()
+
+
+def test_rejections_of_hccl(preparing: Preparing) -> None:
+    """Each defect that HCCL would reject is an error with HCCL's code, unless the checks are switched off."""
+    devices = [{"device_id": str(rank), "device_ip": "10.0.0.1", "rank_id": str(rank)} for rank in range(3)]
+    server = {"server_id": "10.0.0.9", "device": devices}
+    table = {"status": "completed", "version": "1.0", "server_count": "1", "server_list": [server]}
+    (preparing.folder / "twins.json").write_text(json.dumps(table))
+    checked = preparing.prepare(Settings(rank_table="twins.json"))
+    unchecked = preparing.prepare(Settings(rank_table="twins.json", no_table_checks=True))
+
+    assert ["EI0014"] * 2 == [problem.code for problem in checked.about(Subject.RANK_TABLE)]
+    assert all("--no-table-checks" in problem.remedy for problem in checked.problems)
+    assert 3 == len(unchecked.job().ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_hint"), [("rank_list_rank_count_wrong", True), ("group_list_status_missing", False)]
+)
+def test_hint_to_skip_the_checks(preparing: Preparing, name: str, *, has_hint: bool) -> None:
+    """An error in a table ends with the option that lets the table pass, if there is one."""
+    prepared = preparing.prepare(Settings(rank_table=str(VALID.parent / "invalid" / f"{name}.json")))
+
+    assert has_hint is ("--no-table-checks" in str(prepared.error))
+
+
+def test_table_and_options_that_disagree(preparing: Preparing) -> None:
+    """A contradiction between the rank table and the options is a problem of this node."""
+    prepared = preparing.prepare(Settings(rank_table=TABLE, nnodes=2, node_rank=0, master_addr="a"))
+
+    assert [Subject.NODE] == subjects(prepared)
+
+
+@pytest.mark.parametrize(
+    ("name", "linger", "expected"),
+    [("mindcluster_pytorch", None, 30.0), ("mindcluster_mindspore", 0.0, 0.0), ("pai", None, 0.0), ("pai", 9.0, 9.0)],
+)
+def test_nodes_linger_on_mindcluster(preparing: Preparing, name: str, linger: float | None, expected: float) -> None:
+    """Nodes that have only lost another one stay by default where the platform gives up on a job that fails at once."""
+    prepared = preparing.prepare(Settings(linger=linger), environ=platform_cases.load(name).variables)
+
+    assert expected == prepared.job().restarts.linger
+
+
+def test_least_number_of_nodes_requires_a_table(preparing: Preparing) -> None:
+    """Only a rank table can say that fewer nodes take part: without one, --min-nodes is refused."""
+    prepared = preparing.prepare(Settings(nproc_per_node=2, nnodes=2, node_rank=0, master_addr="a", min_nodes=1))
+
+    assert [Subject.SETTINGS] == subjects(prepared)
+    assert isinstance(prepared.error, SettingsError)
+
+
+def test_ambiguous_place_of_this_node(preparing: Preparing) -> None:
+    """Variables that do not determine this node's place are an error, unless a rank table does."""
+    environ = {"WORLD_SIZE": "4", "RANK": "2"}
+
+    assert [Subject.VARIABLES] == subjects(preparing.prepare(environ=environ))
+    assert [] == subjects(preparing.prepare(Settings(rank_table=TABLE), environ=environ))
+
+
+# --- Waiting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "argv", "sentence"),
+    [
+        (attrs.evolve(TWO_RANKS, linger=5.0), (), "--linger has no effect on a single-node job"),
+        (attrs.evolve(TWO_RANKS, inspect="off", inspect_interval=5.0), (), "--inspect-interval has no effect because"),
+        (TWO_RANKS, ("python", "train.py", "{stage:0}"), "--stage is not set"),
+    ],
+)
+def test_what_has_no_effect_is_a_warning(
+    preparing: Preparing, settings: Settings, argv: tuple[str, ...], sentence: str
+) -> None:
+    """An option or placeholder without effect is reported, and the job starts."""
+    prepared = preparing.prepare(settings, *argv)
+
+    assert prepared.error is None
+    assert [sentence] == [sentence for problem in prepared.problems if sentence in str(problem)]
+
+
+def test_options_of_several_nodes_and_of_an_inspection(preparing: Preparing) -> None:
+    """--linger has an effect on several nodes, and --inspect-interval where the node is inspected."""
+    settings = attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="a", linger=5.0)
+    prepared = preparing.prepare(attrs.evolve(settings, inspect="warn", inspect_interval=5.0))
+
+    assert () == prepared.problems
+
+
+def test_nobody_waits_after_an_error(preparing: Preparing) -> None:
+    """With an error there is no wait for a rank table, and a table that is not there yet is no further problem."""
+    prepared = preparing.prepare(Settings(rank_table="later.json"), "trian")
+
+    assert [Subject.COMMAND] == subjects(prepared)
+    assert 1 == len(prepared.problems)
+    assert 0 == preparing.pauses
+
+
+def test_wait_for_the_table(preparing: Preparing) -> None:
+    """Without an error the rank table is awaited up to its limit."""
+    prepared = preparing.prepare(Settings(rank_table="later.json", rank_table_timeout=0.001))
+
+    assert isinstance(prepared.error, RankTableNotReadyError)
+    assert 0 < preparing.pauses
+
+
+# --- One process ------------------------------------------------------------------------------------------------------
+
+
+def test_rank_of_another_launcher(preparing: Preparing) -> None:
+    """A process that mpirun started as one of several on this node runs the command once, as its rank."""
+    prepared = preparing.prepare(Settings(), environ=platform_cases.load("open_mpi_per_card").variables)
+
+    assert prepared.job().is_passed_through
+    assert 1 == len(prepared.job().processes)
+    assert "OMPI_COMM_WORLD_LOCAL_SIZE" in prepared.why
+
+
+def test_engine_that_is_missing(preparing: Preparing) -> None:
+    """An engine that is not installed is a problem of --launcher, not of the command."""
+    (preparing.folder / "python").write_text("#!/bin/sh\n")
+    (preparing.folder / "python").chmod(0o755)
+    environ = {"PATH": str(preparing.folder)}
+    prepared = preparing.prepare(Settings(nproc_per_node=2, launcher="torchrun"), environ=environ)
+
+    assert [Subject.SETTINGS] == subjects(prepared)
+    assert 127 == prepared.problems[0].exit_status
+    assert "'torchrun', which --launcher torchrun requires; " in prepared.problems[0].sentence
+
+
+@pytest.mark.parametrize("changes", [{"workdir": "device"}, {"bind": "cores"}, {"isolate_devices": True}])
+def test_options_that_an_engine_cannot_apply(preparing: Preparing, changes: Mapping[str, object]) -> None:
+    """Options for single ranks are refused if another engine starts the ranks."""
+    settings = attrs.evolve(TWO_RANKS, launcher="torchrun", **changes)  # type: ignore[arg-type]  # names of fields
+
+    assert isinstance(preparing.prepare(settings).error, SettingsError)
+
+
+# --- Working directories ----------------------------------------------------------------------------------------------
+
+
+def _here(_folder: Path) -> None:
+    pass
+
+
+def _there(folder: Path) -> None:
+    (folder / "there" / "train.py").write_text("")
+
+
+@pytest.mark.parametrize(("lay", "expected"), [(_here, [Subject.SETTINGS]), (_there, [])])
+def test_script_in_another_working_directory(
+    preparing: Preparing, lay: Callable[[Path], None], expected: list[Subject]
+) -> None:
+    """A relative script that exists here must exist in the ranks' working directory, too."""
+    (preparing.folder / "train.py").write_text("")
+    (preparing.folder / "there").mkdir()
+    lay(preparing.folder)
+
+    assert expected == subjects(preparing.prepare(attrs.evolve(TWO_RANKS, workdir="there")))
+
+
+def test_conda_environment(preparing: Preparing) -> None:
+    """The programs of a conda environment come first; one that does not exist is an error."""
+    python = preparing.folder / "conda" / "envs" / "job" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    environ = {"ANACONDA_DIR": str(preparing.folder / "conda"), "DEFAULT_CONDA_ENV_NAME": "job"}
+    missing = {**environ, "DEFAULT_CONDA_ENV_NAME": "other"}
+
+    assert str(python) == preparing.prepare(environ=environ).job().ranks[0].executable
+    assert [Subject.SETTINGS] == subjects(preparing.prepare(environ=missing))
+    asked = attrs.evolve(TWO_RANKS, conda_env="other")
+    assert [Subject.SETTINGS] == subjects(preparing.prepare(asked, environ=environ))
+
+
+@pytest.mark.parametrize("name", ["train.py", "./train.py"])
+def test_script_without_python(preparing: Preparing, name: str) -> None:
+    """A Python script that cannot be executed is answered with the command that works."""
+    (preparing.folder / "train.py").write_text("")
+    prepared = preparing.prepare(TWO_RANKS, name)
+
+    assert isinstance(prepared.error, CommandError)
+    assert f"ascend-runner python {name}?" in str(prepared.error)
+
+
+@pytest.mark.parametrize("selected", [Settings(console=frozenset({1, 7})), Settings(stdin=7)])
+def test_selection_of_a_rank_that_does_not_exist(preparing: Preparing, selected: Settings) -> None:
+    """A rank that the job does not have is refused; one of another node is not."""
+    alone = preparing.prepare(attrs.evolve(selected, nproc_per_node=2))
+    several = attrs.evolve(selected, nproc_per_node=4, nnodes=2, node_rank=0, master_addr="10.0.0.1")
+
+    (problem,) = alone.about(Subject.SETTINGS)
+    assert (Severity.ERROR, True) == (problem.severity, "rank 7" in str(problem))
+    assert () == preparing.prepare(several).about(Subject.SETTINGS)
+
+
+# --- How many processes -----------------------------------------------------------------------------------------------
+
+ENGINE = ("torchrun", "--nproc_per_node", "2", "train.py")
+
+
+def _program(folder: Path, name: str) -> dict[str, str]:
+    """Make a program, and return the environment in which it is found."""
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+def test_engine_as_the_command_runs_once(preparing: Preparing) -> None:
+    """An engine runs once, as it is, and not once per device of the platform's count."""
+    environ = {**_program(preparing.folder, "torchrun"), "SLOTS": "2", "WORLD_SIZE": "1", "RANK": "0"}
+    job = preparing.prepare(Settings(), *ENGINE, environ=environ).job()
+
+    assert [ENGINE] == [process.argv for process in job.processes]
+    assert "RANK_ID" not in job.processes[0].env
+
+
+TORCH_NODES = {"SLOTS": "2", "WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "a"}
+ONE_NODE = Settings(nnodes=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "environ", "part"),
+    [
+        (Settings(), (), {}, ""),
+        (ONE_NODE, (), TORCH_NODES, ""),
+        (Settings(), (), TORCH_NODES, "-node-1"),
+        (Settings(), ("--nnodes=2",), {}, "-some-host"),
+        (Settings(), (), {"WORLD_SIZE": "2", "RANK": "1"}, "-some-host"),
+        (attrs.evolve(TWO_RANKS, launcher="torchrun"), None, {}, ""),
+        (Settings(launcher="torchrun"), None, TORCH_NODES, "-node-1"),
+    ],
+)
+def test_files_of_an_engine(
+    preparing: Preparing, settings: Settings, options: tuple[str, ...] | None, environ: dict[str, str], part: str
+) -> None:
+    """Only on several nodes the report carries the node: its number, or its name if the number is unknown."""
+    command = ("python", "train.py") if options is None else (ENGINE[0], *options, *ENGINE[1:])
+    path = f"{_program(preparing.folder, 'torchrun')['PATH']}:{PYTHON}"
+    job = preparing.prepare(settings, *command, environ={"PATH": path, **environ}).job()
+
+    assert f"train-report{part}.json" == os.path.basename(job.report_path)
+
+
+@pytest.mark.parametrize(
+    ("environ", "part"),
+    [
+        ({"VK_TASK_INDEX": "0"}, ""),
+        ({"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "0", "VC_TASK_INDEX": "0"}, ""),
+        ({"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'}, "-node-1"),
+        ({"TF_CONFIG": '{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}'}, "-some-host"),
+    ],
+)
+def test_files_of_a_single_process(preparing: Preparing, environ: dict[str, str], part: str) -> None:
+    """A process that is all of its job has a report without a node, and the name of its command."""
+    job = preparing.prepare(Settings(), environ=environ).job()
+
+    assert f"train-report{part}.json" == os.path.basename(job.report_path)
+    assert ("some-host" if part == "-some-host" else f"train{part}") == job.processes[0].title
+
+
+@pytest.mark.parametrize("settings", [TWO_RANKS, Settings(rank_table=TABLE)])
+def test_engine_as_the_command_of_several_ranks(preparing: Preparing, settings: Settings) -> None:
+    """An engine once per device would be n x n processes: refused."""
+    prepared = preparing.prepare(settings, *ENGINE, environ=_program(preparing.folder, "torchrun"))
+
+    assert isinstance(prepared.error, SettingsError)
+
+
+OCTOPUS = {"MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
+TF_WORKER = {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'}
+
+
+@pytest.mark.parametrize("count", [{}, {"MA_NUM_GPUS": ""}])
+def test_count_of_devices_that_is_not_set(preparing: Preparing, count: dict[str, str]) -> None:
+    """MA_NUM_HOSTS without MA_NUM_GPUS means one device, as the Octopus guide reads it."""
+    assert 1 == len(preparing.prepare(Settings(), environ={**OCTOPUS, **count}).job().ranks)
+
+
+ONE_OF_ONE = {"MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": "1", "RANK": "0"}
+VOLCENGINE = {"MLP_WORKER_NUM": "1", "MLP_ROLE_INDEX": "0", "MLP_WORKER_0_HOST": "a"}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {**OCTOPUS, "MA_NUM_GPUS": "0"},
+        {**VOLCENGINE, "MLP_WORKER_GPU": "0"},
+        TF_WORKER,
+        {"VK_TASK_INDEX": "0"},
+        {"VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "job-worker-0.job", "VC_WORKER_NUM": "1"},
+        {"VC_TASK_INDEX": "0", **ONE_OF_ONE},
+        {"HOSTNAME": "job-master-0", **ONE_OF_ONE},
+    ],
+)
+def test_command_without_devices_runs_once(preparing: Preparing, environ: dict[str, str]) -> None:
+    """A node without a device, or a task or a single pod without a count of devices, runs the command once."""
+    job = preparing.prepare(Settings(), environ=environ).job()
+
+    assert () == job.ranks
+    assert [("python", "train.py")] == [process.argv for process in job.processes]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        VOLCENGINE,
+        ONE_OF_ONE,
+        {"VK_TASK_INDEX": "0", "VC_WORKER_HOSTS": "a.job,b.job"},
+        {"VK_TASK_INDEX": "0", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"},
+        {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "auto"},
+        {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_NODEID": "0"},
+        {"HOSTNAME": "job-master-0", **ONE_OF_ONE, "WORLD_SIZE": "2"},
+    ],
+)
+def test_number_of_ranks_is_never_guessed(preparing: Preparing, environ: dict[str, str]) -> None:
+    """Where nothing gives the number of devices and the platform may have several, --nproc-per-node is required."""
+    prepared = preparing.prepare(Settings(), environ=environ)
+
+    assert "--nproc-per-node 1" in str(prepared.error)
+
+
+def test_tasks_of_volcano(preparing: Preparing) -> None:
+    """On Volcano a parameter server runs the command once, and each worker's ranks get tasks of their own."""
+    lists = {"VC_PS_HOSTS": "ps-0.job", "VC_WORKER_HOSTS": "w-0.job,w-1.job", "VC_TASK_INDEX": "0", "SLOTS": "2"}
+    server = preparing.prepare(Settings(), environ={**lists, "HOSTNAME": "ps-0"}).job()
+    worker = preparing.prepare(Settings(dry_run=True), environ={**lists, "HOSTNAME": "w-1", "VC_TASK_INDEX": "1"}).job()
+
+    assert () == server.ranks
+    assert '"type": "ps"' in server.processes[0].env["TF_CONFIG"]
+    assert [2, 3] == [rank.rank_id for rank in worker.ranks]
+    assert 2 == len({rank.env["TF_CONFIG"] for rank in worker.ranks})
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "port"),
+    [
+        (TWO_RANKS, {}, "29501"),
+        (attrs.evolve(TWO_RANKS, master_port=4000), {}, "4000"),
+        (TWO_RANKS, {"MASTER_PORT": "4001"}, "4001"),
+        (attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="127.0.0.1"), {}, "29500"),
+    ],
+    ids=["single", "flag", "variable", "several"],
+)
+def test_port_of_a_single_node(preparing: Preparing, settings: Settings, environ: dict[str, str], port: str) -> None:
+    """Only a single node gets a free port, unless one is set, and all of its ranks get the same."""
+    job = preparing.prepare(settings, environ=environ, hold_port=lambda first: first + 1).job()
+
+    assert {port} == {rank.env["MASTER_PORT"] for rank in job.ranks}

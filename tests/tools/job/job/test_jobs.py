@@ -1,0 +1,148 @@
+"""Which job `ascend-job` finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.services import run_folder
+from tests.helpers.program import Program
+from tests.tools.job.conftest import Start, Tool, running
+
+PATH_IN_A_NAME = (
+    '{"job_id": "x", "part": "/../../x", "host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1,'
+    ' "began": 1.0, "log_dir": "/", "run_folder": "/", "command": []}'
+)
+JOB = json.loads(PATH_IN_A_NAME.replace("/../../x", ""))
+
+
+def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
+    """Running jobs must be distinguished; one word may be the beginning of several names."""
+    runs = [running(start, tool, "--log-dir", f"log-{name}", name=name, ranks=1) for name in ("train-a", "train-b")]
+    several, beginning, one = tool(), tool("status", "train"), tool("status", "train-a")
+    for run in runs:
+        run.send(signal.SIGTERM)
+        run.finish()
+
+    assert [2, 2, 0] == [several[0], beginning[0], one[0]]
+    assert "2 jobs are running; specify one of them: train-b" in several[1]
+    assert "'train' is ambiguous: train-b (pid " in beginning[1]
+
+
+def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
+    """Its status has a line for each node; other commands list the words that mean one node."""
+    for node in range(2):
+        place = ("--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1")
+        start(f"exit {node * 4}", *place, ranks=1).finish()
+    copy = tmp_path / "copy"
+    shutil.copytree(program.log_dir, copy)
+    status, screen = tool("status", str(copy))
+    one = f"{copy}/job-node-1"
+
+    assert (5, ["job-node-0", "job-node-1"]) == (status, [line.split()[0] for line in screen.splitlines()[1:]])
+    assert 2 == len(json.loads(tool("status", str(copy), "--json")[1]))
+    assert (2, f"is ambiguous: {copy}/job-node-0, {one}\n") == (
+        tool("events", str(copy))[0],
+        tool("events", str(copy))[1].partition("' ")[2],
+    )
+    assert (5, "job-node-1: failed") == (tool("status", one)[0], tool("status", one)[1][:18])
+    assert "job-node-1" not in tool("status", f"{copy}/job-run-node-0.json")[1]
+    assert 4 == tool("status", f"{copy}/job-node-2")[0]
+
+
+def test_name_of_a_job_that_is_the_id_of_others(start: Start, tool: Tool, run_dir: Path) -> None:
+    """The exact name wins."""
+    run = running(start, tool, ranks=1)
+    (path,) = run_dir.glob(f"*/{run_folder.JOB_FILE}")
+    other = run_dir / "other" / run_folder.JOB_FILE
+    other.parent.mkdir()
+    other.write_text(json.dumps({**json.loads(path.read_bytes()), "part": "-node-1"}))
+    status, screen = tool("status", "job")
+    other.unlink()
+    other.parent.rmdir()
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert (0, "job: running") == (status, screen[:12])
+
+
+def test_last_of_several_runs(start: Start, tool: Tool) -> None:
+    """Without a word, and by its id, a job that has ended is the newest."""
+    for script in ("exit 0", "exit 4", "exit 0"):
+        start(script, "--log-runs", "1", ranks=1).finish()
+
+    assert [3, 3] == [tool()[0], tool("status", "job")[0]]
+    assert ["succeeded", "failed", "ended"] == [line.split()[1] for line in tool("list")[1].splitlines()[1:]]
+
+
+def test_logs_that_were_moved(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
+    """A directory with logs says all, also without the machine; also the directory of an earlier run."""
+    for script in ("exit 4", "exit 0"):
+        start(script, ranks=1).finish()
+    copy = tmp_path / "copy"
+    shutil.copytree(program.log_dir, copy)
+
+    assert 3 == tool("status", str(copy))[0]
+    assert 5 == tool("status", str(copy / "run-1"))[0]
+
+
+def test_newest_logs_in_the_working_directory(
+    start: Start, tool: Tool, program: Program, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this machine knows no job, all commands find the one whose logs are there."""
+    start("exit 4", ranks=1).finish()
+    shutil.rmtree(next(run_dir.iterdir()))
+    monkeypatch.chdir(program.folder)
+    unknown = tool("list"), tool()
+    os.mkdir("logs")
+    program.log_dir.rename("logs/job-1")
+    os.symlink("job-1", "logs/latest")
+
+    assert [(0, "no jobs\n"), 4] == [unknown[0], unknown[1][0]]
+    assert ["job", "failed"] == tool("list")[1].splitlines()[1].split()[:2]
+    assert [5, 5] == [tool()[0], tool("status", "job")[0]]
+
+
+def test_job_of_another_machine(start: Start, tool: Tool, program: Program) -> None:
+    """Its state cannot be determined from here, and it cannot be stopped."""
+    run = running(start, tool)
+    path = program.log_dir / "job-run.json"
+    record = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**record, "host": "elsewhere", "run_folder": "/nowhere"}))
+    status, screen = tool("status", str(program.log_dir))
+    refused = tool("stop", str(program.log_dir))
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert (4, "job: cannot tell") == (status, screen[:16])
+    assert (1, True) == (refused[0], "runs on host elsewhere" in refused[1])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"job_id": 7}',
+        PATH_IN_A_NAME,
+        *(json.dumps({**JOB, "began": began}) for began in (float("nan"), float("inf"), 1e300, -1.0, True, "")),
+        json.dumps({**JOB, "pid": 1 << 40}),
+        json.dumps({**JOB, "run_folder": "\ud800"}),
+    ],
+)
+def test_files_that_are_no_run_files(tool: Tool, run_dir: Path, tmp_path: Path, content: str) -> None:
+    """They are no jobs."""
+    (run_dir / "run-x").mkdir()
+    (run_dir / "run-x" / "job.json").write_text(content)
+    (tmp_path / "job-run.json").write_text(content)
+
+    assert (0, "no jobs\n") == tool("list")
+    assert 4 == tool("status", str(tmp_path))[0]
+    assert 4 == tool()[0]

@@ -1,0 +1,149 @@
+"""What `ascend-job top` finds out about jobs: real ones, and those of which only the logs are seen."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from pkgutil import iter_modules
+
+import attrs
+
+from ascend_runner.job_tool import commands
+from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job.top import Observer
+from ascend_runner.tools.job.top_frame import JobView
+from ascend_runner.tools.job.top_frame import State
+from tests.helpers.npu_tools import fake_npu_smi
+from tests.helpers.waiting import wait_until
+from tests.tools.job.conftest import Start, Tool
+
+STEPS = "echo step=3, skipped=0; echo 'PASSWORD=hunter2 \x1b]0;title\x07x'; exec sleep 100"
+LAST = "PASSWORD=*** x"  # as it is shown
+NPU_SMI = """\
+if [ "$2" = watch ]; then echo "NpuID(Idx) ChipId(Idx) Temp(C) AI Core(%) Memory(%)"; echo 1 0 61 97 88; exec sleep 100
+fi
+echo "| 1     910B3               | OK            | 93.6        38                0    / 0             |"
+echo "| 0                         | 0000:C1:00.0  | 0           0    / 0          3349 / 65536         |"
+"""
+
+
+def seen(observer: Observer) -> dict[int, State]:
+    """Return the states of the ranks."""
+    return {rank.rank_id: rank.state for rank in observer.look(()).ranks}
+
+
+def test_running_job(start: Start, tmp_path: Path) -> None:
+    """Steps, last lines without secrets and escapes, processes and NPUs of a job that runs; and its end."""
+    folder = fake_npu_smi(tmp_path, NPU_SMI)
+    run = start(f"echo begun; {STEPS}", ranks=2)
+    run.wait_for("begun", times=2)
+    observer = Observer(jobs.find(None, os.environ), {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+    views: list[JobView] = []
+
+    def is_complete() -> bool:
+        views.append(observer.look(()))
+        ranks = {rank.rank_id: rank for rank in views[-1].ranks}
+        is_measured = len(ranks) == 2 and ranks[1].device and ranks[0].cpu is not None
+        return bool(is_measured and ranks[0].step and ranks[0].last_line == LAST)
+
+    wait_until(is_complete)
+    rank, other = views[-1].ranks
+    run.send(signal.SIGTERM)
+    run.finish()
+    wait_until(lambda: observer.look(()).is_over)
+
+    assert (State.RUNNING, 3) == (rank.state, rank.step)
+    assert rank.memory is not None
+    assert rank.quiet is not None
+    assert other.device is not None
+    assert (61, 97, 88) == (other.device.temperature, other.device.ai_core, other.device.memory)
+    assert rank.device is None
+    assert os.path.isfile(observer.log_path(1))
+    assert {0: State.STOPPED, 1: State.STOPPED} == seen(observer)
+    observer.close()
+    observer.close()
+
+
+def test_runner_that_was_killed(start: Start) -> None:
+    """Ranks of a runner that was killed are shown as they are."""
+    run = start("echo begun; exec sleep 100", ranks=2)
+    run.wait_for("begun", times=2)
+    observer = Observer(jobs.find(None, os.environ), os.environ)
+    wait_until(lambda: seen(observer) == {0: State.RUNNING, 1: State.RUNNING})
+    os.kill(jobs.find(None, os.environ).runner_pid, signal.SIGKILL)
+    run.finish()
+    wait_until(lambda: observer.look(()).is_over)
+    view = observer.look(())
+
+    assert view.headline.startswith("runner killed ")
+    assert re.search(r"\bpid \d+\b", view.cause)
+    assert State.RUNNING not in {rank.state for rank in view.ranks}
+
+
+def test_failed_job(start: Start) -> None:
+    """The sentence above the table says how certain the cause is."""
+    start("[ $RANK = 1 ] && exit 7; exec sleep 100", ranks=2).finish()
+    with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
+        view = observer.look(())
+
+    assert "rank 1 failed: exit status 7 (likely the cause)" == view.cause
+
+
+def test_job_of_which_only_the_logs_are_seen(start: Start, run_dir: Path) -> None:
+    """On another machine, the sizes and times of the logs show which ranks are alive."""
+    run = start(f"echo begun; {STEPS}", ranks=3)
+    run.wait_for("begun", times=3)
+    here = jobs.find(None, os.environ)
+    elsewhere = attrs.evolve(here, host="another", run_folder=str(run_dir / "nowhere"))
+    observer = Observer(here, os.environ)
+    observer._parts = [type(observer._parts[0])(elsewhere, observer._host)]  # noqa: SLF001  this machine cannot be two
+    wait_until(lambda: {(rank.step, rank.last_line) for rank in observer.look(()).ranks} == {(3, LAST)})
+    rank = observer.look(()).ranks[0]
+    old = Path(observer.log_path(0))
+    os.utime(old, (old.stat().st_atime, old.stat().st_mtime - 600))
+    states = seen(observer)
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert (None, None, None) == (rank.cpu, rank.memory, rank.device)
+    assert {0: State.QUIET, 1: State.RUNNING, 2: State.RUNNING} == states
+
+
+def test_without_a_terminal(start: Start, tool: Tool) -> None:
+    """Where no screen can be drawn, `top` prints what `status` does."""
+    start("true").finish()
+
+    assert tool("status") == tool("top")
+
+
+def test_without_the_extra() -> None:
+    """Without textual, one sentence says how to install it."""
+    script = """
+import sys
+sys.modules["textual"] = None
+from argparse import Namespace
+from ascend_runner.errors import SettingsError
+from ascend_runner.job_tool.commands import top
+top.terminal.can_move_cursor = lambda environ: True
+try:
+    top.top(Namespace(job=None, environ={}))
+except SettingsError as error:
+    print(error)
+"""
+    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+
+    assert "top requires the package textual: pip install 'ascend-runner[view]'\n" == shown.stdout
+
+
+def test_what_else_needs_the_extra() -> None:
+    """No other command loads textual or rich."""
+    modules = ", ".join(f"ascend_runner.job_tool.commands.{module.name}" for module in iter_modules(commands.__path__))
+    script = f"import sys, ascend_runner.tools.job.main, {modules}; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+
+    assert set() == {"textual", "rich"} & {*shown.stdout.split()}

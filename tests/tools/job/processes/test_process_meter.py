@@ -1,0 +1,38 @@
+"""What the processes of ranks use, measured of real ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import psutil
+
+from ascend_runner.tools.job.processes import ProcessMeter
+from ascend_runner.tools.job.processes import Usage
+from tests.helpers.waiting import wait_until
+
+
+def test_sums_of_ranks() -> None:
+    """The figures are those of a rank's first process and of all below it; a percentage needs a second look."""
+    with (
+        subprocess.Popen(["/bin/sleep", "60"]) as single,
+        subprocess.Popen(["/bin/sh", "-c", "sleep 1000 & wait"]) as parent,
+    ):
+        leaders = {0: single.pid, 1: parent.pid}
+
+        def both_run() -> bool:
+            return ProcessMeter(os.getpid()).look(leaders, 0.0).get(1, Usage()).processes == 2
+
+        try:
+            wait_until(both_run)
+            meter = ProcessMeter(os.getpid())
+            first, second = meter.look(leaders, 1.0), meter.look(leaders, 2.0)
+        finally:
+            for process in psutil.Process(parent.pid).children():
+                process.kill()
+            single.kill()
+
+    assert {0: 1, 1: 2} == {rank_id: usage.processes for rank_id, usage in first.items()}
+    assert all(usage.resident > 0 and usage.cpu_seconds >= 0 for usage in first.values())
+    assert [None, None] == [usage.cpu for usage in first.values()]
+    assert None not in [usage.cpu for usage in second.values()]

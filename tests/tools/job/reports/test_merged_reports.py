@@ -1,0 +1,333 @@
+"""The report of a job of several nodes: which files count, what the screen says, and what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from ascend_runner.errors import UnreadableError
+from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job import merged_reports
+from ascend_runner.services import run_folder
+from tests.helpers import node_folders
+from tests.helpers.program import Program
+from tests.helpers.waiting import wait_until
+from tests.tools.job.conftest import Start, Tool
+
+EARLIER = {"started_at": "2026-11-22T07:00:00+08:00", "ended_at": "2026-11-22T07:30:00+08:00"}
+
+
+def screen(tool: Tool, *words: str) -> list[str]:
+    """Return the lines that the command prints."""
+    status, shown = tool("report", *words)
+    assert 0 == status, shown
+    return shown.splitlines()
+
+
+def test_screen(tool: Tool, tmp_path: Path) -> None:
+    """It names the cause, how sure it is and why, the end of its log, the other nodes, and the clocks."""
+    node_folders.write(tmp_path, 4, culprit=21)
+
+    assert [
+        "job: failed; final reports from 4 of 4 nodes",
+        "  cause   rank 21 on node 2 (worker-2), device 5: ValueError: loss is nan at",
+        "          step 17",
+        "          certain: 24 ranks on 3 nodes name it (EI0006); no other node has an",
+        "          error of its own",
+        "          | last words of 21",
+        "  others  nodes 0, 1, 3: EI0006: [PID: 7] Getting socket times out.",
+        "  clocks  4 nodes synchronized to within 0.4 s",
+    ] == [line for line in screen(tool, str(tmp_path))[:-1] if "failed at" not in line and "  log  " not in line]
+
+
+def test_missing_report(tool: Tool, tmp_path: Path) -> None:
+    """A node without a report is counted, and named as the likely cause if the others name it."""
+    node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({2}))
+    lines = screen(tool, str(tmp_path))
+
+    assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
+    assert "  cause   rank 21 on node 2: no report" == lines[1]
+    assert "          likely: 24 ranks on 3 nodes name it (EI0006)" in lines
+
+
+def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
+    """A node whose runner was killed has a report without an end, which counts as none."""
+    node_folders.write(tmp_path, 4, culprit=21)
+    node_folders.put(tmp_path, "job-report-node-2.json", node_folders.report(2, 4, 21, state="running"))
+    lines = screen(tool, str(tmp_path))
+
+    assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: incomplete report (last state:")
+
+
+def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None:
+    """The lock of its runner shows whether a node is still running, or the runner was killed, as were its ranks."""
+    node_folders.write(program.log_dir, 2, culprit=9)
+    place = ("--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
+    own = ("--log-dir", str(program.log_dir), "--html", "never")
+    run = program.start(*place, *own, "sh", "-c", "echo ready; exec sleep 1000", env={"MA_VJ_NAME": "job"})
+    run.wait_for("ready")
+    wait_until(lambda: json.loads((program.log_dir / "job-report-node-0.json").read_bytes())["state"] == "running")
+    recent = {"started_at": datetime.now(timezone.utc).isoformat(), "ended_at": None}
+    node_folders.put(program.log_dir, "job-report-node-1.json", node_folders.report(1, 2, 9, **recent))
+    alive = screen(tool, str(program.log_dir))
+    job = jobs.find(f"{program.log_dir}/job-run-node-0.json", os.environ)
+    os.kill(job.runner_pid, signal.SIGKILL)
+    run.finish()
+    killed = screen(tool, str(program.log_dir))
+    page = (program.log_dir / "job-report.html").read_text()
+
+    assert any("still running" in line for line in alive), alive
+    assert any("the runner was killed (last state: running)" in line for line in killed), killed
+    assert (True, False) == ("<td>ended" in page, "still running" in page)
+
+
+def test_name_of_a_job(start: Start, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a job means that job, although a directory with reports of several nodes is called the same."""
+    start("true", ranks=1, name="train").finish()
+    (tmp_path / "train").mkdir()
+    node_folders.write(tmp_path / "train", 2, culprit=9)
+    monkeypatch.chdir(tmp_path)
+
+    assert ["wrote"] == [line.split()[0] for line in screen(tool, "train")]
+    assert "job: failed; final reports from 2 of 2 nodes" == screen(tool, "./train")[0]
+
+
+def test_json(tool: Tool, tmp_path: Path) -> None:
+    """The verdict, and what is known of each node, is also printed as JSON."""
+    node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({0}))
+    found = json.loads(tool("report", str(tmp_path), "--json")[1])
+
+    assert ("job", "failed", "likely") == (found["job_id"], found["state"], found["certainty"])
+    assert [(2, 21)] == [(one["node"], one["rank_id"]) for one in found["suspects"]]
+    assert [None, "failed", "failed", "failed"] == [node["state"] for node in found["nodes"]]
+    assert (tmp_path / "job-report.html").exists()
+
+
+def test_files(tool: Tool, tmp_path: Path) -> None:
+    """Each file that cannot be used is one sentence: damaged, foreign, of another job, older, huge, or no file."""
+    node_folders.write(tmp_path, 3, culprit=21)
+    node_folders.put(tmp_path, "job-report-old.json", node_folders.report(1, 3, 21, **EARLIER))
+    node_folders.put(tmp_path, "other-report-node-0.json", node_folders.report(0, 3, 21, **EARLIER, job_id="other"))
+    (tmp_path / "job-report-node-7.json").write_text('{"job_id":')
+    (tmp_path / "job-report-node-8.json").write_bytes(b"\xff\0" * 100)
+    os.mkfifo(tmp_path / "job-report-node-9.json")
+    (tmp_path / "job-report-node-10.json").symlink_to("job-report-node-0.json")
+    (tmp_path / "job-report-node-11.json").mkdir()
+    with (tmp_path / "job-report-node-12.json").open("wb") as file:
+        file.truncate(merged_reports.LARGEST + 1)
+    (tmp_path / "job-report-node-13.json").write_text("[" * 100_000)
+    (tmp_path / "job-report-node-14.json").write_text('{"job_id": ["x"], "ranks": [1, null, {"rank_id": "x"}]}')
+    found = merged_reports.read(str(tmp_path))
+
+    assert [0, 1, 2] == [node.number for node in found.job.nodes]
+    assert 10 == len(found.left_out)
+    assert all("\n" not in sentence for sentence in found.left_out)
+    assert "job: failed; final reports from 3 of 3 nodes" == screen(tool, str(tmp_path))[0]
+
+
+def test_earlier_run(tmp_path: Path) -> None:
+    """A report of an earlier run does not stand for the node, which has left none of the newest run."""
+    node_folders.write(tmp_path, 4, culprit=21)
+    node_folders.put(tmp_path, "job-report-node-2.json", node_folders.report(2, 4, 21, **EARLIER))
+    found = merged_reports.read(str(tmp_path))
+
+    assert [True, True, False, True] == [node.has_report for node in found.job.nodes]
+    assert (f"ignored '{tmp_path}/job-report-node-2.json': it is from an earlier run",) == found.left_out
+    assert (*range(16, 24),) == found.job.nodes[2].rank_ids
+
+
+def spread(folder: Path, count: int) -> list[str]:
+    """Write the reports of nodes, the logs beside them, into a directory each; the last one is given as a file."""
+    node_folders.write(folder, count, culprit=9)
+    for number in range(count):
+        path = folder / f"node{number}"
+        path.mkdir()
+        names = (f"*-node-{number}.json", *(f"*-rank-{rank_id}-*" for rank_id in range(8 * number, 8 * number + 8)))
+        for found in [found for name in names for found in folder.glob(name)]:
+            found.rename(path / found.name)
+    (path / f"job-report-node-{count - 1}.json").rename(path / "report.json")
+    return [*(str(folder / f"node{number}") for number in range(count - 1)), str(path / "report.json")]
+
+
+def test_several_directories(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories and reports are merged as nodes of one job, with the logs beside them, in the working directory."""
+    paths = spread(tmp_path, 3)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    lines = screen(tool, *paths)
+
+    assert "job: failed; final reports from 3 of 3 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 9 on node 1 (worker-1)")
+    assert "          | last words of 9" in lines
+    assert lines[-1].startswith("wrote job-report.html (")
+
+
+def test_same_node_in_several_directories(tmp_path: Path) -> None:
+    """Of two reports of the same node the newer one counts, with a note; a path that is named twice is read once."""
+    paths = spread(tmp_path, 3)
+    (tmp_path / "old").mkdir()
+    recent = {"started_at": "2026-11-22T09:47:35+08:00"}
+    node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 3, 9, **recent))
+    found = merged_reports.read(*paths, str(tmp_path / "old"), paths[0])
+
+    assert (1, 3) == (len(found.left_out), len(found.reports))
+    assert found.left_out[0].startswith(f"ignored '{tmp_path}/old/job-report-node-1.json': ")
+    assert f"{tmp_path}/node1" == str(Path(found.logs[9]).parent)
+
+
+def put_run_file(folder: Path, number: int, run_folder: Path) -> None:
+    """Write the run file of a node whose runner has ended."""
+    run_folder.mkdir()
+    job = {"host": "", "pid_namespace": "", "pid": 1, "started": 1, "runner_pid": 1, "began": 1.0, "command": []}
+    members = {**job, "job_id": "job", "part": f"-node-{number}", "log_dir": "/", "run_folder": str(run_folder)}
+    node_folders.put(folder, f"job-run-node-{number}.json", members)
+
+
+def test_spare_report(tool: Tool, tmp_path: Path) -> None:
+    """A final report that could not be written beside the logs counts, and its failure is the cause."""
+    node_folders.write(tmp_path, 2, culprit=3)
+    fine = [node_folders.rank(one, state="succeeded", exit_code=0) for one in range(8, 16)]
+    members = node_folders.report(1, 2, 3, state="succeeded", status=0, cause=None, ranks=fine)
+    node_folders.put(tmp_path, "job-report-node-1.json", members)
+    running = node_folders.report(0, 2, 3, state="running", ended_at=None, cause=None)
+    node_folders.put(tmp_path, "job-report-node-0.json", running)
+    put_run_file(tmp_path, 0, tmp_path / "run")
+    node_folders.put(tmp_path / "run", run_folder.REPORT_FILE, node_folders.report(0, 2, 3))
+    lines = screen(tool, str(tmp_path))
+
+    assert "job: failed; final reports from 2 of 2 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 3 on node 0 (worker-0), device 3: ValueError: loss is nan")
+
+    (tmp_path / "run" / run_folder.REPORT_FILE).write_text("{")
+
+    assert merged_reports.read(str(tmp_path)).job.nodes[0].problem.endswith("is not the JSON report of a job")
+
+
+def test_files_beside_an_older_report(tmp_path: Path) -> None:
+    """Only the logs and the run file beside the newest report of a node count, in any order of the paths."""
+    changes: dict[str, object] = {"state": "running", "ended_at": None, "cause": None}
+    for name, times in (("new", {}), ("old", EARLIER)):
+        (tmp_path / name).mkdir()
+        report = node_folders.report(0, 2, 9, **{**changes, **times})
+        node_folders.put(tmp_path / name, "job-report-node-0.json", report)
+        (tmp_path / name / "job-proc-rank-0-device-0.txt").touch()
+        put_run_file(tmp_path / name, 0, tmp_path / name / "run")
+    node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 2, 9))
+    node_folders.put(tmp_path / "old" / "run", run_folder.REPORT_FILE, node_folders.report(0, 2, 9, **EARLIER))
+    for names in (("new", "old"), ("old", "new")):
+        found = merged_reports.read(*(str(tmp_path / name) for name in names))
+
+        assert str(tmp_path / "new") == os.path.dirname(found.logs[0])
+        assert "the runner was killed (last state: running)" == found.job.nodes[0].problem
+
+
+def test_no_readable_report(tool: Tool, tmp_path: Path) -> None:
+    """The sentence names no job, and says why the files of that directory cannot be used."""
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir()
+        (path / "job-report-node-0.json").write_text("[]")
+    why = f"'{paths[0]}/job-report-node-0.json' is not the JSON report of a job"
+    answer = tool("report", *map(str, paths))
+
+    assert (2, f"ascend-job: no node report found in '{paths[0]}': {why}\n") == answer
+
+
+def test_wrong_arguments(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path without a report of the same job, or one that cannot be read, is one sentence, and nothing is written."""
+    paths = spread(tmp_path, 2)
+    for name in ("other", "empty", "here"):
+        (tmp_path / name).mkdir()
+    node_folders.put(tmp_path / "other", "b-report-node-0.json", node_folders.report(0, 2, 9, **EARLIER, job_id="b"))
+    (tmp_path / "damaged.json").write_text("{")
+    monkeypatch.chdir(tmp_path / "here")
+    wrong = [*(str(tmp_path / name) for name in ("other", "empty", "damaged.json", "missing")), ""]
+    answers = [tool("report", paths[0], word) for word in wrong]
+
+    assert [2, 2, 2, 4, 2] == [status for status, _text in answers]
+    assert [1, 1, 1, 1, 1] == [text.count("\n") for _status, text in answers], answers
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_ends_before_starts(tmp_path: Path) -> None:
+    """Reports that end long before they start are not all taken for earlier runs, which would leave none."""
+    for number in range(2):
+        report = node_folders.report(number, 2, 21, ended_at=EARLIER["ended_at"])
+        node_folders.put(tmp_path, f"job-report-node-{number}.json", report)
+
+    assert [True, True] == [node.has_report for node in merged_reports.read(str(tmp_path)).job.nodes]
+
+
+def test_hostile_members(tool: Tool, tmp_path: Path) -> None:
+    """Members of any type and size are unknown; no byte of theirs controls the terminal."""
+    wild: list[object] = [None, -1, 10**30, 1e308, "\x1b[31m\0\ud800", [], {}, [[]], True, "9" * 5000]
+    names = ("node_rank", "node_count", "started_at", "ended_at", "cause", "ranks", "clock", "server_id", "state")
+    for index, value in enumerate(wild):
+        for name in names:
+            node_folders.write(tmp_path, 2, culprit=1)
+            changes: dict[str, object] = {name: value} if name != "ranks" or isinstance(value, list) else {}
+            node_folders.put(tmp_path, "job-report-node-1.json", node_folders.report(1, 2, 1, **changes))
+            status, shown = tool("report", str(tmp_path))
+
+            assert 0 == status, (index, name, shown)
+            assert shown.replace("\n", "").isprintable()
+
+
+def test_no_reports(tmp_path: Path) -> None:
+    """Without a report that can be used there is no verdict."""
+    (tmp_path / "job-report-node-0.json").write_text("[]")
+    with pytest.raises(UnreadableError):
+        merged_reports.read(str(tmp_path))
+    with pytest.raises(UnreadableError):
+        merged_reports.read(str(tmp_path / "missing"))
+
+
+def test_json_of_one_node(tool: Tool, tmp_path: Path) -> None:
+    """A verdict needs the reports of several nodes."""
+    path = tmp_path / "job-report.json"
+    path.write_text(json.dumps(node_folders.report(0, 1, 1)))
+
+    assert 2 == tool("report", str(path), "--json")[0]
+
+
+def test_jobs_of_one_node(tool: Tool, tmp_path: Path) -> None:
+    """Jobs of one node each, whose names look like parts of one, are not merged."""
+    for name in ("a-report-1", "a-report-2"):
+        node_folders.put(tmp_path, f"{name}-report.json", node_folders.report(0, 1, 1, job_id=name, node_rank=None))
+
+    assert (4, 1) == (tool("report", str(tmp_path))[0], tool("report", str(tmp_path))[1].count("\n"))
+
+
+def test_running_job(tool: Tool, tmp_path: Path) -> None:
+    """While no node has ended there is nothing to judge: the part of this node has a page of its own."""
+    for number in range(2):
+        running = node_folders.report(number, 2, 1, state="running", cause=None)
+        node_folders.put(tmp_path, f"job-report-node-{number}.json", running)
+
+    assert 4 == tool("report", str(tmp_path))[0]
+    assert not (tmp_path / "job-report.html").exists()
+
+
+def test_real_nodes(program: Program, tool: Tool) -> None:
+    """Runners of three nodes share a directory; a fourth one never starts. The node that failed is likely the cause."""
+    fails = "if [ $NODE_RANK = 1 ]; then echo 'ValueError: loss is nan' >&2; exit 3; fi; "
+    loses = "while ! [ -s job-report-node-1.json ] || ! grep -q failed job-report-node-1.json; do sleep 0.05; done; "
+    script = f"cd {program.log_dir}; {fails}{loses}echo 'EI0006: [PID: 7] no connection, remote rank: [1]'; exit 4"
+    runs = []
+    for node in range(3):
+        place = ("--nnodes", "4", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
+        own = ("--log-dir", str(program.log_dir), "--html", "never")
+        runs.append(program.start(*place, *own, "sh", "-c", script, env={"MA_VJ_NAME": "job"}))
+    assert [4, 3, 4] == [run.finish() for run in runs]
+    wait_until(lambda: merged_reports.has_several(str(program.log_dir)))
+    lines = screen(tool, str(program.log_dir))
+
+    assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
+    assert lines[1].startswith("  cause   rank 1 on node 1 (")
+    assert [line for line in lines if line.startswith("          likely: 2 ranks on 2 nodes name it (EI0006)")]

@@ -1,0 +1,63 @@
+"""The strips of a timeline, in thousandths of its width."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ascend_runner.views import page_ranks
+from ascend_runner.members import Members
+from tests.views.conftest import document, rank
+
+STOPPED: dict[str, Any] = {"activity": [0, 0, 100, 100, 25, 0], "cell_seconds": 2.0}
+FAILS: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None, "signals": [], "activity": []}
+
+
+def ranks_of(report: dict[str, object]) -> list[page_ranks.Rank]:
+    """Return the ranks of a report."""
+    members = Members(report)
+    return page_ranks.ranks_of([members], page_ranks.marks_of(members.child("cause")))
+
+
+def test_strips() -> None:
+    """A strip begins with the rank, is thin until its first output, and hatched from when it was asked to stop."""
+    failed = rank(2, **FAILS, ended_at="2026-11-22T09:47:46.000+08:00")
+    members = [rank(1, **STOPPED), failed, rank(5, **STOPPED, started_at="2026-11-22T09:47:39.000+08:00")]
+    found = ranks_of(document(3, ranks=members))
+    drawn = page_ranks.draw(found, 12.0, found[0])
+    assert drawn
+    culprit, one, late = drawn.strips
+
+    assert (833, True) == (drawn.failure, drawn.has_activity)
+    assert ["0 s", "3 s", "6 s", "9 s", "12 s"] == [text for _place, text in drawn.ticks]
+    assert ("rank 2", "failed (exit status 1)", 0, 833, 0) == (
+        culprit.title,
+        culprit.words,
+        culprit.x,
+        culprit.width,
+        culprit.stopping,
+    )
+    assert [True, False, False] == [strip.is_unknown for strip in drawn.strips]
+    assert (0, 1000, 167, 167, 1000) == (one.x, one.width, one.quiet, one.stopping, one.killed)
+    assert "M167 20V20H333V0H667V10H833V20H1000V20Z" == one.activity
+    assert (250, 750, 0) == (late.x, late.width, late.quiet)
+    assert "asked to stop after 10 s; killed after 12 s; ended after 12 s" in one.times
+
+
+def test_many_ranks_share_strips() -> None:
+    """Beyond some ranks, those that have ended alike share a strip; one that failed has its own."""
+    found = ranks_of(document(1024))
+    drawn = page_ranks.draw(found, 12.0, found[0])
+    assert drawn
+
+    assert ["rank 5", "ranks 0-4, 6-1023"] == [strip.title for strip in drawn.strips]
+
+
+def test_long_list_of_ranks() -> None:
+    """Ranks whose list would fill the page beside their strip are counted."""
+    report = document(1024)
+    report["ranks"] = [rank(one, **(FAILS if one % 7 == 0 else {})) for one in range(1024)]
+    found = ranks_of(report)
+    drawn = page_ranks.draw(found, 12.0, found[0])
+    assert drawn
+
+    assert ["rank 5", "147 ranks", "876 ranks"] == [strip.title for strip in drawn.strips]
