@@ -38,8 +38,7 @@ from typing import TYPE_CHECKING
 
 from ascend_runner.errors import RUNNER_FAILED, exhausted, reason
 from ascend_runner.guardian import guard
-from ascend_runner.ranks.message_format import Level
-from ascend_runner.ranks.message_format import format_message
+from ascend_runner.ranks.message_format import Level, format_message
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:

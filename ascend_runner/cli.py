@@ -13,27 +13,21 @@ import ascend_runner
 from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
-from ascend_runner.node import terminal
-from ascend_runner.job.precheck import Precheck
-from ascend_runner.job.precheck import Subjects
-from ascend_runner.job import runner
+from ascend_runner.job import dry_run, runner
+from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.job.setup import JobSetup
+from ascend_runner.node import terminal
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.ranks.console import Console
-from ascend_runner.ranks.message_format import Level
-from ascend_runner.ranks.message_format import format_message
-from ascend_runner.ranks.messages import Messages
-from ascend_runner.job import dry_run
 from ascend_runner.problems import RankTableFormatError, problems_of
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.message_format import Level, format_message
+from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
-from ascend_runner.settings.command_line import CommandLine
-from ascend_runner.settings.command_line import USAGE
-from ascend_runner.settings.command_line import help_text
-from ascend_runner.settings.model import Settings, decode
+from ascend_runner.settings.command_line import USAGE, CommandLine, help_text
+from ascend_runner.settings.model import Settings, decode, unknown_variables
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO, PRECHECK_STOP
 from ascend_runner.settings.parsing import OFF
-from ascend_runner.settings.model import unknown_variables
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.text import printable
 

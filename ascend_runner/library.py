@@ -19,8 +19,7 @@ from ascend_runner import errors
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
-from ascend_runner.settings.options import Topic
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Topic
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing.Unpack: Python 3.11

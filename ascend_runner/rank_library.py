@@ -12,11 +12,10 @@ import attrs
 from ascend_runner import errors, rank_table
 from ascend_runner.frameworks import conflicts
 from ascend_runner.job import setup
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.platforms import detect
-from ascend_runner.platforms import places
-from ascend_runner.platforms import places as platform_table
 from ascend_runner.job import table as tables
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.platforms import detect, places
+from ascend_runner.platforms import places as platform_table
 from ascend_runner.rank_table import RankTable, codec, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT

@@ -25,8 +25,10 @@ sys.path[:0] = [str(ROOT)]
 
 from ascend_runner.plan.ranks import Stage  # noqa: E402  found by the line above
 from ascend_runner.services import staging  # noqa: E402  as above
-from ascend_runner.services.staging import PART  # noqa: E402  as above
-from ascend_runner.services.staging import StageTask  # noqa: E402  as above
+from ascend_runner.services.staging import (
+    PART,
+    StageTask,
+)
 from tests.helpers import data_trees  # noqa: E402  as above
 
 LIMIT = 120.0  # seconds for a file to grow

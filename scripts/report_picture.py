@@ -15,8 +15,7 @@ from typing import Final
 import attrs
 
 from ascend_runner import report_file
-from ascend_runner.views import page
-from ascend_runner.views import page_content
+from ascend_runner.views import page, page_content
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
 REPORT: Final = FIXTURES / "demo" / "failure" / "modelarts-job-demo-report.json"
@@ -30,7 +29,9 @@ def main() -> None:
     os.environ["TZ"] = "UTC"  # a page has local times
     time.tzset()
     report = report_file.read(str(REPORT))
-    found = attrs.evolve(page_content.gather(report, str(REPORT)), made_at=report.moment("ended_at") or 0.0, links_logs=True)
+    found = attrs.evolve(
+        page_content.gather(report, str(REPORT)), made_at=report.moment("ended_at") or 0.0, links_logs=True
+    )
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "page.html")
         source.write_bytes(page.render(found))

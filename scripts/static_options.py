@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ascend_runner.settings import parsing
-from ascend_runner.settings.options import Option
-from ascend_runner.settings.options import Topic
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Option, Topic
 
 PACKAGE: Final = Path(parsing.__file__).parents[1]
 HEADER: Final = "| option | variable | default | meaning |\n|---|---|---|---|\n"

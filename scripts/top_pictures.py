@@ -11,10 +11,14 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ascend_runner.tools.job.top_app import Actions  # noqa: E402  behind the path
-from ascend_runner.tools.job.top_app import Top  # noqa: E402  behind the path
-from ascend_runner.tools.job.top_frame import Screen  # noqa: E402
-from ascend_runner.tools.job.top_frame import frame  # noqa: E402
+from ascend_runner.tools.job.top_app import (
+    Actions,
+    Top,
+)
+from ascend_runner.tools.job.top_frame import (
+    Screen,
+    frame,
+)
 from tests.helpers.live_views import EIGHT, JOBS, SIZES  # noqa: E402
 
 TOP: Final = ROOT / "fixtures" / "ascend-job-top.svg"

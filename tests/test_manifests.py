@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ascend_runner.job.check import GRACE
-from ascend_runner.job.check import LEEWAY
+from ascend_runner.job.check import GRACE, LEEWAY
 from ascend_runner.platforms.places import USUAL_PLACES
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings, decode

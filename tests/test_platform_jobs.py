@@ -13,8 +13,8 @@ import attrs
 import pytest
 
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.ranks.messages import Messages
 from ascend_runner.platforms import detect
+from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode

@@ -21,10 +21,11 @@ judged by its module and its range.
 
 from __future__ import annotations
 
-from typing import Final
 import enum
 import re
 from collections.abc import Iterator, Sequence
+from typing import Final
+
 import attrs
 
 LETTERED: Final = """

@@ -12,8 +12,7 @@ from typing import Final, Optional
 
 import attrs
 
-from ascend_runner.diagnosis.tracebacks import FRAME
-from ascend_runner.diagnosis.tracebacks import Traceback, place
+from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, place
 
 FRAMES: Final = 12  # lines of a stack that are read
 ABORT_GAP: Final = 80  # lines between the reason for an abort and its report: a C++ exception prints its stack

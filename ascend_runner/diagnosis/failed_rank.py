@@ -4,34 +4,31 @@ They are below ASCEND_PROCESS_LOG_PATH, as {debug,run}/plog/plog-<pid>_<time>.lo
 bounded: the directory may be on a slow disk, and contain thousands of files or special files.
 
 
-Gathers the evidence about failed ranks from logs and plogs. What it means is decided in `diagnosis`."""
+Gathers the evidence about failed ranks from logs and plogs. What it means is decided in `diagnosis`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from collections.abc import Iterable
-from typing import Final
-import attrs
-from ascend_runner.text import lines_of
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
 from ascend_runner import files
-from ascend_runner.diagnosis import endings
-from ascend_runner.diagnosis import root_cause
-from ascend_runner.diagnosis import log_evidence
-from ascend_runner.diagnosis import tracebacks
+from ascend_runner.diagnosis import endings, log_evidence, root_cause, tracebacks
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Death
-from ascend_runner.diagnosis.root_cause import Place
+from ascend_runner.diagnosis.root_cause import Death, Place
 from ascend_runner.node import bounded
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.rank_table import codec
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
-from ascend_runner.text import shown
+from ascend_runner.text import lines_of, shown
 
 FILES_LIMIT: Final = 4096  # directory entries examined
 READ_LIMIT: Final = 8 * 1024 * 1024  # bytes per file; at CANN's default level a plog contains errors only

@@ -5,31 +5,26 @@ report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and 
 help-mpi-btl-tcp.txt.
 
 
-Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names."""
+Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
-from ascend_runner.diagnosis.finding import Peer
-from collections.abc import Sequence
+
 import attrs
-from ascend_runner.diagnosis import tracebacks
-from ascend_runner.diagnosis import statements
+
+from ascend_runner.diagnosis import statements, tracebacks
 from ascend_runner.diagnosis.codes import Found, Kind, first_code
-from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.tracebacks import only_passes_on
+from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.phrases import class_of, first_phrase
-from ascend_runner.diagnosis.statements import innermost
-from ascend_runner.diagnosis.statements import is_own
-from ascend_runner.diagnosis.statements import records
-from ascend_runner.diagnosis.statements import since_progress
-from ascend_runner.diagnosis.statements import up_to
-from ascend_runner.diagnosis.tracebacks import FRAME
-from ascend_runner.diagnosis.tracebacks import Traceback
+from ascend_runner.diagnosis.statements import innermost, is_own, records, since_progress, up_to
+from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
+
 
 def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
     """Return the peers that the messages name, each once, taken from the most specific pattern that matches."""

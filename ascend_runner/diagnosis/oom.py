@@ -10,17 +10,18 @@ cgroup of the victim; before, it began with "Task in"), Documentation/ABI/testin
 
 from __future__ import annotations
 
-from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.node.memory import MemorySample
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable
 from typing import Final
-from ascend_runner.node import bounded
-from ascend_runner.node import cores
+
+from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
+from ascend_runner.node.memory import MemorySample
 from ascend_runner.text import shown, size
+
 
 def between(before: MemorySample, now: MemorySample) -> Circumstances:
     """Return the OOM kills since `before`, and the limits and uses as they are now."""

@@ -40,15 +40,16 @@ The Chinese wording of errors that the rules of `phrases` know in English, by th
 The words are those of glibc, bash and coreutils in a Chinese locale, and common ones of training programs.
 
 
-Telling phrases of errors without a code: their meanings, and where their causes usually lie."""
+Telling phrases of errors without a code: their meanings, and where their causes usually lie.
+"""
 
 from __future__ import annotations
 
-from typing import Final
-from collections.abc import Mapping
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
 from ascend_runner.diagnosis.codes import KINDS, Code, Found, Kind
 
 OWN: Final = r"""

@@ -11,28 +11,25 @@ up, and a peer that notices ends earlier. So the rank with the strongest evidenc
 stopped it, and the first to end where nothing is stronger.
 
 
-Turns the evidence about failed ranks into findings: one for each rank, and the peer that all of them suspect."""
+Turns the evidence about failed ranks into findings: one for each rank, and the peer that all of them suspect.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from signal import SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
+
 import attrs
+
+from ascend_runner.diagnosis import endings
 from ascend_runner.diagnosis.codes import Kind
-from ascend_runner.diagnosis.endings import signal_behind
-from ascend_runner.diagnosis.finding import Finding, Peer
+from ascend_runner.diagnosis.endings import Circumstances, signal_behind
+from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.supervision.events import Ending
-import re
-from collections.abc import Iterable, Sequence
-from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
-from collections.abc import Mapping, Sequence
-from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV
-from ascend_runner.diagnosis import endings
-from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})

@@ -9,18 +9,18 @@ only. Everything has a time limit: a process stuck in a driver may never respond
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-import attrs
-from ascend_runner.diagnosis.finding import StackGroup
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.guardian.process_tree import descendants, is_proc_ours, wchan
-from ascend_runner.node import bounded
-from ascend_runner.node import executables
+from ascend_runner.node import bounded, executables
 from ascend_runner.node.host import Host
 from ascend_runner.text import shown
 

@@ -6,21 +6,20 @@ of such a call is the caller's own: it has another class, or mentions no connect
 
 Chooses, of all errors in a log, the one that explains the end of its rank.
 
-Tells what around an error may explain it: the frame that raised it, and the records at the end of its log."""
+Tells what around an error may explain it: the frame that raised it, and the records at the end of its log.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from typing import Final
-from ascend_runner.diagnosis import crashes
-from ascend_runner.diagnosis import tracebacks
+
+from ascend_runner.diagnosis import crashes, tracebacks
 from ascend_runner.diagnosis.codes import Kind, first_code
-from ascend_runner.diagnosis.tracebacks import only_passes_on
 from ascend_runner.diagnosis.phrases import first_phrase
-from ascend_runner.diagnosis.tracebacks import Traceback
+from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
 from ascend_runner.text import LAST_LINES
-from ascend_runner.diagnosis.tracebacks import FRAME
 
 INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everything is the training's own code
 

@@ -26,12 +26,12 @@ Handles a log that starts in mid-line or mid-traceback, chained exceptions, exce
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Final
-from collections.abc import Iterator, Sequence
-import attrs
 import os.path
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
 
 BOX_LIMIT: Final = 2000  # lines: a frame may have a hundred local variables
 _TOP: Final = re.compile(r"[╭┌+][─━-]+ Traceback \(most recent call last\) [─━-]+[╮┐+]?\s*$")

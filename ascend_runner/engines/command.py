@@ -17,11 +17,12 @@ import itertools
 import os.path
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
+
 import attrs
+
 from ascend_runner.errors import SettingsError
-from collections.abc import Callable, Mapping
 
 VALUED: Final = "cmWX"  # options of python(1) that take a value: the rest of the word, or the next word
 

@@ -16,14 +16,15 @@ task-training guide this applies to any command that contains torch.distributed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-import attrs
-from ascend_runner.platforms.node import Node
 import os.path
-from ascend_runner.engines.command import MSRUN_MODULE, calls, python_command
-from ascend_runner.engines.command import PATH
+from collections.abc import Callable, Mapping
+
+import attrs
+
 from ascend_runner.engines.command import (
     LAUNCH_MODULE,
+    MSRUN_MODULE,
+    PATH,
     TORCHRUN_MODULE,
     PythonCommand,
     calls,
@@ -31,7 +32,8 @@ from ascend_runner.engines.command import (
     refuse_python_options,
 )
 from ascend_runner.platforms import huawei
-from ascend_runner.platforms.node import LOCALHOST
+from ascend_runner.platforms.node import LOCALHOST, Node
+
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Request:

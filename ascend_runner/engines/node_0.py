@@ -14,13 +14,9 @@ from typing import Final
 import attrs
 
 from ascend_runner.engines.command import DEEPSPEED_MODULE, calls, python_command, refuse_python_options
-from ascend_runner.engines.local import Handover
-from ascend_runner.engines.local import Request
-from ascend_runner.engines.local import unchanged
-from ascend_runner.engines.local import unchanged_program
+from ascend_runner.engines.local import Handover, Request, unchanged, unchanged_program
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms import places
-from ascend_runner.platforms import huawei
+from ascend_runner.platforms import huawei, places
 from ascend_runner.platforms.node import Node
 
 ENGINES: Final = frozenset({"mpirun", "mpiexec", "horovodrun", "deepspeed"})

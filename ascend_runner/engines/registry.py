@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ascend_runner.engines import local
-from ascend_runner.engines import node_0
+from ascend_runner.engines import local, node_0
 from ascend_runner.engines.command import LAUNCH_MODULE, PROGRAMS
-from ascend_runner.engines.local import Handover
-from ascend_runner.engines.local import Request
+from ascend_runner.engines.local import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
 # How each engine rewrites a command, by its name as `--launcher` takes it; a SettingsError means that it cannot run it.

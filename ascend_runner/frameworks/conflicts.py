@@ -12,9 +12,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext
-from ascend_runner.frameworks.env_patch import VISIBLE_DEVICES
-from ascend_runner.frameworks.env_patch import visible_devices
+from ascend_runner.frameworks.env_patch import VISIBLE_DEVICES, EnvPatch, LaunchContext, visible_devices
 from ascend_runner.platforms import tf_config
 from ascend_runner.platforms.node import number_of
 from ascend_runner.text import is_whole_number

@@ -9,10 +9,12 @@ visible, never the physical ids of a rank table (CANN's environment variable ref
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-import attrs
-from ascend_runner.platforms.node import Node
-from collections.abc import Mapping
 from typing import Final
+
+import attrs
+
+from ascend_runner.platforms.node import Node
+
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class LaunchContext:

@@ -4,22 +4,23 @@ CM_* and RANK_TABLE_FILE, RANK_ID, RANK_SIZE exclude each other (HCCL's user gui
 Estimator that finds it expects a cluster of servers.
 
 
-The frameworks, and the environment of the ranks for each."""
+The frameworks, and the environment of the ranks for each.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Final
+
+import attrs
+
 from ascend_runner.errors import SettingsError
-from ascend_runner.frameworks import env_patch
+from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import EnvPatch, LaunchContext, merge
 from ascend_runner.platforms import tf_config
+from ascend_runner.platforms.node import MACHINE_ADDRESSES, POD_ADDRESSES
 from ascend_runner.platforms.tf_config import Cluster
-from ascend_runner.platforms.node import MACHINE_ADDRESSES
-from ascend_runner.platforms.node import POD_ADDRESSES
-from collections.abc import Callable, Mapping
-import attrs
-from ascend_runner.frameworks import conflicts
 
 OWN_ADDRESSES: Final = (*POD_ADDRESSES, *MACHINE_ADDRESSES)
 

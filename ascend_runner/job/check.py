@@ -20,69 +20,49 @@ Sources: HCCL's reference of environment variables (its ports, EI0019), proc(5) 
 
 The datasets that a job would copy to this node: their size, and whether there is room for them.
 
-The subjects of a check in their order, and how their findings are shown: as lines in columns, or as JSON."""
+The subjects of a check in their order, and how their findings are shown: as lines in columns, or as JSON.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
-from typing import Final, Union
-import attrs
-from ascend_runner.node.host import Host
-from ascend_runner.job.setup import JobSetup
-from ascend_runner.ranks.messages import Messages
-from ascend_runner.job.preparation import Preparation
-from ascend_runner.problems import Problem
-from ascend_runner.ranks.signals import Signals
-from ascend_runner.settings.model import Settings
+import functools
+import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+import resource
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Union
+
+import attrs
+
 from ascend_runner import text
-from ascend_runner.errors import reason
-from ascend_runner.frameworks import env_patch
-from ascend_runner.node import bounded
-from ascend_runner.node import cores
-from ascend_runner.node import npu_smi
-from ascend_runner.node.host import name_of
-from ascend_runner.node.host import open_files
-from ascend_runner.node.probes import failure
-from ascend_runner.node.probes import last_line
-from ascend_runner.problems import Problem, error, warning
-from ascend_runner.text import counted
 from ascend_runner.engines.command import is_python, python_command
 from ascend_runner.engines.registry import MODULES
-from ascend_runner.errors import CommandError, OutputError
-from ascend_runner.node import disks
-from ascend_runner.node.executables import find_executable
-from ascend_runner.ranks import log_folder
+from ascend_runner.errors import CheckFailedError, CommandError, OutputError, reason
+from ascend_runner.frameworks import env_patch
 from ascend_runner.job import table as tables
-from ascend_runner.problems import Severity, Subject, error, problems_of, warning, without_repeated_remedies
+from ascend_runner.job.preparation import Preparation
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.node import bounded, cores, disks, npu_smi
+from ascend_runner.node.executables import find_executable
+from ascend_runner.node.host import Host, name_of, open_files
+from ascend_runner.node.probes import failure, last_line
+from ascend_runner.plan.ranks import Stage
+from ascend_runner.platforms.detect import KUBERNETES
+from ascend_runner.platforms.node import hccl_ports
+from ascend_runner.problems import Problem, Severity, Subject, error, problems_of, warning, without_repeated_remedies
+from ascend_runner.ranks import log_folder
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.ranks.signals import Signals
 from ascend_runner.report import screen
 from ascend_runner.secrets import Masker
-import resource
-from ascend_runner.platforms.detect import KUBERNETES
-from ascend_runner.text import size
-import socket
-from collections.abc import Mapping, Sequence
-from ascend_runner.platforms.node import hccl_ports
-from ascend_runner.text import abbreviated, counted
-import functools
-import time
-from ascend_runner.errors import OutputError, reason
-from ascend_runner.plan.ranks import Stage
-from ascend_runner.problems import Problem, problems_of, warning
-from ascend_runner.services.staging import Survey
-from ascend_runner.services.staging import check_room
-from ascend_runner.services.staging import surveying
-from ascend_runner.text import counted, size
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from ascend_runner.errors import CheckFailedError
-from ascend_runner.ranks.console import Console
-from ascend_runner.problems import Problem, Severity
-from ascend_runner.text import counted, printable
+from ascend_runner.services.staging import Survey, check_room, surveying
+from ascend_runner.settings.model import Settings
+from ascend_runner.text import abbreviated, counted, printable, size
 
 STAND_IN: Final = (sys.executable,)  # the command to plan with if there is none
 
@@ -213,7 +193,9 @@ def _order_problem(present: tuple[int, ...], context: CheckContext) -> Problem:
     return warning(
         f"the rank table assigns NPUs {', '.join(map(str, wanted))} to this node, but ranks would use the first"
         f" {len(wanted)} of /dev/davinci{text.format_numbers(sorted(present))}",
-        f"set {env_patch.VISIBLE_DEVICES}={indices}" if wanted == tuple(sorted(wanted)) else "sort the table by device_id",
+        f"set {env_patch.VISIBLE_DEVICES}={indices}"
+        if wanted == tuple(sorted(wanted))
+        else "sort the table by device_id",
     )
 
 

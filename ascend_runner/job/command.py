@@ -12,18 +12,15 @@ from ascend_runner.engines import command
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
-from ascend_runner.node import executables
-from ascend_runner.node import disks
+from ascend_runner.job import preparation
+from ascend_runner.node import disks, executables
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.platforms import detect
-from ascend_runner.platforms import kubernetes
-from ascend_runner.platforms import tf_config
+from ascend_runner.platforms import detect, kubernetes, tf_config
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.registry import PLATFORMS
-from ascend_runner.job import preparation
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
 

@@ -6,8 +6,8 @@ import json
 import os
 from collections.abc import Mapping
 
-from ascend_runner.plan.spec import RankSpec
 from ascend_runner.job.preparation import Preparation
+from ascend_runner.plan.spec import RankSpec
 from ascend_runner.secrets import Masker
 
 

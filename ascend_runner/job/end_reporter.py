@@ -9,10 +9,10 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import AscendRunnerError
+from ascend_runner.job import preparation
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.lifecycle.state import Event, JobState, Verdict
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.job import preparation
 from ascend_runner.report import checkpoint, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.supervision.checkpoints import SAVE_BEFORE

@@ -12,56 +12,42 @@ the runner waits half an hour for a rank table.
 
 from __future__ import annotations
 
-import attrs
-from ascend_runner.errors import AscendRunnerError
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.ranks import NodeShare
-from ascend_runner.platforms.node import Node
-from ascend_runner.problems import Problem, Subject
-from ascend_runner.rank_table import RankTable
 import os
 from collections.abc import Callable, Mapping
-from typing import Final
-from ascend_runner.frameworks import env_patch
-from ascend_runner.guardian import process_tree
-from ascend_runner.node import cores
-from ascend_runner.node import executables
-from ascend_runner.node import terminal
-from ascend_runner.node.host import Host
-from ascend_runner.ranks.messages import Messages
-from ascend_runner.plan.spec import with_cores
-from ascend_runner.plan.spec import with_devices
-from ascend_runner.platforms import detect
-from ascend_runner.platforms.node import FREE_PORT
-from ascend_runner.report import holding
-from typing import TYPE_CHECKING
-from ascend_runner.observations.facts import Fact
-from ascend_runner.supervision.findings import InspectAction, NodeFinding
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
 from ascend_runner.engines import node_0
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import AscendRunnerError, RankTableError, SettingsError, reason
-from ascend_runner.frameworks import conflicts
+from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.conflicts import Remedy
 from ascend_runner.frameworks.registry import without_auto
-from ascend_runner.node import network
-from ascend_runner.plan import ranks
-from ascend_runner.plan.ranks import Command
-from ascend_runner.plan.spec import TableFile
-from ascend_runner.plan.ranks import launch_context, plan_job, plan_ranks
-from ascend_runner.platforms import tf_config
-from ascend_runner.platforms.detect import SingleProcess
+from ascend_runner.guardian import process_tree
 from ascend_runner.job import command as commands
 from ascend_runner.job import table as tables
-from ascend_runner.problems import Collector, Severity, Subject, warning
+from ascend_runner.node import cores, executables, network, terminal
+from ascend_runner.node.host import Host
+from ascend_runner.observations.facts import Fact
+from ascend_runner.plan import ranks
+from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, launch_context, plan_job, plan_ranks
+from ascend_runner.plan.spec import JobSpec, TableFile, with_cores, with_devices
+from ascend_runner.platforms import detect, tf_config
+from ascend_runner.platforms.detect import SingleProcess
+from ascend_runner.platforms.node import FREE_PORT, Node
+from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.report import holding
 from ascend_runner.settings import command_line
+from ascend_runner.supervision.findings import InspectAction, NodeFinding
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
+
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Preparation:

@@ -2,53 +2,47 @@
 
 Runs a job: performs what the state machine of `lifecycle` asks for, and answers it with events.
 
-Runs a command as a job, from its preparation to its end; an error on the way is in the report, once there is one."""
+Runs a command as a job, from its preparation to its end; an error on the way is in the report, once there is one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from ascend_runner.errors import AscendRunnerError
-from ascend_runner.job.setup import JobSetup
-from ascend_runner.lifecycle.state import JobState
-from ascend_runner.observations.facts import CheckpointEnded, Fact
-from ascend_runner.report import checkpoint
-from ascend_runner.report.journal import Journal
-from ascend_runner.services import hooks
-from ascend_runner.services.hooks import CheckpointHooks
-from ascend_runner.supervision.state import Phase, State
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
+
 import attrs
+
 from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.job.end_reporter import EndReporter
-from ascend_runner.lifecycle.state import Action, Event, JobState, Kind
-from ascend_runner.manager.node import ManagedNode
-from ascend_runner.manager.manager import Manager
-from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.ranks.console import Console
-from ascend_runner.ranks.output import HUNG_DISK_LIMIT
-from ascend_runner.ranks.output import RankOutputs
-from ascend_runner.plan.spec import of_attempt
-from ascend_runner.plan.spec import with_checkpoint_requests
-from ascend_runner.plan.spec import JobSpec
 from ascend_runner.job import preparation
+from ascend_runner.job.end_reporter import EndReporter
+from ascend_runner.job.preparation import Preparation
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.lifecycle.state import Action, Event, JobState, Kind
+from ascend_runner.manager.manager import Manager
+from ascend_runner.manager.node import ManagedNode
+from ascend_runner.observations.facts import CheckpointEnded, Fact
+from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.plan.spec import JobSpec, of_attempt, with_checkpoint_requests
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.ranks.processes import RankProcesses
-from ascend_runner.report import causes
+from ascend_runner.report import causes, checkpoint
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import receiving
+from ascend_runner.services.hooks import CheckpointHooks
 from ascend_runner.supervision.events import LimitReached, SignalReceived
-from collections.abc import Sequence
-from ascend_runner.job.preparation import Preparation
+from ascend_runner.supervision.state import Phase, State
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
     from ascend_runner.services.pace import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
+
 
 class JobHooks:
     """The hooks of one job. An observer of the manager's facts."""

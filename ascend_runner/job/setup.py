@@ -2,42 +2,36 @@
 
 Creates the directories and files of a plan before its first process starts.
 
-Sets up a job: prepares it, and holds its directories, its port and its time limit until it ends."""
+Sets up a job: prepares it, and holds its directories, its port and its time limit until it ends.
+"""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from ascend_runner.errors import SettingsError, reason
-from collections.abc import Callable
-from ascend_runner import files
-from ascend_runner.errors import RankTableError
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import with_table_at
-from ascend_runner.job import table as tables
-from ascend_runner.rank_table import checks
 import socket
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from typing import TYPE_CHECKING
+
 import attrs
+
 from ascend_runner import errors, files
-from ascend_runner.node import cores
-from ascend_runner.node import network
-from ascend_runner.node import terminal
+from ascend_runner.errors import RankTableError, SettingsError, reason
+from ascend_runner.job import preparation
+from ascend_runner.job import table as tables
+from ascend_runner.job.preparation import Preparation, Preparer
+from ascend_runner.node import cores, network, terminal
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import LimitChanged
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.spec import JobSpec, of_attempt, with_table_at
+from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
+from ascend_runner.problems import Severity, without_repeated_remedies
+from ascend_runner.rank_table import checks
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
-from ascend_runner.plan.spec import of_attempt
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.platforms.node import HIGHEST_PORT
-from ascend_runner.platforms.node import hccl_ports
-from ascend_runner.job import preparation
-from ascend_runner.job.preparation import Preparer
-from ascend_runner.job.preparation import Preparation
-from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.report.journal import Journal
 from ascend_runner.report.progress import show_finding
@@ -54,6 +48,7 @@ if TYPE_CHECKING:
     from ascend_runner.job.precheck import Precheck
     from ascend_runner.plan.ranks import Staged
     from ascend_runner.services.staging import Staging
+
 
 def of_logs(cwd: str) -> str:
     """Return the directory for the log directories of runs: ./logs, unless this user cannot write there."""

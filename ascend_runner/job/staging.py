@@ -10,11 +10,8 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
-from ascend_runner.node import bounded
-from ascend_runner.node import disks
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.ranks import Stage
-from ascend_runner.plan.ranks import with_places
+from ascend_runner.node import bounded, disks
+from ascend_runner.plan.ranks import PlanContext, Stage, with_places
 from ascend_runner.services import staging
 
 LIMIT: Final = 10.0  # seconds for the disks to answer

@@ -11,15 +11,12 @@ import attrs
 
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError
-from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.ranks import NodeShare, PlanContext
 from ascend_runner.plan.spec import TableFile
-from ascend_runner.plan.ranks import NodeShare
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
-from ascend_runner.rank_table import RankTable, source
-from ascend_runner.rank_table import checks
-from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import RankTable, checks, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.text import counted
 

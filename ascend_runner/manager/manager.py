@@ -14,29 +14,20 @@ the observers as facts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from signal import SIGCHLD, SIGKILL
+from typing import TYPE_CHECKING, Final
+
 import attrs
-from ascend_runner.manager.node import ManagedNode
-from ascend_runner.observations.facts import Beat, Fact
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.supervision.events import HangDetected
-from ascend_runner.supervision.findings import WatchAction
-from ascend_runner.supervision.silence import Silence
-from collections.abc import Callable, Sequence
-from typing import Final
+
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.guardian.sweep import POLL_INTERVAL, SWEEP_LIMIT
+from ascend_runner.manager.node import ManagedNode
 from ascend_runner.manager.requests import RequestWatch
-from ascend_runner.observations.facts import Escaped, Fact, Swept
-from ascend_runner.supervision.state import Phase, State
-from collections import deque
-from collections.abc import Sequence
-from signal import SIGCHLD, SIGKILL
-from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.observations.facts import Fact, Observer, SignalsSent, SignalUnhandled
-from ascend_runner.plan.spec import RankSpec
+from ascend_runner.observations.facts import Beat, Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.ranks import leader
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.events import (
@@ -44,10 +35,13 @@ from ascend_runner.supervision.events import (
     Emptied,
     Event,
     Exited,
+    HangDetected,
     SignalReceived,
     Spawned,
     SpawnFailed,
 )
+from ascend_runner.supervision.findings import WatchAction
+from ascend_runner.supervision.silence import Silence
 from ascend_runner.supervision.state import (
     Action,
     AskToSave,
@@ -62,6 +56,7 @@ from ascend_runner.supervision.state import (
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.stacks import RankStack
+
 
 class HangWatch:
     """Watches the ranks of one job while they run."""

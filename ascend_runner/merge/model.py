@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from ascend_runner.diagnosis.finding import Certainty, Peer
-from ascend_runner.diagnosis.root_cause import Place
-from ascend_runner.diagnosis.root_cause import Suspicion
+from ascend_runner.diagnosis.root_cause import Place, Suspicion
 
 
 @attrs.frozen(kw_only=True)

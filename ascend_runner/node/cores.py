@@ -18,16 +18,14 @@ job's cgroup and its parents (the kernel's sched-bwc.rst and cgroup-v2.rst). A r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
-from ascend_runner.node.host import Host
-from ascend_runner.node.host import open_files
-from ascend_runner.text import is_whole_number
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
 import attrs
-from collections.abc import Collection, Sequence
-from ascend_runner.text import parse_numbers
+
+from ascend_runner.node.host import Host, open_files
+from ascend_runner.text import is_whole_number, parse_numbers
 
 NODE: Final = "davinci"  # the first letters of a device node's name
 VIRTUAL_NODE: Final = "vdavinci"

@@ -1,17 +1,18 @@
 """Determines the types of file systems, the part of a path that exists, and whether the rest can be created.
 
-Finds the full disks among those that a job uses."""
+Finds the full disks among those that a job uses.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
-from typing import Final
-from ascend_runner import files
-from ascend_runner.errors import OutputError
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from typing import Final
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError
 from ascend_runner.node import bounded
 
 NFS: Final = 0x6969  # statfs(2)

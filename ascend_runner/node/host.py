@@ -4,14 +4,16 @@
 machine as a tree of files. All paths are given as they are on a machine, with a leading slash.
 
 
-Lists the files that processes have open, from /proc: processes of our pid namespace that this user may inspect."""
+Lists the files that processes have open, from /proc: processes of our pid namespace that this user may inspect.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Final
-import attrs
 from collections.abc import Iterator
+from typing import Final
+
+import attrs
 
 READ_LIMIT: Final = 1 << 20  # bytes; mountinfo of a node with many containers has some 100 KB
 

@@ -19,14 +19,7 @@ import attrs
 
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
-from ascend_runner.node.probes import Node
-from ascend_runner.node.probes import Place
-from ascend_runner.node.probes import UnusableError
-from ascend_runner.node.probes import Probe
-from ascend_runner.node.probes import all_probes
-from ascend_runner.node.probes import Defect
-from ascend_runner.node.probes import Watchlist
-from ascend_runner.node.probes import notice
+from ascend_runner.node.probes import Defect, Node, Place, Probe, UnusableError, Watchlist, all_probes, notice
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 
 LEEWAY: Final = 2.0  # seconds that a probe has in addition, to kill a tool that hangs

@@ -15,8 +15,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.node import cores
-from ascend_runner.node import disks
+from ascend_runner.node import cores, disks
 from ascend_runner.node.host import Host
 
 UNLIMITED: Final = 1 << 60  # bytes; without a limit v1 reports a number near 2**63

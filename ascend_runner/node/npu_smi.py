@@ -12,20 +12,20 @@ well, so that the kernel ends npu-smi when the process that reads it is gone.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
-from typing import Final
-import attrs
-from ascend_runner.node import executables
-from ascend_runner.node.host import Host
 import pty
+import re
 import signal
 import subprocess
 import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
+
+import attrs
+
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.node import bounded
+from ascend_runner.node import bounded, executables
+from ascend_runner.node.host import Host
 
 FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount it
 HEALTHY: Final = "OK"

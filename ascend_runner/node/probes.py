@@ -22,33 +22,25 @@ A probe raises TimeoutError if its tool hangs, and `UnusableError` if it does no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-import attrs
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
 import enum
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from ascend_runner.node.npu_smi import HEALTHY
-from ascend_runner.node.npu_smi import Device
-from ascend_runner.text import size
 import os
+import re
 import subprocess
 import time
-from collections.abc import Mapping
-from ascend_runner.errors import reason
-from ascend_runner.node import bounded
-from ascend_runner.node import executables
-from ascend_runner.node.host import Host
-from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending
-from ascend_runner.text import last_lines
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
-from ascend_runner.node import cores
-from ascend_runner.node import memory
-from ascend_runner.node import npu_smi
+
+import attrs
+
+from ascend_runner.errors import reason
+from ascend_runner.node import bounded, cores, executables, memory, npu_smi
+from ascend_runner.node.host import Host
+from ascend_runner.node.npu_smi import HEALTHY, Device
+from ascend_runner.secrets import Masker
+from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.text import last_lines, size
 
 # Seconds for which a defect that often disappears by itself has to last. It is less than a minute, so that with the
 # default interval the second inspection reports it.

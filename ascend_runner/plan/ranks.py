@@ -6,59 +6,40 @@ Finds the ranks of this node. It never guesses: if no entry of a rank table matc
 
 Plans one process per device of this node, and the auxiliary process of a framework that needs one.
 
-Plans one process for this node: the command as it is, or another engine, which starts the ranks itself."""
+Plans one process for this node: the command as it is, or another engine, which starts the ranks itself.
+"""
 
 from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Sequence
-from typing import Final
-import attrs
-from ascend_runner.errors import SettingsError
-from ascend_runner.text import counted
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
-from ascend_runner.engines.command import program_of
-from ascend_runner.plan.spec import TableFile
-from ascend_runner.platforms import detect
-from ascend_runner.settings.model import Settings
-from ascend_runner.settings.options import WORKDIR_DEVICE, WORKDIR_INHERIT
-from ascend_runner.settings.model import STAGED
-from ascend_runner.settings.model import VARIABLES
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
 from ascend_runner.engines import node_0
+from ascend_runner.engines.command import program_of
+from ascend_runner.engines.local import Handover, Request
+from ascend_runner.engines.registry import DIRECT, ENGINES
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
-from ascend_runner.platforms import places
-from ascend_runner.platforms import places as platform_table
-from ascend_runner.platforms.places import Hosts
-from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.places import TableFacts
-from ascend_runner.platforms.node import MACHINE_ADDRESSES
-from ascend_runner.platforms.node import POD_ADDRESSES
-from ascend_runner.platforms.kubernetes import INDICES
-from ascend_runner.rank_table import Device, RankTable, Server
-from ascend_runner.text import abbreviated, counted, is_whole_number
-from collections.abc import Mapping, Sequence
-from ascend_runner.engines.registry import DIRECT
-from ascend_runner.frameworks.env_patch import LaunchContext
+from ascend_runner.frameworks import conflicts, env_patch
+from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.lifecycle.state import JobState, Policy
-from ascend_runner.plan.spec import NO_RANK
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
-from ascend_runner.plan.spec import Rotation
-from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS
-from ascend_runner.supervision.findings import InspectAction, WatchAction
-from ascend_runner.text import PREFIX_STYLES, colored
-from ascend_runner.engines.local import Handover
-from ascend_runner.engines.local import Request
-from ascend_runner.engines.registry import DIRECT, ENGINES
-from ascend_runner.frameworks import conflicts
-from ascend_runner.frameworks import env_patch
-from ascend_runner.frameworks.env_patch import merge
+from ascend_runner.plan.spec import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
+from ascend_runner.platforms import detect, places
+from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
+from ascend_runner.platforms.kubernetes import INDICES
+from ascend_runner.platforms.node import MACHINE_ADDRESSES, POD_ADDRESSES, Node
+from ascend_runner.platforms.places import Hosts, TableFacts
+from ascend_runner.rank_table import Device, RankTable, Server
+from ascend_runner.settings.model import STAGED, VARIABLES, Settings
+from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS, WORKDIR_DEVICE, WORKDIR_INHERIT
+from ascend_runner.supervision.findings import InspectAction, WatchAction
+from ascend_runner.text import PREFIX_STYLES, abbreviated, colored, counted, is_whole_number
 
 PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
 

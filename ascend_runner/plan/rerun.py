@@ -16,8 +16,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.frameworks.env_patch import VISIBLE_DEVICES
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.secrets import Masker, is_secret
 from ascend_runner.text import printable
 

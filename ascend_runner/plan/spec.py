@@ -1,23 +1,24 @@
 """The finished plan: everything that is needed to run this node's part of a job. Nothing below it sees a setting.
 
-The plan of one attempt: the variables that give its ranks its number, and the file in which they agree on steps."""
+The plan of one attempt: the variables that give its ranks its number, and the file in which they agree on steps.
+"""
 
 from __future__ import annotations
 
+import os
 import os.path
 from collections.abc import Mapping, Sequence
-from signal import SIGTERM, SIGUSR1
+from signal import SIGTERM, SIGUSR1, Signals
 from typing import Final
+
 import attrs
+
 from ascend_runner.lifecycle.state import JobState, Policy
+from ascend_runner.settings.model import ATTEMPT, CHECKPOINT
 from ascend_runner.supervision.events import Cause, HangDetected
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.text import rank_title
-import os
-from signal import Signals
-from ascend_runner.settings.model import ATTEMPT
-from ascend_runner.settings.model import CHECKPOINT
 
 NO_RESTARTS: Final = Policy()
 NO_RANK: Final = -1  # the rank number of an auxiliary process

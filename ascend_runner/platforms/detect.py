@@ -14,20 +14,27 @@ is ambiguous, and a job without a rank table is refused: otherwise each node wou
 from __future__ import annotations
 
 import enum
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Final
+
 import attrs
+
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms import tf_config
-from ascend_runner.platforms.node import number_of
-from ascend_runner.text import is_whole_number
-import shlex
-from collections.abc import Mapping
-from ascend_runner.platforms.node import ALONE, LOCALHOST, MASTER_PORT, NOTHING, Node, Overrides
+from ascend_runner.platforms.node import (
+    ALONE,
+    LOCALHOST,
+    MASTER_PORT,
+    NOTHING,
+    Node,
+    Overrides,
+    Variables,
+    check_port,
+    number_of,
+)
 from ascend_runner.platforms.registry import PLATFORMS
-from ascend_runner.platforms.node import Variables
-from ascend_runner.platforms.node import check_port
-from ascend_runner.text import counted
+from ascend_runner.text import counted, is_whole_number
 
 ENGINES: Final = frozenset({"torchrun", "msrun"})  # values of MA_RUN_METHOD; any other is the platform's default
 

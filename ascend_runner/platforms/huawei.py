@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
 import attrs
-from ascend_runner.platforms.node import Node
-from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
+
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.node import whole_number
+from ascend_runner.platforms.node import Node, whole_number
+from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
 OWN_LOG_DIR: Final = "/tmp/log"  # noqa: S108  as the platform's own scripts; another user's is refused
 

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
 import attrs
-from ascend_runner.platforms.node import Node
+
+from ascend_runner.platforms.node import ALONE, Node, Variables, whole_number
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
-from ascend_runner.platforms.node import whole_number
 from ascend_runner.text import is_whole_number
-from ascend_runner.platforms.node import ALONE, Node
-from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.node import Variables
 
 NPROC: Final = "PET_NPROC_PER_NODE"
 COUNTED_BY_TORCHRUN: Final = frozenset({"auto", "cpu", "gpu"})  # words that torchrun accepts instead of a number

@@ -7,11 +7,11 @@ An empty variable counts as not set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
-import attrs
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
+
+import attrs
+
 from ascend_runner.errors import SettingsError
 from ascend_runner.text import is_whole_number
 

@@ -15,19 +15,17 @@ Open MPI's and DeepSpeed's files have lines such as `host slots=4`, those of MPI
 
 from __future__ import annotations
 
-import os.path
-from collections.abc import Callable, Mapping
-from typing import Final
-import attrs
-from ascend_runner.errors import RankTableError
-from ascend_runner.platforms.node import LOCALHOST, OPTIONS, Node
-from ascend_runner.text import counted
 import json
-from collections.abc import Callable, Mapping, Sequence
-from ascend_runner.errors import SettingsError
+import os.path
 import re
-from collections.abc import Callable, Iterable, Sequence
-from ascend_runner.platforms.node import ALONE, Node
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from ascend_runner.errors import RankTableError, SettingsError
+from ascend_runner.platforms.node import ALONE, LOCALHOST, OPTIONS, Node
+from ascend_runner.text import counted
 
 VARIABLES: Final = ("RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE")
 # ModelArts and CCE, then MindCluster.

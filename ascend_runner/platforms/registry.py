@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ascend_runner.platforms import kubernetes
-from ascend_runner.platforms import huawei
-from ascend_runner.platforms import schedulers
-from ascend_runner.platforms import tf_config
+from ascend_runner.platforms import huawei, kubernetes, schedulers, tf_config
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 
 # Source: Alibaba Cloud's page on the built-in environment variables of PAI DLC. WORLD_SIZE and RANK count nodes.

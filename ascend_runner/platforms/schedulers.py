@@ -16,14 +16,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
+
 import attrs
+
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.node import ALONE, Node
+from ascend_runner.platforms.node import ALONE, MOST, Node
 from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.node import MOST
 from ascend_runner.text import is_whole_number
-from collections.abc import Mapping
-from ascend_runner.platforms.node import Node
 
 STEP_NODES: Final = "SLURM_STEP_NODELIST"
 JOB_NODES: Final = "SLURM_JOB_NODELIST"

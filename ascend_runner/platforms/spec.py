@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from ascend_runner.platforms.node import ALONE, MASTER_PORT, Node, Overrides
-from ascend_runner.platforms.node import Variables
+from ascend_runner.platforms.node import ALONE, MASTER_PORT, Node, Overrides, Variables
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)

@@ -13,9 +13,8 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.node import Node, Variables
 from ascend_runner.platforms.spec import PlatformSpec
-from ascend_runner.platforms.node import Variables
 from ascend_runner.text import is_whole_number
 
 NAME: Final = "TF_CONFIG"

@@ -5,11 +5,7 @@ from __future__ import annotations
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.checks import check
 from ascend_runner.rank_table.codec import dumps, loads
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import SuperPod
+from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, SuperPod
 from ascend_runner.rank_table.source import convert, read, wait
 
 __all__ = [

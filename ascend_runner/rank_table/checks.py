@@ -17,31 +17,27 @@ rank_table_info.cc) and those of CANN's documentation; what only the documentati
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final
-from ascend_runner.rank_table import rank_list
-from ascend_runner.rank_table.server_list import MISTAKEN
-from ascend_runner.rank_table.server_list import PLAIN
-from ascend_runner.rank_table.server_list import SUPER_PODS
-from ascend_runner.rank_table.fields import Document
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.text import counted
-from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-import attrs
-from ascend_runner.rank_table.fields import BAD_ENVIRONMENT
-from ascend_runner.rank_table.fields import BAD_TABLE
-from ascend_runner.rank_table.fields import BAD_VALUE
-from ascend_runner.rank_table.fields import MISSING_FIELD
-from ascend_runner.rank_table.server_list import PORTS
-from ascend_runner.rank_table.fields import Document, shown
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import first_used
-from ascend_runner.text import counted, is_whole_number
-from ascend_runner.rank_table.fields import UNREADABLE, Document, Fields, shown
 from collections.abc import Iterable, Mapping
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import Final
+
+import attrs
+
 from ascend_runner.problems import Problem, Severity
+from ascend_runner.rank_table import rank_list
+from ascend_runner.rank_table.fields import (
+    BAD_ENVIRONMENT,
+    BAD_TABLE,
+    BAD_VALUE,
+    MISSING_FIELD,
+    UNREADABLE,
+    Document,
+    Fields,
+    shown,
+)
+from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, first_used
+from ascend_runner.rank_table.server_list import MISTAKEN, PLAIN, PORTS, SUPER_PODS
+from ascend_runner.text import counted, is_whole_number
 
 # The highest device_id of each chip (config.cc), by the names that users know: 910B is the Atlas A2's, A3 the 910_93,
 # 950 the A5.

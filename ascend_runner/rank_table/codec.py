@@ -20,13 +20,9 @@ import orjson
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.problems import RankTableFormatError
-from ascend_runner.rank_table import checks
-from ascend_runner.rank_table import group_list
-from ascend_runner.rank_table import dialects
-from ascend_runner.rank_table import server_list
+from ascend_runner.rank_table import checks, dialects, group_list, server_list
 from ascend_runner.rank_table.fields import Document, Fields, shown
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import find_errors
+from ascend_runner.rank_table.model import RankTable, find_errors
 
 NAME: Final = "the rank table"  # what sentences call a document without a name
 PACKED: Final = b"H4sI"  # base64 of gzip's magic number and method; no JSON begins with it

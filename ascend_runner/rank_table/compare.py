@@ -15,11 +15,9 @@ from typing import Final
 import attrs
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.dialects import ENTRIES
-from ascend_runner.rank_table.dialects import Entries
+from ascend_runner.rank_table.dialects import ENTRIES, Entries
 from ascend_runner.rank_table.fields import Document
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Dialect
+from ascend_runner.rank_table.model import Dialect, RankTable
 
 ABSENT: Final = object()
 THE_TABLE: Final = "the table"

@@ -1,18 +1,16 @@
 """The table of dialects, detection of a document's dialect, and documents often mistaken for rank tables.
 
-A table in a few words. Pure."""
+A table in a few words. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
-from ascend_runner.rank_table.fields import MISSING_FIELD
-from ascend_runner.rank_table import group_list
-from ascend_runner.rank_table import rank_list
-from ascend_runner.rank_table import server_list
-from ascend_runner.rank_table.fields import Document, Fields, missing, shown
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Dialect
+
+from ascend_runner.rank_table import group_list, rank_list, server_list
+from ascend_runner.rank_table.fields import MISSING_FIELD, Document, Fields, missing, shown
+from ascend_runner.rank_table.model import Dialect, RankTable
 from ascend_runner.text import counted
 
 Entries = Mapping[str, "Entries"]

@@ -7,14 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 import attrs
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table.server_list import PLAIN
-from ascend_runner.rank_table.server_list import SUPER_PODS
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import NO_EXTRA_KEYS
-from ascend_runner.rank_table.model import NO_LAYOUT
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import SuperPod
+from ascend_runner.rank_table.model import NO_EXTRA_KEYS, NO_LAYOUT, Dialect, RankTable, Server, SuperPod
+from ascend_runner.rank_table.server_list import PLAIN, SUPER_PODS
 from ascend_runner.text import abbreviated
 
 

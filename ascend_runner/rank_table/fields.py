@@ -14,9 +14,11 @@ everything that is wrong with it. The caller checks the problems at the end. Ind
 
 from __future__ import annotations
 
-from typing import Final
 from collections.abc import Collection, Mapping
+from typing import Final
+
 import attrs
+
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.secrets import Masker

@@ -28,14 +28,9 @@ from typing import Final, TypedDict
 import attrs
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table.server_list import SUPER_PODS
 from ascend_runner.rank_table.fields import UNREADABLE, Fields
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Layout
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import first_used
+from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server, first_used
+from ascend_runner.rank_table.server_list import SUPER_PODS
 from ascend_runner.text import abbreviated, counted, is_whole_number
 
 LAB_MARK: Final = "deploy_mode"  # HCCL tells the two forms apart by this key, whatever its value

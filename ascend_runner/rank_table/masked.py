@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import SuperPod
+from ascend_runner.rank_table.model import RankTable, SuperPod
 from ascend_runner.secrets import Masker
 
 

@@ -5,21 +5,22 @@ Numbers are numbers here and strings in most documents. Independent of JSON.
 
 Checks that servers form a rank table: ranks 0 to n-1, each once; no server twice, no device twice on a server.
 
-A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON."""
+A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON.
+"""
 
 from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
+
 import attrs
-from collections.abc import Iterator
-from operator import attrgetter
-from ascend_runner.problems import Problem, Severity
+
+from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.fields import BAD_VALUE
-from ascend_runner.problems import Problem, RankTableFormatError
 from ascend_runner.text import counted, format_numbers
 
 NO_EXTRA_KEYS: Final[Mapping[str, object]] = MappingProxyType({})

@@ -17,11 +17,8 @@ from typing import Final
 import attrs
 
 from ascend_runner.rank_table import svg
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.dialects import dialect_of
-from ascend_runner.rank_table.dialects import size_of
+from ascend_runner.rank_table.dialects import dialect_of, size_of
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.text import format_numbers, printable
 
 MARGIN: Final = 28

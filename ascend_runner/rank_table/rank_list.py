@@ -14,11 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ascend_runner.rank_table.fields import Fields
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Layout
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server
 
 VERSION: Final = "2.0"
 KNOWN_TOP: Final = frozenset({"status", "version", "rank_count", "rank_list"})

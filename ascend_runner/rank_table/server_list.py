@@ -11,16 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
-from ascend_runner.rank_table.fields import BAD_TABLE
-from ascend_runner.rank_table.fields import BAD_VALUE
-from ascend_runner.rank_table.fields import Fields, shown
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import NO_EXTRA_KEYS
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Layout
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import SuperPod
+from ascend_runner.rank_table.fields import BAD_TABLE, BAD_VALUE, Fields, shown
+from ascend_runner.rank_table.model import NO_EXTRA_KEYS, Device, Dialect, Layout, RankTable, Server, SuperPod
 
 PLAIN: Final = "1.0"
 SUPER_PODS: Final = "1.2"

@@ -24,8 +24,7 @@ from typing import Final, Union
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
-from ascend_runner.node.terminal import STDERR
-from ascend_runner.node.terminal import STDOUT
+from ascend_runner.node.terminal import STDERR, STDOUT
 
 JOINED: Final = 4096  # bytes of pieces that are written at once, so that a short line costs one system call
 PIECE: Final = 512 * 1024  # bytes of one write

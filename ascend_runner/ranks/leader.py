@@ -14,16 +14,17 @@ Deals with pids, groups, sessions and wait statuses. It has no access to rank ta
 
 from __future__ import annotations
 
-import os
-import select
-from typing import Final
-from ascend_runner.guardian import process_tree
 import errno
+import os
 import resource
+import select
 import subprocess
 from contextlib import suppress
 from signal import SIGPIPE, SIGXFSZ
+from typing import Final
+
 from ascend_runner import errors
+from ascend_runner.guardian import process_tree
 from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.supervision.events import Ending, SpawnFailed

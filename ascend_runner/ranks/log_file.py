@@ -14,21 +14,22 @@ thread and starve the rest. The pump never waits for a thread. A rank that print
 
 from __future__ import annotations
 
-import attrs
 import os
-import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
-from ascend_runner import files
-from ascend_runner.errors import OutputError, reason
-from ascend_runner.plan.spec import Rotation
 import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
 from ascend_runner.activity import Activity
-from ascend_runner.errors import AscendRunnerError
+from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.node import bounded
+from ascend_runner.plan.spec import Rotation
+
 
 @attrs.frozen
 class Gap:

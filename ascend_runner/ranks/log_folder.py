@@ -17,20 +17,19 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
-from ascend_runner.errors import reason
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
 from ascend_runner.files import NEIGHBOUR
 from ascend_runner.plan.ranks import TABLE_NAME
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.settings.parsing import HOOKS
-import shutil
-from contextlib import contextmanager, suppress
-from ascend_runner import files
-from ascend_runner.errors import OutputError, reason
 from ascend_runner.text import counted
 
 REMOVE_LIMIT: Final = 2.0  # seconds; a later run removes the rest

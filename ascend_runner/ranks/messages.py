@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ascend_runner.ranks.message_format import Level
-from ascend_runner.ranks.message_format import format_message
+from ascend_runner.ranks.message_format import Level, format_message
 from ascend_runner.secrets import Masker
 from ascend_runner.text import printable
 

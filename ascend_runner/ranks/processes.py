@@ -1,27 +1,25 @@
 """Reads the processes of a rank from /proc, with the signals that each of them handles (proc(5)).
 
-All processes of the ranks on this node: the real side of `managed_node.Processes`."""
+All processes of the ranks on this node: the real side of `managed_node.Processes`.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from signal import SIGCONT, SIGKILL
 from typing import Final
-from ascend_runner.guardian import process_tree
+
+from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.supervision.signal_targets import RankProcess
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from signal import SIGCONT, SIGKILL
-from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.node import cores
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.ranks.leader import ExitWatch
-from ascend_runner.ranks.leader import Leader
+from ascend_runner.ranks.leader import ExitWatch, Leader
 from ascend_runner.supervision import signal_targets
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
 from ascend_runner.supervision.signal_targets import Identity, RankProcess

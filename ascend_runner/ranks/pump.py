@@ -9,10 +9,6 @@ rank notices. While the ranks print only single lines, it pauses before a read, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-from ascend_runner.ranks.lines import LineCutter
-from ascend_runner.ranks.log_file import LogWriter
 import array
 import fcntl
 import functools
@@ -21,12 +17,15 @@ import select
 import termios
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from signal import SIGTERM
+from typing import Final
+
 from ascend_runner.node import bounded
-from ascend_runner.ranks.console import Console
-from ascend_runner.ranks.console import grow_pipe
-from ascend_runner.ranks.log_file import STALL_LIMIT
+from ascend_runner.ranks.console import Console, grow_pipe
+from ascend_runner.ranks.lines import LineCutter
+from ascend_runner.ranks.log_file import STALL_LIMIT, LogWriter
 
 TAIL_SIZE: Final = 64 * 1024  # bytes of the output kept for the report
 SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar

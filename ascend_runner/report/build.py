@@ -17,8 +17,7 @@ from ascend_runner.lifecycle.state import Event, Job, JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.report import causes, clocks, rank_member
 from ascend_runner.report.document import iso, plain_members
 from ascend_runner.secrets import Masker

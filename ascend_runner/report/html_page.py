@@ -17,8 +17,8 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
-from ascend_runner.node import bounded
 from ascend_runner.lifecycle.state import Job, JobState
+from ascend_runner.node import bounded
 from ascend_runner.observations.facts import Fact, SignalsSent
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report.report_writer import ReportWriter

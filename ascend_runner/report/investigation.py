@@ -8,29 +8,18 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import endings
-from ascend_runner.diagnosis import root_cause
-from ascend_runner.diagnosis import stacks
-from ascend_runner.diagnosis import tracebacks
-from ascend_runner.diagnosis.root_cause import Diagnosis
-from ascend_runner.diagnosis.root_cause import diagnose
-from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.stacks import RankStack
-from ascend_runner.node import disks
-from ascend_runner.diagnosis import failed_rank
-from ascend_runner.diagnosis import oom
+from ascend_runner.diagnosis import endings, failed_rank, oom, root_cause, stacks, tracebacks
 from ascend_runner.diagnosis import oom as memory_evidence
+from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
-from ascend_runner.diagnosis.stacks import STACKS_LIMIT
-from ascend_runner.diagnosis.stacks import StackCollector
-from ascend_runner.node import bounded
-from ascend_runner.node import executables
-from ascend_runner.node import memory
-from ascend_runner.node.host import Host
-from ascend_runner.node.memory import MemorySample
+from ascend_runner.diagnosis.finding import Finding
+from ascend_runner.diagnosis.root_cause import Diagnosis, diagnose
+from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.lifecycle import failure
 from ascend_runner.lifecycle.state import Restart
+from ascend_runner.node import bounded, disks, executables, memory
+from ascend_runner.node.host import Host
+from ascend_runner.node.memory import MemorySample
 from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.spec import JobSpec

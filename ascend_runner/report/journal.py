@@ -17,9 +17,9 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.node import bounded
 from ascend_runner.lifecycle import cloud_events, machine
 from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind
+from ascend_runner.node import bounded
 from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.spec import JobSpec

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.node import bounded
-from ascend_runner.node import clock
-from ascend_runner.node import memory
-from ascend_runner.node.host import Host
 from ascend_runner.lifecycle.state import JobState
+from ascend_runner.node import bounded, clock, memory
+from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.observations.stopped_ranks import StoppedRanks
@@ -31,8 +29,8 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.root_cause import Diagnosis
     from ascend_runner.diagnosis.finding import Finding, StackGroup
+    from ascend_runner.diagnosis.root_cause import Diagnosis
     from ascend_runner.report.investigation import Investigation
 
 # Seconds between the start of the last rank and the import of the modules that judge a failure. Imported only after a

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.observations.rank_states import described, in_parentheses
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.report import causes, health
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Cause, Exited, LimitReached, SignalReceived, SpawnFailed

@@ -11,30 +11,27 @@ request is ignored and reported once.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from queue import SimpleQueue
-from typing import Protocol, Union
-from ascend_runner.lifecycle.state import JobState
-from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
-from ascend_runner.text import duration
 import errno
 import json
 import os
 import select
 import socket
 import struct
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from queue import Empty
-from typing import TYPE_CHECKING, Final
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final, Protocol, Union
+
 from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import CheckpointPostponed
+from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
+from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.slowdown import Slowdown
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 if TYPE_CHECKING:

@@ -12,33 +12,32 @@ a rank's. Only the runner's loop starts these parents, because it must know them
 from __future__ import annotations
 
 import functools
+import math
 import os
+import select
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from signal import SIGKILL
+from typing import IO, Any, Final, TypeVar
+
 import attrs
+
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError, reason
 from ascend_runner.guardian import process_tree, sweep
-from ascend_runner.node import bounded
 from ascend_runner.lifecycle.state import Job
+from ascend_runner.node import bounded
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.secrets import Masker
+from ascend_runner.settings.model import VARIABLES
 from ascend_runner.settings.options import VARIABLE_PREFIX
 from ascend_runner.settings.parsing import HOOKS
-from ascend_runner.settings.model import VARIABLES
 from ascend_runner.supervision.events import Ending
 from ascend_runner.text import format_numbers, last_lines, signal_name
-import math
-import select
-import sys
-import threading
-from collections.abc import Callable, Mapping
-from signal import SIGKILL
-from typing import IO, Final
-from ascend_runner.errors import AscendRunnerError, reason
 
 Value = TypeVar("Value")
 

@@ -11,12 +11,9 @@ from typing import Final
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import sweep
-from ascend_runner.node import bounded
+from ascend_runner.node import bounded, inspection
 from ascend_runner.node.host import Host
-from ascend_runner.node import inspection
-from ascend_runner.node.probes import Node
-from ascend_runner.node.probes import Place
-from ascend_runner.node.probes import notice
+from ascend_runner.node.probes import Node, Place, notice
 from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.supervision.findings import NodeFinding

@@ -10,34 +10,29 @@ another thread does the rest, and sleeps until there is such a line.
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable
-from itertools import islice
-from typing import Final
-from ascend_runner.training.steps import LONGEST
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.services.matching import Match, Matcher
-from ascend_runner.supervision.performance import Performance
-from ascend_runner.supervision.slowdown import Rule
 import math
 import queue
+import re
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Final, Optional
+
 import attrs
+
 from ascend_runner.frameworks import env_patch
-from ascend_runner.node import bounded
-from ascend_runner.node import cores
-from ascend_runner.node import npu_smi
+from ascend_runner.node import bounded, cores, npu_smi
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import Fact
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
 from ascend_runner.supervision import outliers
+from ascend_runner.supervision.performance import Performance
 from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.training.steps import FORMS, Step, parse, step_of
+from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
 
 # What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
 # so that it costs less than 1 % of a core. Steps that are lost in this way come too fast to be those of a training.

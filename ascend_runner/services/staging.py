@@ -17,39 +17,34 @@ In the directory, LOCK lets one runner copy while others wait, MANIFEST lists al
 written last. The next runner continues a stage that was interrupted at any point.
 
 
-Copies datasets to this node in a thread, while the runner waits for the rank table and for signals."""
+Copies datasets to this node in a thread, while the runner waits for the rank table and for signals.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import errno
+import fcntl
 import hashlib
 import json
 import os
-import stat
-from collections.abc import Iterator, Mapping
-from typing import Final
-import attrs
-from ascend_runner import files
-from ascend_runner.errors import OutputError
 import re
+import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from ascend_runner.errors import AscendRunnerError, OutputError, reason
-from ascend_runner.node import bounded
-from ascend_runner.node import disks
-from ascend_runner.plan.ranks import Stage
-from ascend_runner.text import counted, size
-import ctypes
-import fcntl
 import time
-from collections.abc import Callable, Iterator
-from ascend_runner.errors import OutputError, reason
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import AscendRunnerError, OutputError, reason
+from ascend_runner.node import bounded, disks
 from ascend_runner.node.host import Host
-from ascend_runner.plan.ranks import Staged
+from ascend_runner.plan.ranks import Stage, Staged
 from ascend_runner.text import counted, duration, size
-from collections.abc import Callable, Sequence
 
 # Files of the runner at the top of a copy. A source that is a copy itself has them as well.
 OWN_PREFIX: Final = ".staging."

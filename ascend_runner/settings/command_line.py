@@ -4,25 +4,22 @@ Not argparse: an unknown option must not take the word after it for a positional
 longer one, and the command must reach the ranks as it is. argparse needs a subclass and REMAINDER for that.
 
 
-The text of `--help`. Pure."""
+The text of `--help`. Pure.
+"""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Final
+
 import attrs
+
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
-from ascend_runner.settings.options import SEPARATOR
-from ascend_runner.settings.options import Option
-from ascend_runner.settings.options import Topic
-from ascend_runner.settings.options import with_dashes
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, SEPARATOR, Option, Topic, with_dashes
 from ascend_runner.settings.parsing import did_you_mean
-import textwrap
-from collections.abc import Iterable
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
 
 SHELL_OPERATORS: Final = ("&&", "||")  # | |
 SHELL: Final = "bash -c '...'"

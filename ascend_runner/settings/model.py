@@ -1,22 +1,20 @@
 """The variables named like those of options: which are known, and what an unknown one may stand for. Pure.
 
-The settings of one run, decoded from the options on the command line and their variables. Pure."""
+The settings of one run, decoded from the options on the command line and their variables. Pure.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
-from ascend_runner.settings.options import VARIABLE_PREFIX
-from ascend_runner.settings.options import with_dashes
-from ascend_runner.settings.options import OPTIONS
-from ascend_runner.settings.parsing import nearest
+
 import attrs
+
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
-from ascend_runner.settings.options import SEPARATOR
-from ascend_runner.settings.options import Option
-from ascend_runner.settings.parsing import NONE
+from ascend_runner.settings.options import OPTIONS, SEPARATOR, VARIABLE_PREFIX, Option, with_dashes
+from ascend_runner.settings.parsing import NONE, nearest
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.text import counted, rank_list
 

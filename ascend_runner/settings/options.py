@@ -9,16 +9,17 @@ The table of options: each option of the command line is written here, once.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection
-from typing import Final
-import attrs
-from ascend_runner.settings import parsing
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import attrs
+
 from ascend_runner.engines import registry as engines
 from ascend_runner.frameworks import registry as frameworks
 from ascend_runner.node import cores
 from ascend_runner.rank_table.checks import CHIPS
+from ascend_runner.settings import parsing
 from ascend_runner.supervision.findings import InspectAction, WatchAction
 from ascend_runner.text import quoted
 from ascend_runner.training import steps

@@ -10,9 +10,8 @@ Megatron prints on the last rank, most others on rank 0.
 from __future__ import annotations
 
 import re
-from typing import Final
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 GROUPS: Final = ("step", "seconds", "ms", "hardware", "e2e")  # see `steps.step_of`
 FEWEST_LITERALS: Final = 3  # characters in a row

@@ -12,14 +12,6 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis.finding import Certainty
-from ascend_runner.views import page_ranks
-from ascend_runner.views import page
-from ascend_runner.views import page_content
-from ascend_runner.views.page_ranks import Excerpt
-from ascend_runner.views.page_ranks import Row
-from ascend_runner.views.page_ranks import Timeline
-from ascend_runner.views.page_content import Topology
-from ascend_runner.views.page_content import FINAL
 from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
@@ -27,6 +19,9 @@ from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.observations.cause_text import CERTAINTY
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import clock, counted, format_numbers
+from ascend_runner.views import page, page_content, page_ranks
+from ascend_runner.views.page_content import FINAL, Topology
+from ascend_runner.views.page_ranks import Excerpt, Row, Timeline
 
 TEMPLATE: Final = "merged.html"
 LONGEST: Final = 300  # characters of a sentence in a table

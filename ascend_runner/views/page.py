@@ -12,13 +12,10 @@ from typing import Final
 import attrs
 import jinja2
 
-from ascend_runner.views import page_ranks
-from ascend_runner.views import page_content
-from ascend_runner.views.page_content import content_of
-from ascend_runner.views.page_content import Sources
-from ascend_runner.views.page_content import gather
 from ascend_runner.members import Members
 from ascend_runner.text import printable, rank_list
+from ascend_runner.views import page_content, page_ranks
+from ascend_runner.views.page_content import Sources, content_of, gather
 
 TEMPLATES: Final = ("report.html", "parts.html")  # the page, and the templates that it imports
 

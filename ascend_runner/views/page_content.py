@@ -13,48 +13,37 @@ The rank table as a picture with the states of the ranks, and what their shapes 
 
 The head of a page: the outcome of the job, and the facts about it. Pure.
 
-The content of a page: the verdict, its evidence and the ranks, worded for the page. Pure."""
+The content of a page: the verdict, its evidence and the ranks, worded for the page. Pure.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
+
 import attrs
+
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
+from ascend_runner.lifecycle import event_text
 from ascend_runner.members import Members
-from ascend_runner.rank_table import codec, source
+from ascend_runner.observations import cause_text
+from ascend_runner.observations.cause_text import CERTAINTY
+from ascend_runner.rank_table import codec, picture, source
 from ascend_runner.rank_table.masked import masked
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
-from ascend_runner.text import last_lines
-from collections.abc import Mapping, Sequence
-from ascend_runner.text import signal_name
-from ascend_runner.views.page_ranks import CAUSE
-from ascend_runner.views.page_ranks import Rank
-from ascend_runner.rank_table import picture
-import shlex
-from collections.abc import Iterator
-from ascend_runner.views.page_ranks import MARKS
-from ascend_runner.views.page_ranks import silences
-from ascend_runner.observations.cause_text import CERTAINTY
 from ascend_runner.supervision import outliers
-from ascend_runner.text import all_ranks, clock, counted, duration, format_numbers
-from collections.abc import Iterator, Sequence
+from ascend_runner.text import all_ranks, clock, counted, duration, format_numbers, last_lines, rank_list, signal_name
 from ascend_runner.views import page_ranks
-from ascend_runner.views.page_ranks import Evidence
-from ascend_runner.views.page_ranks import Group
-from ascend_runner.views.page_ranks import Row
-from ascend_runner.views.page_ranks import Timeline
-from ascend_runner.lifecycle import event_text
-from ascend_runner.observations import cause_text
-from ascend_runner.text import clock, counted, duration, rank_list
+from ascend_runner.views.page_ranks import CAUSE, MARKS, Evidence, Group, Rank, Row, Timeline, silences
 
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
 LOG_END: Final = 16 * 1024  # bytes of each log

@@ -11,24 +11,20 @@ Lengths are in thousandths of the width, which is that of the page.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
-import attrs
-from ascend_runner.text import printable
 import os.path
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import sqrt
 from signal import SIGINT, SIGKILL, SIGTERM
 from typing import Final, TypeVar
+
+import attrs
+
 from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_states import RankState, described
 from ascend_runner.supervision.events import Ending
-from ascend_runner.text import duration, rank_list, rank_title, size
-from collections.abc import Iterator, Sequence
-from ascend_runner.observations import cause_text
-from ascend_runner.text import rank_list
-from math import sqrt
-from ascend_runner.text import duration, rank_list
+from ascend_runner.text import duration, printable, rank_list, rank_title, size
 
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")
 ESCAPED: Final = re.compile(r"[&<>\"']")  # each becomes about five characters in HTML

@@ -9,11 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from ascend_runner.node.host import Host
 from ascend_runner.node import inspection as child
+from ascend_runner.node.host import Host
+from ascend_runner.node.probes import Node, Place
 from ascend_runner.services import inspector
-from ascend_runner.node.probes import Node
-from ascend_runner.node.probes import Place
 from benchmark import measure
 from benchmark.measure import folder
 from benchmark.table import Row, percent

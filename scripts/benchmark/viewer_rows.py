@@ -18,9 +18,7 @@ from urllib.parse import urlsplit
 from ascend_runner.board.board import opened
 from ascend_runner.board.layout import NAME
 from ascend_runner.node import memory
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
-from ascend_runner.plan.spec import Rotation
+from ascend_runner.plan.spec import JobSpec, RankSpec, Rotation
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from benchmark import measure
 from benchmark.launchers import OURS, PROGRAM

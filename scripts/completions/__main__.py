@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from ascend_runner.tools.job import main as job_tool
-from ascend_runner.tools.rank_table import main as rank_table_tool
 from ascend_runner.tools.rank_table import commands as rank_table_files
+from ascend_runner.tools.rank_table import main as rank_table_tool
 from completions import bash, fish, zsh
 from completions.model import commands_of, runner_flags
 

@@ -8,8 +8,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.settings.options import Topic
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, Topic
 
 FILES: Final = {"PATH", "FILE", "OUT", "OUT.html", "A", "B"}
 PLACEHOLDERS: Final = {"DIR", "DURATION", "RANK", "RANKS"}  # for values, beside words that are complete

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from ascend_runner.diagnosis.tracebacks import unboxed
-from ascend_runner.diagnosis.tracebacks import find_all
+from ascend_runner.diagnosis.tracebacks import find_all, unboxed
 
 BOX = """\
 step 3

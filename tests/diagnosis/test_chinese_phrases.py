@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.diagnosis.phrases import CHINESE
-from ascend_runner.diagnosis.phrases import CLASSES
-from ascend_runner.diagnosis.phrases import FRAMEWORKS
 from ascend_runner.diagnosis.log_evidence import read
-from ascend_runner.diagnosis.phrases import OWN
-from ascend_runner.diagnosis.phrases import PEERS
-from ascend_runner.diagnosis.phrases import SETUP
+from ascend_runner.diagnosis.phrases import CHINESE, CLASSES, FRAMEWORKS, OWN, PEERS, SETUP
 from ascend_runner.supervision.events import Ending
 
 

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from ascend_runner.diagnosis.phrases import CLASSES
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.log_evidence import read
-from ascend_runner.diagnosis.phrases import class_of
+from ascend_runner.diagnosis.phrases import CLASSES, class_of
 from ascend_runner.supervision.events import Ending
 
 IN_THE_PROGRAM = 'Traceback (most recent call last):\n  File "/job/train.py", line 61, in main\n    step(batch)\n'

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.diagnosis import log_evidence
-from ascend_runner.diagnosis.root_cause import diagnose
 from ascend_runner.diagnosis.endings import Circumstances
-from ascend_runner.diagnosis.root_cause import Death
+from ascend_runner.diagnosis.root_cause import Death, diagnose
 from ascend_runner.supervision.events import Ending
 
 GIB = 1 << 30

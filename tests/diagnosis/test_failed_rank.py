@@ -10,14 +10,11 @@ from pathlib import Path
 
 import attrs
 
-from ascend_runner.diagnosis import root_cause
+from ascend_runner.diagnosis import failed_rank, root_cause
 from ascend_runner.diagnosis.endings import Circumstances
+from ascend_runner.diagnosis.failed_rank import FailedRank, read_disks
 from ascend_runner.diagnosis.finding import Finding, Peer
-from ascend_runner.diagnosis.root_cause import Place
-from ascend_runner.diagnosis.root_cause import by_suspicion
-from ascend_runner.diagnosis import failed_rank
-from ascend_runner.diagnosis.failed_rank import FailedRank
-from ascend_runner.diagnosis.failed_rank import read_disks
+from ascend_runner.diagnosis.root_cause import Place, by_suspicion
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending

@@ -9,12 +9,7 @@ import pytest
 
 from ascend_runner.diagnosis.codes import CODES
 from ascend_runner.diagnosis.finding import Finding, Peer
-from ascend_runner.diagnosis.root_cause import Death
-from ascend_runner.diagnosis.root_cause import Place
-from ascend_runner.diagnosis.root_cause import Suspicion
-from ascend_runner.diagnosis.root_cause import by_suspicion
-from ascend_runner.diagnosis.root_cause import suspected_peer
-from ascend_runner.diagnosis.root_cause import suspicion
+from ascend_runner.diagnosis.root_cause import Death, Place, Suspicion, by_suspicion, suspected_peer, suspicion
 from ascend_runner.supervision.events import Ending
 
 FAILED = Ending(exit_code=1)

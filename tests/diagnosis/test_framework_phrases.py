@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ascend_runner.diagnosis.phrases import FRAMEWORKS
 from ascend_runner.diagnosis.log_evidence import read
+from ascend_runner.diagnosis.phrases import FRAMEWORKS
 from ascend_runner.supervision.events import Ending
 
 

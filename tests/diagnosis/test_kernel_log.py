@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis import oom
+from ascend_runner.diagnosis.endings import Circumstances
 from tests.helpers.cgroups import memory_cgroup
 from tests.helpers.program import Program
 from tests.helpers.trees import host

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis import oom
+from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.node.memory import MemorySample
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from ascend_runner.diagnosis.finding import StackGroup
-from ascend_runner.diagnosis.stacks import ProcessStack
-from ascend_runner.diagnosis.stacks import RankStack
-from ascend_runner.diagnosis.stacks import group
+from ascend_runner.diagnosis.stacks import ProcessStack, RankStack, group
 
 WAITING = ("wait (comm.py:10)", "all_reduce (comm.py:50)", "step (train.py:7)")
 LOADING = ("read (data.py:3)", "step (train.py:6)")

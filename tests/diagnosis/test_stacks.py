@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.diagnosis.stacks import group
-from ascend_runner.diagnosis.stacks import StackCollector
-from ascend_runner.diagnosis.stacks import decode_dump
+from ascend_runner.diagnosis.stacks import StackCollector, decode_dump, group
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.node.executables import find_py_spy
 from tests.helpers.waiting import LIMIT, wait_until

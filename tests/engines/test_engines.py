@@ -10,8 +10,7 @@ import pytest
 
 import ascend_runner.engines
 from ascend_runner.engines import node_0
-from ascend_runner.engines.local import Handover
-from ascend_runner.engines.local import Request
+from ascend_runner.engines.local import Handover, Request
 from ascend_runner.engines.registry import ENGINES, NAMES
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.detect import find_node

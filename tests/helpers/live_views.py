@@ -7,10 +7,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.node.npu_smi import Figures
-from ascend_runner.tools.job.top_frame import JobView
-from ascend_runner.tools.job.top_frame import RankView
-from ascend_runner.tools.job.top_frame import State
-from ascend_runner.tools.job.top_frame import judged
+from ascend_runner.tools.job.top_frame import JobView, RankView, State, judged
 from ascend_runner.training.steps import Step
 
 NOW: Final = 1000.0  # seconds

@@ -16,10 +16,10 @@ import attrs
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Certainty
 from ascend_runner.diagnosis.root_cause import Place
-from ascend_runner.tools.job.merged_reports import node_of
 from ascend_runner.members import Members
 from ascend_runner.merge import verdict
 from ascend_runner.merge.model import Job, Node, Verdict
+from ascend_runner.tools.job.merged_reports import node_of
 
 RANKS: Final = 2  # of a node
 BEGAN: Final = 1_795_000_000.0  # the clock of the last common step

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
-from ascend_runner.plan.spec import Rotation
+from ascend_runner.plan.spec import JobSpec, RankSpec, Rotation
 
 
 def rank_spec(rank_id: int = 0, **changes: object) -> RankSpec:

@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.platforms.node import HCCL_BASE_PORT
-from ascend_runner.platforms.node import HCCL_PORTS
+from ascend_runner.platforms.node import HCCL_BASE_PORT, HCCL_PORTS
 from tests.helpers.waiting import LIMIT
 
 # The variables that are passed on from the machine: no other one may change what is tested.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ascend_runner.tools.job import jobs
 from ascend_runner.services import control
+from ascend_runner.tools.job import jobs
 from tests.helpers.program import Run
 from tests.helpers.surroundings import CLEAN
 

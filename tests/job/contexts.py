@@ -7,14 +7,12 @@ from pathlib import Path
 
 import attrs
 
-from ascend_runner.job.check import CheckContext
-from ascend_runner.job.check import Findings
-from ascend_runner.job.check import verdict_of
+from ascend_runner.job.check import CheckContext, Findings, verdict_of
+from ascend_runner.job.preparation import Preparation
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.platforms import detect
-from ascend_runner.job.preparation import Preparation
 from ascend_runner.problems import Problem
 from ascend_runner.rank_table import source
 from ascend_runner.settings.model import Settings

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.job.command import check_checkpoint_dir
-from ascend_runner.job.command import relative_script
+from ascend_runner.job.command import check_checkpoint_dir, relative_script
 
 
 @pytest.mark.parametrize(

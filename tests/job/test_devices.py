@@ -13,10 +13,10 @@ import pytest
 
 from ascend_runner.job import check
 from ascend_runner.problems import Problem
-from tests.job.contexts import context, in_context, job_of, look_at, prepared, remedies
 from tests.helpers.npu_tools import CARD, fake_npu_smi, table
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
+from tests.job.contexts import context, in_context, job_of, look_at, prepared, remedies
 
 TABLE = "group_list_8_devices.json"
 COMPANIONS = ("davinci_manager", "devmm_svm", "hisi_hdc")

@@ -10,14 +10,13 @@ import attrs
 import pytest
 
 from ascend_runner.job import check
-from ascend_runner.job.check import CheckContext
-from ascend_runner.job.check import Findings
+from ascend_runner.job.check import CheckContext, Findings
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.problems import Problem, Severity, Subject
 from ascend_runner.rank_table import source
 from ascend_runner.settings.model import Settings
-from tests.job.contexts import VALID, context, in_context, job_of, look_at, prepared, remedies
 from tests.helpers.waiting import LIMIT
+from tests.job.contexts import VALID, context, in_context, job_of, look_at, prepared, remedies
 
 TABLE = "group_list_8_devices.json"
 

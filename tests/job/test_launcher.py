@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from ascend_runner.tools.job import jobs
 from ascend_runner.platforms.places import USUAL_PLACES
+from ascend_runner.tools.job import jobs
 from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program, Run, run_to_end, sentence

@@ -14,9 +14,9 @@ import pytest
 from ascend_runner.job import check
 from ascend_runner.problems import Problem
 from ascend_runner.settings.model import Settings
-from tests.job.contexts import context, in_context, look_at, pair_of, remedies
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
+from tests.job.contexts import context, in_context, look_at, pair_of, remedies
 
 # --- Room -------------------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ import attrs
 import pytest
 
 from ascend_runner.job import check
-from tests.job.contexts import context, job_of, look_at, pair_of, prepared, remedies
 from tests.helpers.surroundings import bound_to_free_port
 from tests.helpers.trees import tree
+from tests.job.contexts import context, job_of, look_at, pair_of, prepared, remedies
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 

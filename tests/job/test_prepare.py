@@ -12,11 +12,10 @@ import attrs
 import pytest
 
 from ascend_runner.errors import CommandError, RankTableNotReadyError, SettingsError
-from ascend_runner.ranks.messages import Messages
+from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.job.preparation import Preparer
-from ascend_runner.job.preparation import Preparation
 from ascend_runner.problems import Severity, Subject
+from ascend_runner.ranks.messages import Messages
 from ascend_runner.settings.model import Settings
 from tests.platforms import platform_cases
 

@@ -11,11 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.job.check import SUBJECTS
-from ascend_runner.job.check import Found
-from ascend_runner.job.check import format_finding
-from ascend_runner.job.check import format_json
-from ascend_runner.job.check import format_summary
+from ascend_runner.job.check import SUBJECTS, Found, format_finding, format_json, format_summary
 from ascend_runner.problems import error, warning
 from tests.helpers.program import Program, run_to_end, sentence
 from tests.helpers.surroundings import CLEAN, bound_to_free_port

@@ -10,13 +10,10 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError, StopRequestedError
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.ranks import Stage
-from ascend_runner.plan.ranks import with_places
-from ascend_runner.plan.ranks import without_place
 from ascend_runner.job import staging
-from ascend_runner.settings.model import Settings
+from ascend_runner.plan.ranks import PlanContext, Stage, with_places, without_place
 from ascend_runner.services import staging as datasets
+from ascend_runner.settings.model import Settings
 
 
 @pytest.fixture

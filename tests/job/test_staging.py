@@ -13,8 +13,8 @@ import pytest
 from ascend_runner.job import check
 from ascend_runner.job.check import CheckContext
 from ascend_runner.plan.ranks import Stage
-from tests.job.contexts import context, look_at, prepared
 from tests.helpers import data_trees
+from tests.job.contexts import context, look_at, prepared
 
 
 @pytest.fixture

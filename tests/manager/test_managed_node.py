@@ -14,12 +14,10 @@ from typing import Protocol, Union
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.manager.node import Clock
-from ascend_runner.manager.node import Output
-from ascend_runner.manager.node import Processes
+from ascend_runner.manager.node import Clock, Output, Processes
+from ascend_runner.plan.spec import RankSpec
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.output import RankOutputs
-from ascend_runner.plan.spec import RankSpec
 from ascend_runner.ranks.processes import RankProcesses
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.supervision.events import Emptied, Ending, Exited

@@ -15,9 +15,7 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from ascend_runner.guardian.sweep import SWEEP_LIMIT
 from ascend_runner.lifecycle.state import Policy
-from ascend_runner.manager.manager import DRAIN_LIMIT
-from ascend_runner.manager.manager import GIVEN_UP_LIMIT
-from ascend_runner.manager.manager import Manager
+from ascend_runner.manager.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, Manager
 from ascend_runner.manager.requests import RETRY_EVERY
 from ascend_runner.observations.facts import (
     CheckpointAsked,

@@ -8,10 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.node import clock
-from ascend_runner.node import disks
-from ascend_runner.node.clock import LARGEST_ERROR
-from ascend_runner.node.clock import Clock
+from ascend_runner.node import clock, disks
+from ascend_runner.node.clock import LARGEST_ERROR, Clock
 
 TICK = 0.02  # seconds; file systems take their times from a coarse clock
 

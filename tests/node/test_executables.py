@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import CommandError
-from ascend_runner.node.executables import find_executable
-from ascend_runner.node.executables import is_relative
+from ascend_runner.node.executables import find_executable, is_relative
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.node.host import READ_LIMIT
-from ascend_runner.node.host import Host
+from ascend_runner.node.host import READ_LIMIT, Host
 from tests.helpers.trees import host
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.node import npu_smi
+from ascend_runner.node import npu_smi, probes
 from ascend_runner.node.npu_smi import Device
-from ascend_runner.node import probes
-from ascend_runner.node.probes import Level
-from ascend_runner.node.probes import is_overheating
-from ascend_runner.node.probes import level_of
+from ascend_runner.node.probes import Level, is_overheating, level_of
 from tests.helpers.npu_tools import details, table
 
 

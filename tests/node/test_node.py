@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from ascend_runner.node.probes import LONGEST_ERROR
-from ascend_runner.node.probes import failure
+from ascend_runner.node.probes import LONGEST_ERROR, failure
 
 
 @pytest.mark.parametrize(

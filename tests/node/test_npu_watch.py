@@ -11,10 +11,7 @@ import pytest
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.node import npu_smi
-from ascend_runner.node.npu_smi import PATIENCE
-from ascend_runner.node.npu_smi import Figures
-from ascend_runner.node.npu_smi import NpuWatch
-from ascend_runner.node.npu_smi import WatchParser
+from ascend_runner.node.npu_smi import PATIENCE, Figures, NpuWatch, WatchParser
 from tests.helpers.npu_tools import fake_npu_smi
 from tests.helpers.waiting import wait_until
 

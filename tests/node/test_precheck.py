@@ -9,8 +9,7 @@ import pytest
 
 from ascend_runner import problems
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.job.precheck import Precheck
-from ascend_runner.job.precheck import Subjects
+from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.problems import Problem
 from ascend_runner.supervision.findings import NodeFinding
 from tests.helpers.messages import KeptMessages

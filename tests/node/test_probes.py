@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.node.host import Host
-from ascend_runner.node.probes import Node
-from ascend_runner.node.probes import Place
-from ascend_runner.node.probes import UnusableError
-from ascend_runner.node.probes import DeviceNodes
-from ascend_runner.node.probes import InfiniBand
-from ascend_runner.node.probes import Links
-from ascend_runner.node.probes import Memory
-from ascend_runner.node.probes import Network
-from ascend_runner.node.probes import NpuHealth
-from ascend_runner.node.probes import Probe
-from ascend_runner.node.probes import Room
+from ascend_runner.node.probes import (
+    DeviceNodes,
+    InfiniBand,
+    Links,
+    Memory,
+    Network,
+    Node,
+    NpuHealth,
+    Place,
+    Probe,
+    Room,
+    UnusableError,
+)
 from tests.helpers.npu_tools import NPU_SMI, details, fake_tool, script, table
 from tests.helpers.surroundings import permitted
 from tests.helpers.trees import tree

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ascend_runner.node.probes import CONFIRM_AFTER
-from ascend_runner.node.probes import Defect
-from ascend_runner.node.probes import Watchlist
+from ascend_runner.node.probes import CONFIRM_AFTER, Defect, Watchlist
 from ascend_runner.supervision.findings import FindingKind, NodeFinding
 
 LINK = Defect(subject="device 3: link", sentence="the link of device 3 was down")

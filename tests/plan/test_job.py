@@ -9,15 +9,8 @@ import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.plan.ranks import Command
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
-from ascend_runner.plan.spec import TableFile
-from ascend_runner.plan.spec import with_devices
-from ascend_runner.plan.spec import with_table_at
-from ascend_runner.plan.ranks import plan_ranks
-from ascend_runner.plan.ranks import NodeShare
+from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, plan_ranks
+from ascend_runner.plan.spec import JobSpec, RankSpec, TableFile, with_devices, with_table_at
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 

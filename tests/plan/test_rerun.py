@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
 from ascend_runner.plan.rerun import script
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT
 

@@ -12,11 +12,7 @@ import pytest
 from ascend_runner import rank_table
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
 from ascend_runner.plan import ranks
-from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.ranks import NodeShare
-from ascend_runner.plan.ranks import agreed
-from ascend_runner.plan.ranks import find_share
-from ascend_runner.plan.ranks import without_table
+from ascend_runner.plan.ranks import NodeShare, PlanContext, agreed, find_share, without_table
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Node, Overrides
 from ascend_runner.rank_table import RankTable

@@ -6,10 +6,8 @@ import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.places import Hosts
-from ascend_runner.platforms.places import decode
-from ascend_runner.platforms.places import with_hosts
 from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.places import Hosts, decode, with_hosts
 
 HOSTS: Hosts = (("a", 4), ("b.job", 4))
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.platforms.schedulers import hosts_of
 from ascend_runner.platforms.node import MOST
+from ascend_runner.platforms.schedulers import hosts_of
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,15 @@ import pytest
 from ascend_runner.errors import RankTableError, SettingsError
 from ascend_runner.platforms.detect import find_node
 from ascend_runner.platforms.node import Overrides
-from ascend_runner.platforms.places import USUAL_PLACES
-from ascend_runner.platforms.places import TableFacts
-from ascend_runner.platforms.places import announced_table
-from ascend_runner.platforms.places import contradiction
-from ascend_runner.platforms.places import find_table
-from ascend_runner.platforms.places import problem_without_table
-from ascend_runner.platforms.places import with_table
+from ascend_runner.platforms.places import (
+    USUAL_PLACES,
+    TableFacts,
+    announced_table,
+    contradiction,
+    find_table,
+    problem_without_table,
+    with_table,
+)
 from tests.platforms import platform_cases
 
 MODELARTS = platform_cases.load("modelarts").variables

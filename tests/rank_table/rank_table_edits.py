@@ -7,11 +7,8 @@ import re
 from typing import Any
 
 from ascend_runner.problems import Severity
-from ascend_runner.rank_table import codec
-from ascend_runner.rank_table import checks
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table import checks, codec
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
 
 ERROR = Severity.ERROR

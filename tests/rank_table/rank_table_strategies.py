@@ -5,11 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import SuperPod
+from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, SuperPod
 
 # For laws about these: on a busy machine a case may take long, and that is no failure.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

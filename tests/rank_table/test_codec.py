@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from ascend_runner.errors import RankTableError, RankTableNotReadyError
 from ascend_runner.problems import RankTableFormatError
-from ascend_runner.rank_table import codec
-from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.model import RankTable
 from tests.rank_table.rank_table_changes import changed
 from tests.rank_table.rank_table_edits import ERROR, edited

@@ -7,12 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.errors import RankTableError
-from ascend_runner.rank_table import codec
-from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.edit import merge, subset
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from tests.rank_table.rank_table_files import valid
 from tests.rank_table.rank_table_strategies import patient, server_list_tables
 

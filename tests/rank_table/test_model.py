@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.model import Device, RankTable, Server
 
 
 def _table(*ranks_of_servers: tuple[int, ...]) -> RankTable:

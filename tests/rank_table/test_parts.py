@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Layout
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.model import Device, Layout, Server
 
 
 def test_pods_of_a_server() -> None:

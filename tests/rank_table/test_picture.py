@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
-from ascend_runner.rank_table.model import SuperPod
+from ascend_runner.rank_table.model import Device, RankTable, Server, SuperPod
 from ascend_runner.rank_table.picture import FIRST, draw
 from tests.rank_table.rank_table_files import valid
 from tests.rank_table.rank_table_strategies import patient, server_list_tables

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.problems import RankTableFormatError
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.model import Device, RankTable, Server
 
 
 @pytest.mark.parametrize(

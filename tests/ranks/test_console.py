@@ -12,13 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.node.terminal import STDERR
-from ascend_runner.node.terminal import STDOUT
-from ascend_runner.ranks.console import PIPE_SIZE
-from ascend_runner.ranks.console import QUEUE_LIMIT
-from ascend_runner.ranks.console import ROOM_LIMIT
-from ascend_runner.ranks.console import Console
-from ascend_runner.ranks.console import grow_pipe
+from ascend_runner.node.terminal import STDERR, STDOUT
+from ascend_runner.ranks.console import PIPE_SIZE, QUEUE_LIMIT, ROOM_LIMIT, Console, grow_pipe
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT
 

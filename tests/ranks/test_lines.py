@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.ranks.lines import WRAP_AT
-from ascend_runner.ranks.lines import LineCutter
+from ascend_runner.ranks.lines import WRAP_AT, LineCutter
 
 PREFIX = b"[rank 3] "
 # Contents around the length at which a line is wrapped, and the three endings; "" joins two contents to one line.

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.ranks.log_file import Gap
-from ascend_runner.ranks.log_file import DiskWarnings
-from ascend_runner.ranks.log_file import LogFile
 from ascend_runner.plan.spec import Rotation
+from ascend_runner.ranks.log_file import DiskWarnings, Gap, LogFile
 from tests.ranks.fake_disk import FakeDisk
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import OutputError
-from ascend_runner.ranks import log_folder
-from ascend_runner.ranks.log_folder import MOVE_LIMIT
-from ascend_runner.ranks.log_folder import put_aside
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.ranks import log_folder
+from ascend_runner.ranks.log_folder import MOVE_LIMIT, put_aside
 from tests.helpers.plans import job_spec, rank_spec
 
 

@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.ranks.log_file import Gap
-from ascend_runner.ranks.log_file import DiskWarnings
-from ascend_runner.ranks.log_file import LogFile
-from ascend_runner.ranks.log_file import STALL_LIMIT
-from ascend_runner.ranks.log_file import LogWriter
-from ascend_runner.ranks.log_file import drain
-from ascend_runner.ranks.log_file import queue_limit
 from ascend_runner.plan.spec import Rotation
+from ascend_runner.ranks.log_file import STALL_LIMIT, DiskWarnings, Gap, LogFile, LogWriter, drain, queue_limit
 from tests.helpers.waiting import LIMIT, wait_until
 from tests.ranks.fake_disk import FakeDisk
 

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from ascend_runner.ranks.message_format import Level
-from ascend_runner.ranks.message_format import format_message
+from ascend_runner.ranks.message_format import Level, format_message
 
 
 def test_message_has_name_time_and_level() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.ranks.log_folder import REMOVE_LIMIT
-from ascend_runner.ranks.log_folder import remove_old
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.ranks.log_folder import REMOVE_LIMIT, remove_old
 from tests.helpers.plans import job_spec, rank_spec
 
 FILES = (

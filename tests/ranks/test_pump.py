@@ -12,23 +12,11 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.ranks.console import QUEUE_LIMIT
-from ascend_runner.ranks.console import Console
-from ascend_runner.ranks.lines import LineCutter
-from ascend_runner.ranks.log_file import Disk
-from ascend_runner.ranks.log_file import DiskWarnings
-from ascend_runner.ranks.log_file import LogFile
-from ascend_runner.ranks.log_file import STALL_LIMIT
-from ascend_runner.ranks.log_file import LogWriter
-from ascend_runner.ranks.log_file import drain
-from ascend_runner.ranks.pump import CALM_AFTER
-from ascend_runner.ranks.pump import FLOOD
-from ascend_runner.ranks.pump import READ_SIZE
-from ascend_runner.ranks.pump import Pump
-from ascend_runner.ranks.pump import SHOW_AFTER
-from ascend_runner.ranks.pump import TAIL_SIZE
-from ascend_runner.ranks.pump import Stream
 from ascend_runner.plan.spec import Rotation
+from ascend_runner.ranks.console import QUEUE_LIMIT, Console
+from ascend_runner.ranks.lines import LineCutter
+from ascend_runner.ranks.log_file import STALL_LIMIT, Disk, DiskWarnings, LogFile, LogWriter, drain
+from ascend_runner.ranks.pump import CALM_AFTER, FLOOD, READ_SIZE, SHOW_AFTER, TAIL_SIZE, Pump, Stream
 from tests.helpers.screen import Screen
 from tests.helpers.waiting import LIMIT, wait_until
 from tests.ranks.fake_disk import FakeDisk

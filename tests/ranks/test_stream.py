@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.activity import Activity
-from ascend_runner.ranks.log_file import DiskWarnings
-from ascend_runner.ranks.log_file import LogFile
-from ascend_runner.ranks.log_file import LogWriter
-from ascend_runner.ranks.pump import TAIL_SIZE
-from ascend_runner.ranks.pump import Stream
 from ascend_runner.plan.spec import Rotation
+from ascend_runner.ranks.log_file import DiskWarnings, LogFile, LogWriter
+from ascend_runner.ranks.pump import TAIL_SIZE, Stream
 
 
 @pytest.mark.parametrize(

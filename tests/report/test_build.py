@@ -13,12 +13,10 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
-from ascend_runner.node.clock import Clock
 from ascend_runner.lifecycle.state import JobState
+from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.plan.spec import RankSpec
-from ascend_runner.plan.spec import with_devices
+from ascend_runner.plan.spec import JobSpec, RankSpec, with_devices
 from ascend_runner.report import build, document
 from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
 from tests.helpers import plans

@@ -9,7 +9,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.views import page
 from ascend_runner.lifecycle.state import Event, JobState, Kind
 from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
@@ -19,6 +18,7 @@ from ascend_runner.report.report_writer import ReportWriter
 from ascend_runner.report.write_queue import WriteQueue
 from ascend_runner.supervision.events import Cause, Ending, Exited, LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.views import page
 from tests.helpers.waiting import LIMIT, wait_until
 from tests.report.test_journal import ENDED, FAILED, begun, plan
 from tests.report.test_write_queue import void

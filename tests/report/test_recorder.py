@@ -16,8 +16,8 @@ from ascend_runner.lifecycle.state import JobState
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.observations.rank_states import RankState
-from ascend_runner.plan.spec import RankSpec
 from ascend_runner.plan.ranks import HTML_STATES
+from ascend_runner.plan.spec import RankSpec
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
 from ascend_runner.supervision.state import Phase, State

@@ -9,8 +9,7 @@ import pytest
 
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian import process_tree, sweep
-from ascend_runner.services.hooks import CheckpointHooks
-from ascend_runner.services.hooks import Hooks
+from ascend_runner.services.hooks import CheckpointHooks, Hooks
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, wait_until
 

@@ -13,9 +13,7 @@ import pytest
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.services import staging
-from ascend_runner.services.staging import Copies
-from ascend_runner.services.staging import part_name
-from ascend_runner.services.staging import Entry
+from ascend_runner.services.staging import Copies, Entry, part_name
 from tests.helpers.waiting import LIMIT
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.services.pace import BURST
-from ascend_runner.services.pace import MOST_LINES
-from ascend_runner.services.pace import SHORTEST_BURST
-from ascend_runner.services.pace import LineTap
+from ascend_runner.services.pace import BURST, MOST_LINES, SHORTEST_BURST, LineTap
 from ascend_runner.training.steps import LONGEST
 
 

@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.node.host import Host
-from ascend_runner.services.pace import MOST_LINES
 from ascend_runner.services.matching import MOST_AT_ONCE
-from ascend_runner.services.pace import MOST_WAITING
-from ascend_runner.services.pace import Devices
-from ascend_runner.services.pace import StepReader
+from ascend_runner.services.pace import MOST_LINES, MOST_WAITING, Devices, StepReader
 from ascend_runner.supervision.events import SignalReceived
 from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State

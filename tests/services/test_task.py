@@ -18,15 +18,9 @@ import attrs
 import pytest
 
 from ascend_runner.errors import OutputError
-from ascend_runner.plan.ranks import Stage
-from ascend_runner.plan.ranks import Staged
+from ascend_runner.plan.ranks import Stage, Staged
 from ascend_runner.services import staging as datasets
-from ascend_runner.services.staging import PART
-from ascend_runner.services.staging import CancelledError
-from ascend_runner.services.staging import part_name
-from ascend_runner.services.staging import Total
-from ascend_runner.services.staging import check_room
-from ascend_runner.services.staging import StageTask
+from ascend_runner.services.staging import PART, CancelledError, StageTask, Total, check_room, part_name
 from ascend_runner.text import size
 from tests.helpers import data_trees
 

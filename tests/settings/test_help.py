@@ -7,8 +7,7 @@ import re
 import pytest
 
 from ascend_runner.settings.command_line import help_text
-from ascend_runner.settings.options import Topic
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Topic
 
 
 def count_in(text: str, usage: str) -> int:

@@ -12,8 +12,7 @@ import attrs
 import pytest
 
 from ascend_runner import report_file
-from ascend_runner.views import page
-from ascend_runner.views import page_content
+from ascend_runner.views import page, page_content
 
 Write = Callable[..., Path]
 BEGAN = "2026-11-22T09:47:36.000+08:00"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ascend_runner.merge import verdict
+from ascend_runner.tools.job import merged_reports
 from ascend_runner.views import merged
 from ascend_runner.views.merged import MergedSources
-from ascend_runner.tools.job import merged_reports
-from ascend_runner.merge import verdict
 from tests.helpers import node_folders
 from tests.views.conftest import Elements, write_table
 

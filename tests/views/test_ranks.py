@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ascend_runner.views import page_ranks
 from ascend_runner.members import Members
+from ascend_runner.views import page_ranks
 from tests.views.conftest import FAILED, document, rank
 
 

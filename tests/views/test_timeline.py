@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ascend_runner.views import page_ranks
 from ascend_runner.members import Members
+from ascend_runner.views import page_ranks
 from tests.views.conftest import document, rank
 
 STOPPED: dict[str, Any] = {"activity": [0, 0, 100, 100, 25, 0], "cell_seconds": 2.0}

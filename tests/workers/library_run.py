@@ -22,12 +22,11 @@ import ascend_runner
 from ascend_runner import cli
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
-from ascend_runner.node import bounded
 from ascend_runner.job import runner
 from ascend_runner.job.setup import JobSetup
+from ascend_runner.node import bounded
 from ascend_runner.ranks.console import Console
-from ascend_runner.ranks.message_format import Level
-from ascend_runner.ranks.message_format import format_message
+from ascend_runner.ranks.message_format import Level, format_message
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.report import html_page

@@ -3,7 +3,8 @@
 A command is identified by its words, so the file may be edited between two runs: what has succeeded stays so.
 
 
-Runs the commands of a file one after the other with ascend-runner, and shows their results."""
+Runs the commands of a file one after the other with ascend-runner, and shows their results.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,6 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Final
-import attrs
-from ascend_runner import files
-from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError, reason
-from ascend_runner.settings import command_line
-from ascend_runner.settings.model import decode
 import shutil
 import signal
 import subprocess
@@ -25,8 +19,16 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from typing import Final
+
+import attrs
+
+from ascend_runner import files
+from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError, reason
 from ascend_runner.guardian.signal_sets import ignored
 from ascend_runner.report import causes, result
+from ascend_runner.settings import command_line
+from ascend_runner.settings.model import decode
 from ascend_runner.text import columns, counted, duration, shown
 
 LARGEST: Final = 1 << 20  # bytes of a file of commands

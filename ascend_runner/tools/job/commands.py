@@ -20,46 +20,37 @@ The running job that a command is about, for commands that do something to it or
 
 `ascend-job top`.
 
-`ascend-job batch`."""
+`ascend-job batch`.
+"""
 
 from __future__ import annotations
 
-from ascend_runner.errors import SettingsError
-from argparse import Namespace
-from ascend_runner.errors import AscendRunnerError
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import FoundJob
-from importlib import resources
-from typing import Final
-from ascend_runner.tool import DONE, write_text
+import json
 import os
 import signal
-from ascend_runner.errors import reason
-from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
-from ascend_runner.lifecycle.state import JobState
-from ascend_runner.services import control
-from ascend_runner.services.control import Message
-from ascend_runner.text import printable
-from ascend_runner.tools.job import screens
 import time
-from ascend_runner.node import terminal
-from ascend_runner.tools.job import logs
-from ascend_runner.tools.job.logs import EVERYTHING
-from ascend_runner.tools.job.logs import LineFilter
-from ascend_runner.tool import DONE
-from ascend_runner.tools.job import reports
-from ascend_runner.node import executables
-from ascend_runner.tools.job import processes
-from ascend_runner.text import duration, rank_list
-import json
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import resources
+from typing import Final
+
 import attrs
-from ascend_runner.tools.job.jobs import Condition
-from ascend_runner.tools.job.jobs import Snapshot
+
+from ascend_runner.errors import AscendRunnerError, SettingsError, reason
+from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
+from ascend_runner.lifecycle.state import JobState
 from ascend_runner.members import Members
+from ascend_runner.node import executables, terminal
+from ascend_runner.services import control
+from ascend_runner.services.control import Message
+from ascend_runner.text import duration, printable, rank_list
+from ascend_runner.tool import DONE, write_text
 from ascend_runner.tools.job import batch as batches
-from ascend_runner.tool import write_text
+from ascend_runner.tools.job import jobs, logs, processes, reports, screens
+from ascend_runner.tools.job.jobs import Condition, FoundJob, Snapshot
+from ascend_runner.tools.job.logs import EVERYTHING, LineFilter
+
 
 class MissingExtraError(SettingsError):
     """A command requires a package that is not installed."""

@@ -14,43 +14,38 @@ Where the kernel cannot tell, as on a disk that other machines write to, the wai
 
 from __future__ import annotations
 
+import ctypes
+import enum
 import fcntl
 import glob
 import json
 import os
+import select
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
-import attrs
-from ascend_runner import files
-from ascend_runner.board.reader import LARGEST_PID
-from ascend_runner.errors import AscendRunnerError, SettingsError
-from ascend_runner.guardian import process_tree
-from ascend_runner.members import LATEST
-from ascend_runner.services import run_folder
-from ascend_runner.text import abbreviated, is_whole_number, number_within
-from ascend_runner.board import reader
-import enum
+import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Final
+
+import attrs
+
 from ascend_runner import files, report_file
 from ascend_runner.board import layout, reader
 from ascend_runner.board.reader import LARGEST_PID, View
-from ascend_runner.errors import UnreadableError
-from ascend_runner.node import bounded
+from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError
+from ascend_runner.guardian import process_tree
 from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
 from ascend_runner.lifecycle.state import JobState
-from ascend_runner.members import Members
+from ascend_runner.members import LATEST, Members
+from ascend_runner.node import bounded
+from ascend_runner.node.terminal import STDOUT
 from ascend_runner.observations import cause_text
 from ascend_runner.report import rank_member
+from ascend_runner.services import run_folder
+from ascend_runner.text import abbreviated, is_whole_number, number_within
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
-import ctypes
-import select
-import struct
-from collections.abc import Iterable
-from ascend_runner.node.terminal import STDOUT
 
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # below the working directory of a job without a platform

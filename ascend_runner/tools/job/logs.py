@@ -6,34 +6,30 @@ A log is a file and its rotated ones (`ranks.log_file`). The open file is follow
 nothing is lost or read twice if the file is renamed between two reads.
 
 
-Shows the logs of a job, those of several ranks with prefixes, and follows them until the job ends."""
+Shows the logs of a job, those of several ranks with prefixes, and follows them until the job ends.
+"""
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Iterator
-from typing import Final
-import attrs
-from ascend_runner.text import lines_of, printable
 import itertools
 import os
+import re
+import resource
 import stat
 import time
-from collections.abc import Callable, Iterator
-from typing import Final, Optional
-from ascend_runner import files
-from ascend_runner.errors import UnreadableError, reason
-import resource
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from typing import Final, Optional
+
+import attrs
+
+from ascend_runner import files
 from ascend_runner.errors import SettingsError, UnreadableError, reason
 from ascend_runner.node import bounded
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job.jobs import FileWatch
-from ascend_runner.tools.job.jobs import JobEnd
-from ascend_runner.text import PREFIX_STYLES, colored, printable, rank_list
+from ascend_runner.text import PREFIX_STYLES, colored, lines_of, printable, rank_list
 from ascend_runner.tool import write_text
+from ascend_runner.tools.job.jobs import FileWatch, FoundJob, JobEnd
 
 LONGEST: Final = 1 << 20  # bytes of a line; a longer one is shown in parts
 EVERYTHING: Final = -1  # stands for all lines

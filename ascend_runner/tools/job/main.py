@@ -1,31 +1,31 @@
 """The commands and arguments of `ascend-job`, as argparse declares them.
 
-The command line of `ascend-job`: arguments to a command, its answer to an exit status."""
+The command line of `ascend-job`: arguments to a command, its answer to an exit status.
+"""
 
 from __future__ import annotations
 
-import re
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping
-from typing import Final
-import ascend_runner
-from ascend_runner.job_tool import commands
-from ascend_runner.tools.job.logs import EVERYTHING
-from ascend_runner.platforms.node import LOCALHOST
-from ascend_runner.platforms.node import HIGHEST_PORT
-from ascend_runner.settings import parsing
-from ascend_runner.text import is_whole_number, parse_numbers, quoted
-from ascend_runner.tool import commands_of, duration
 import functools
 import os
+import re
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import ascend_runner
 from ascend_runner import tool
 from ascend_runner.errors import SettingsError
-from ascend_runner.tools.job.commands import RefusedError
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import UnknownJobError
+from ascend_runner.job_tool import commands
+from ascend_runner.platforms.node import HIGHEST_PORT, LOCALHOST
+from ascend_runner.settings import parsing
 from ascend_runner.settings.parsing import nearest
+from ascend_runner.text import is_whole_number, parse_numbers, quoted
+from ascend_runner.tool import commands_of, duration
+from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job.commands import RefusedError
+from ascend_runner.tools.job.jobs import UnknownJobError
+from ascend_runner.tools.job.logs import EVERYTHING
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"

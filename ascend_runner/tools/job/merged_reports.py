@@ -12,60 +12,44 @@ Anybody may have written to the directory, so a report that cannot be used is le
 
 Makes the report of a job of several nodes, from the reports that they have left in directories.
 
-Formats the verdict on a job of several nodes, as text and as JSON. Pure."""
+Formats the verdict on a job of several nodes, as text and as JSON. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from statistics import median
 from typing import Final
+
 import attrs
+
+from ascend_runner import files, report_file
+from ascend_runner.diagnosis import root_cause
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Certainty, Peer
-from ascend_runner.diagnosis.root_cause import FROM_OUTSIDE
-from ascend_runner.diagnosis.root_cause import Suspicion
-from ascend_runner.tools.job.jobs import is_final
+from ascend_runner.diagnosis.root_cause import FROM_OUTSIDE, Place, Suspicion
+from ascend_runner.errors import SettingsError, UnreadableError, reason
 from ascend_runner.members import Members
-from ascend_runner.merge.model import Clock, Complaint, Failure, Node, Stack
+from ascend_runner.merge import summary, verdict
+from ascend_runner.merge.case import UNWRITTEN
+from ascend_runner.merge.clocks import Difference
+from ascend_runner.merge.model import Clock, Complaint, Failure, Job, Node, Stack
+from ascend_runner.rank_table.model import RankTable
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.events import Ending
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from datetime import datetime, timedelta, timezone
-from ascend_runner import files
-from ascend_runner.merge.case import UNWRITTEN
-from ascend_runner.merge.model import Node
+from ascend_runner.text import abbreviated, counted, last_lines, shown
+from ascend_runner.tools.job import jobs, logs
+from ascend_runner.tools.job.jobs import Condition, FoundJob, is_final
 from ascend_runner.training import steps
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import median
-from ascend_runner import report_file
-from ascend_runner.diagnosis import root_cause
-from ascend_runner.diagnosis.root_cause import Place
-from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.views import page_content
-from ascend_runner.views.merged import JobReports
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job.jobs import Condition
-from ascend_runner.tools.job import logs
-from ascend_runner.merge.model import Job, Node
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.text import abbreviated, counted
-import time
-from collections.abc import Mapping, Sequence
-from ascend_runner.errors import SettingsError
-from ascend_runner.views.merged import MergedSources
-from ascend_runner.merge import summary, verdict
-from ascend_runner.text import abbreviated, last_lines
-import textwrap
-from collections.abc import Iterator
-from datetime import datetime
-from ascend_runner.diagnosis.finding import Certainty
-from ascend_runner.merge import summary
-from ascend_runner.merge.clocks import Difference
-from ascend_runner.text import counted, shown
+from ascend_runner.views.merged import JobReports, MergedSources
 
 LARGEST_ERROR: Final = 1e9  # seconds; no clock has a larger error
 INTERRUPTED: Final = "KeyboardInterrupt"
@@ -383,7 +367,9 @@ def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> 
     parts = _parts(found, job_id)
     reports.update(_better_reports(reports, parts))
     logs = _logs(found, job_id)
-    tables = (page_content.table_of(one.report, os.path.join(one.directory, "report"), Masker()) for one in found.values())
+    tables = (
+        page_content.table_of(one.report, os.path.join(one.directory, "report"), Masker()) for one in found.values()
+    )
     table = next(filter(None, tables), None)
     began = median(report.moment("started_at") or 0.0 for report in reports.values())
     nodes = {number: node_of(report, number) for number, report in reports.items()}

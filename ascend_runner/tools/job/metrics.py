@@ -4,44 +4,37 @@ A value that is unknown is absent, never 0. The only texts are names: no output 
 program.
 
 
-Where the metrics of a job go: as text, to Prometheus by HTTP, or into a file for node-exporter."""
+Where the metrics of a job go: as text, to Prometheus by HTTP, or into a file for node-exporter.
+"""
 
 from __future__ import annotations
 
+import os
 import os.path
-from collections.abc import Iterable, Iterator, Mapping
+import select
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Final, Union
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
-from ascend_runner.tools.job.jobs import RUNNING
-from ascend_runner.tools.job.jobs import Condition
-from ascend_runner.tools.job.jobs import Snapshot
-from ascend_runner.tools.job.jobs import is_final
-from ascend_runner.tools.job.processes import Usage
+from typing import TYPE_CHECKING, Final, Union
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import attrs
+from prometheus_client.core import CollectorRegistry, CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder, generate_latest
+
+from ascend_runner import files
+from ascend_runner.errors import OutputError, reason
 from ascend_runner.members import Members
 from ascend_runner.observations.rank_states import RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import shown, signal_name
+from ascend_runner.tools.job import jobs, processes
+from ascend_runner.tools.job.jobs import RUNNING, Condition, FoundJob, JobEnd, Snapshot, is_final
+from ascend_runner.tools.job.processes import ProcessMeter, Usage
 from ascend_runner.training import steps
-import os
-import select
-import socket
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
-from wsgiref.simple_server import WSGIRequestHandler, make_server
-import attrs
-from prometheus_client.core import CollectorRegistry, Metric
-from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder, generate_latest
-from ascend_runner import files
-from ascend_runner.errors import OutputError, reason
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job.jobs import JobEnd
-from ascend_runner.tools.job import processes
-from ascend_runner.tools.job.processes import ProcessMeter
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -8,22 +8,23 @@ a collective first looks like an outlier. So the stacks are sampled until a rank
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final
-import attrs
-import psutil
-from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.process_tree import Descendant
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import attrs
+import psutil
+
 from ascend_runner.diagnosis import stacks as stack_groups
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.diagnosis.stacks import StackCollector
-from ascend_runner.tools.job.jobs import Snapshot
+from ascend_runner.guardian import process_tree
+from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.observations.facts import HangSeen
 from ascend_runner.report import stacks
 from ascend_runner.text import duration, rank_list
+from ascend_runner.tools.job.jobs import Snapshot
 
 WALK_INTERVAL: Final = 10.0  # seconds between two walks through the tree, whose cost grows with the threads
 UNINTERRUPTIBLE: Final = "D"  # the state of a process that waits for a disk or a driver (proc(5))

@@ -12,16 +12,14 @@ import attrs
 
 from ascend_runner import files, report_file
 from ascend_runner.errors import SettingsError, UnreadableError
+from ascend_runner.members import Members
 from ascend_runner.node import terminal
-from ascend_runner.views import merged
-from ascend_runner.views import page
+from ascend_runner.text import printable, size
+from ascend_runner.tools.job import jobs, merged_reports
+from ascend_runner.tools.job.jobs import is_final
+from ascend_runner.views import merged, page
 from ascend_runner.views.merged import MergedSources
 from ascend_runner.views.page_content import gather
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import is_final
-from ascend_runner.tools.job import merged_reports
-from ascend_runner.members import Members
-from ascend_runner.text import printable, size
 
 EXTENSION: Final = ".html"
 

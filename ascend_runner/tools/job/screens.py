@@ -7,49 +7,47 @@ Formats jobs for `ascend-job`, as text and as JSON. Pure: snapshots and the time
 Names, commands and sentences come from files that others may have written, so they are escaped.
 
 
-Shows the events of a job as lines for people, and follows them until the job ends."""
+Shows the events of a job as lines for people, and follows them until the job ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
-from ascend_runner.tools.job.jobs import STATES
-from ascend_runner.tools.job.jobs import Condition
-from ascend_runner.tools.job.jobs import Snapshot
-from ascend_runner.secrets import Masker
-from ascend_runner.text import SPACE, clock, columns, duration, printable
-from collections.abc import Collection, Sequence
-from ascend_runner.views.page_ranks import ORDER
-from ascend_runner.views.page_ranks import words_of
-from ascend_runner.tools.job.jobs import ENDED
-from ascend_runner.tools.job.jobs import RUNNING
-from ascend_runner.tools.job.jobs import SUCCEEDED
-from ascend_runner.members import Members
-from ascend_runner.supervision import outliers
-from ascend_runner.text import counted, duration, shown, size
+import json
 import math
+import os
 import os.path
 import shlex
 import textwrap
-from ascend_runner.lifecycle.state import JobState
-from ascend_runner.observations import cause_text
-from ascend_runner.text import clock, columns, counted, duration, printable, rank_list, shown
-from ascend_runner.training import steps
-import json
-import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from typing import Final
+
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job.jobs import with_its_logs
-from ascend_runner.tools.job.jobs import is_final
-from ascend_runner.tools.job.jobs import INTERVAL
-from ascend_runner.tools.job.jobs import FileWatch
-from ascend_runner.tools.job.jobs import JobEnd
 from ascend_runner.lifecycle import event_text
-from ascend_runner.text import shown
+from ascend_runner.lifecycle.state import JobState
+from ascend_runner.members import Members
+from ascend_runner.observations import cause_text
+from ascend_runner.secrets import Masker
+from ascend_runner.supervision import outliers
+from ascend_runner.text import SPACE, clock, columns, counted, duration, printable, rank_list, shown, size
+from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job.jobs import (
+    ENDED,
+    INTERVAL,
+    RUNNING,
+    STATES,
+    SUCCEEDED,
+    Condition,
+    FileWatch,
+    FoundJob,
+    JobEnd,
+    Snapshot,
+    is_final,
+    with_its_logs,
+)
+from ascend_runner.training import steps
+from ascend_runner.views.page_ranks import ORDER, words_of
 
 JOB_HEADS: Final = ("job", "state", "pid", "started", "took", "logs")
 JOB, _STATE, PID, STARTED, _TOOK, LOGS = range(len(JOB_HEADS))

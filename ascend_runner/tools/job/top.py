@@ -22,49 +22,36 @@ screen, and for some of the others in turn.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from typing import Final
 import itertools
 import os
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from typing import Final
+
 import attrs
-from ascend_runner.tools.job import jobs
-from ascend_runner.training import steps
-from ascend_runner.training.steps import Step
-from collections.abc import Collection
+
 from ascend_runner.board.reader import View
-from ascend_runner.views.page_ranks import words_of
-from ascend_runner.tools.job.jobs import Snapshot
-from ascend_runner.tools.job.top_frame import RankView
-from ascend_runner.tools.job.top_frame import State
+from ascend_runner.errors import UnreadableError
+from ascend_runner.frameworks import env_patch
 from ascend_runner.members import Members
+from ascend_runner.node import bounded, cores
+from ascend_runner.node.host import Host
+from ascend_runner.node.npu_smi import Figures, NpuSampler
+from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.observations.rank_states import described
-from ascend_runner.text import printable
-import time
-from ascend_runner.frameworks import env_patch
-from ascend_runner.node import cores
-from ascend_runner.node.host import Host
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job.jobs import Condition
-from ascend_runner.tools.job.processes import ProcessMeter
-from ascend_runner.tools.job.processes import Usage
-from ascend_runner.tools.job import screens
-import threading
-from collections.abc import Collection, Mapping
-from ascend_runner.errors import UnreadableError
-from ascend_runner.node import bounded
-from ascend_runner.node.npu_smi import Figures
-from ascend_runner.node.npu_smi import NpuSampler
-from ascend_runner.tools.job.jobs import UnknownJobError
-from ascend_runner.tools.job.top_frame import JobView
-from ascend_runner.tools.job.top_frame import judged
-from ascend_runner.tools.job import logs
-from ascend_runner.observations import cause_text
 from ascend_runner.secrets import Masker
-from ascend_runner.text import counted
+from ascend_runner.text import counted, printable
+from ascend_runner.tools.job import jobs, logs, screens
+from ascend_runner.tools.job.jobs import Condition, FoundJob, Snapshot, UnknownJobError
+from ascend_runner.tools.job.processes import ProcessMeter, Usage
+from ascend_runner.tools.job.top_frame import JobView, RankView, State, judged
+from ascend_runner.training import steps
+from ascend_runner.training.steps import Step
+from ascend_runner.views.page_ranks import words_of
 
 WINDOW: Final = 60.0  # seconds
 LEAST: Final = 30.0  # seconds until there are averages

@@ -5,30 +5,24 @@ The screen of `ascend-job top`, a thin application of textual: it shows frames a
 The frames come as lines of styled text, so no log is ever parsed as markup. Only lines that have changed are drawn.
 
 
-Runs `ascend-job top` on this terminal."""
+Runs `ascend-job top` on this terminal.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Final
-import attrs
-from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.node import executables
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job import processes
-from ascend_runner.tools.job import screens
-from ascend_runner.text import printable
-import asyncio
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import ClassVar, Final
+
+import attrs
 from rich.segment import Segment
 from rich.style import Style as RichStyle
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -37,17 +31,14 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
-from ascend_runner.node import bounded
-from ascend_runner.tools.job.top_frame import Frame
-from ascend_runner.tools.job.top_frame import Screen
-from ascend_runner.tools.job.top_frame import frame
-from ascend_runner.tools.job.top_frame import Line
-from ascend_runner.tools.job.top_frame import Style
-from ascend_runner.tools.job.top_frame import JobView
-import itertools
-from collections.abc import Collection, Mapping
-from contextlib import closing, suppress
+
+from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.node import bounded, executables
+from ascend_runner.text import printable
+from ascend_runner.tools.job import jobs, processes, screens
+from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.top import Observer
+from ascend_runner.tools.job.top_frame import Frame, JobView, Line, Screen, Style, frame
 
 LESS: Final = "less"
 # No question before a log with control characters, which are shown as "^[" even if the variable LESS has -r or -R;

@@ -6,26 +6,24 @@ The columns of the table of ranks: their contents, and which ones fit. Pure.
 
 A map of many ranks: a character for each, 64 in a line. Pure.
 
-One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure."""
+One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure.
+"""
 
 from __future__ import annotations
 
 import enum
 import statistics
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
-from collections.abc import Iterable, Sequence
+
 import attrs
+
 from ascend_runner.node.npu_smi import Figures
 from ascend_runner.supervision import outliers
+from ascend_runner.text import counted, format_numbers, printable, rank_list, size
 from ascend_runner.training.steps import Step
-from collections.abc import Callable, Sequence
-from ascend_runner.text import size
-from ascend_runner.text import counted
-from collections import Counter
-from collections.abc import Collection, Sequence
-from ascend_runner.text import format_numbers, printable, rank_list
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ELLIPSIS: Final = "…"

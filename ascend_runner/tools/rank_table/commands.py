@@ -4,47 +4,36 @@ The table of this machine: its devices, their addresses from hccn.conf or else h
 
 A table as text and as JSON, and in a few words.
 
-The commands of `ascend-rank-table`. Each returns its exit status: 0, or 1 for a negative answer."""
+The commands of `ascend-rank-table`. Each returns its exit status: 0, or 1 for a negative answer.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import stat
-import sys
-from typing import Final
-from ascend_runner import files, tool
-from ascend_runner.errors import OutputError, UnreadableError, reason
-from ascend_runner.rank_table import codec, source
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.text import is_whole_number
 import re
 import shutil
 import socket
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from ascend_runner.errors import RankTableError, UnreadableError, reason
-from ascend_runner.node import bounded
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
-from ascend_runner.text import parse_numbers
-import json
-from collections.abc import Iterator
-from ascend_runner.rank_table.dialects import dialect_of
-from ascend_runner.rank_table.dialects import size_of
-from ascend_runner.text import columns, format_numbers, printable
+import stat
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from ascend_runner.errors import RankTableError, SettingsError, UnreadableError
-from ascend_runner.node import cores
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from ascend_runner import files, tool
+from ascend_runner.errors import OutputError, RankTableError, SettingsError, UnreadableError, reason
+from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
 from ascend_runner.problems import Problem, Severity, problems_of
-from ascend_runner.rank_table import codec, edit, picture, source
-from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import checks, codec, edit, picture, source
 from ascend_runner.rank_table.compare import ABSENT, THE_ENTRY, Difference, compare
+from ascend_runner.rank_table.dialects import dialect_of, size_of
 from ascend_runner.rank_table.fields import shown
 from ascend_runner.rank_table.masked import masked
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.secrets import MASK, Masker
-from ascend_runner.text import counted, format_numbers, printable, rank_list
+from ascend_runner.text import columns, counted, format_numbers, is_whole_number, parse_numbers, printable, rank_list
 from ascend_runner.tool import write_text
 
 PROGRAM: Final = "ascend-rank-table"

@@ -11,23 +11,20 @@ usage, or a file that cannot be read or written.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Mapping
-from typing import Final
-import ascend_runner
-from ascend_runner.rank_table.checks import CHIPS
-from ascend_runner.rank_table.source import TIMEOUT
-from ascend_runner.tools.rank_table import commands
-from ascend_runner.tools.rank_table.commands import PROGRAM
-from ascend_runner.tools.rank_table.commands import STANDARD
-from ascend_runner.tools.rank_table.commands import parse_devices
-from ascend_runner.tool import Adder, commands_of, duration
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import ascend_runner
 from ascend_runner import tool
 from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, UnreadableError
 from ascend_runner.problems import problems_of
-from ascend_runner.tools.rank_table.commands import tell
+from ascend_runner.rank_table.checks import CHIPS
+from ascend_runner.rank_table.source import TIMEOUT
+from ascend_runner.tool import Adder, commands_of, duration
+from ascend_runner.tools.rank_table import commands
+from ascend_runner.tools.rank_table.commands import PROGRAM, STANDARD, parse_devices, tell
 
 FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.json, or - for standard input"
 DEVICES_HELP: Final = "physical device ids, such as 0-7 or 0,2,4-6"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.problems import Severity
-from ascend_runner.rank_table import codec
-from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.fields import BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, WARNING, problems, sentences, servers_with
 from tests.rank_table.rank_table_files import valid

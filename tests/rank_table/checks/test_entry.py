@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from ascend_runner.rank_table import codec
-from ascend_runner.rank_table import checks
-from ascend_runner.rank_table.fields import BAD_TABLE
-from ascend_runner.rank_table.fields import BAD_VALUE
+from ascend_runner.rank_table import checks, codec
+from ascend_runner.rank_table.fields import BAD_TABLE, BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, WARNING, edited, problems, sentences, servers_with
 from tests.rank_table.rank_table_files import FIXTURES, valid
 

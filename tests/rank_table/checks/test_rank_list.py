@@ -9,13 +9,8 @@ import pytest
 
 from ascend_runner.rank_table import checks
 from ascend_runner.rank_table.checks import NET_TYPES
-from ascend_runner.rank_table.fields import BAD_TABLE
-from ascend_runner.rank_table.fields import BAD_VALUE
-from ascend_runner.rank_table.fields import MISSING_FIELD
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Dialect
-from ascend_runner.rank_table.model import Server
+from ascend_runner.rank_table.fields import BAD_TABLE, BAD_VALUE, MISSING_FIELD
+from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server
 from tests.rank_table.rank_table_edits import ERROR, GONE, Found, edited, problems
 from tests.rank_table.rank_table_files import valid
 

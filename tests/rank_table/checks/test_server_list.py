@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ascend_runner.rank_table.checks import family_of
-from ascend_runner.rank_table.fields import BAD_ENVIRONMENT
-from ascend_runner.rank_table.fields import BAD_VALUE
+from ascend_runner.rank_table.fields import BAD_ENVIRONMENT, BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, GONE, WARNING, Found, edited, problems
 
 ONE = "server_list_8_devices"

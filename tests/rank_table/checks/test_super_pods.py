@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from ascend_runner.rank_table.fields import BAD_TABLE
-from ascend_runner.rank_table.fields import BAD_VALUE
-from ascend_runner.rank_table.fields import MISSING_FIELD
+from ascend_runner.rank_table.fields import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 from tests.rank_table.rank_table_edits import ERROR, GONE, WARNING, Found, edited, problems
 from tests.rank_table.rank_table_files import valid
 

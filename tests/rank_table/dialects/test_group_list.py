@@ -9,8 +9,8 @@ from hypothesis import given
 
 from ascend_runner.errors import RankTableError
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.group_list import decode
 from ascend_runner.rank_table.fields import Document, Fields
+from ascend_runner.rank_table.group_list import decode
 from ascend_runner.rank_table.model import RankTable
 from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid

@@ -13,8 +13,7 @@ import pytest
 from ascend_runner.errors import RankTableNotReadyError
 from ascend_runner.problems import RankTableFormatError
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.fields import BAD_TABLE
-from ascend_runner.rank_table.fields import Document
+from ascend_runner.rank_table.fields import BAD_TABLE, Document
 from tests.rank_table.rank_table_edits import WARNING, problems
 from tests.rank_table.rank_table_files import valid
 

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from ascend_runner.rank_table import codec
-from ascend_runner.rank_table import checks
+from ascend_runner.rank_table import checks, codec
 from tests.rank_table.rank_table_edits import GONE, edited
 from tests.rank_table.rank_table_files import valid
 

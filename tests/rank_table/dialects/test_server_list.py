@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ascend_runner.rank_table import codec
+from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.rank_table.server_list import encode
-from ascend_runner.rank_table.model import RankTable
-from ascend_runner.rank_table.model import Device
-from ascend_runner.rank_table.model import Server
 from tests.rank_table.rank_table_files import valid
 
 

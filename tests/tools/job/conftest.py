@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
+from ascend_runner.services import run_folder
 from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.main import main
-from ascend_runner.services import run_folder
 from tests.helpers.program import Program, Run
 from tests.helpers.waiting import wait_until
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
-from tests.views.test_page import HOSTILE
 from tests.tools.job.conftest import Tool
+from tests.views.test_page import HOSTILE
 
 SCRIPT = "cat {0}/text-$RANK; until [ -e {0}/go ]; do sleep 0.1; done; cat {0}/text-$RANK; exit 1"
 LIVE = (("status",), ("status", "--json"), ("list",), ("logs", "-n", "all"), ("stacks",), ("events",), ("metrics",))

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from ascend_runner.rank_table import codec
-from ascend_runner.rank_table.dialects import dialect_of
-from ascend_runner.rank_table.dialects import size_of
-from ascend_runner.tools.rank_table.commands import facts_of
-from ascend_runner.tools.rank_table.commands import text_of
+from ascend_runner.rank_table.dialects import dialect_of, size_of
+from ascend_runner.tools.rank_table.commands import facts_of, text_of
 from tests.rank_table.rank_table_files import valid
 
 

@@ -14,11 +14,10 @@ import pytest
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
-from ascend_runner.tools.job.batch import JOB_NAME
-from ascend_runner.tools.job.batch import BatchFile
-from ascend_runner.tools.job.main import main
 from ascend_runner.services import run_folder
 from ascend_runner.settings.model import decode
+from ascend_runner.tools.job.batch import JOB_NAME, BatchFile
+from ascend_runner.tools.job.main import main
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until

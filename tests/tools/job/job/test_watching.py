@@ -10,8 +10,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.tools.job.jobs import FileWatch
-from ascend_runner.tools.job.jobs import JobEnd
+from ascend_runner.tools.job.jobs import FileWatch, JobEnd
 from tests.tools.job.conftest import JOB
 
 

@@ -12,10 +12,8 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from ascend_runner.tools.job.top_app import Actions
-from ascend_runner.tools.job.top_app import Top
-from ascend_runner.tools.job.top_frame import JobView
-from ascend_runner.tools.job.top_frame import State
+from ascend_runner.tools.job.top_app import Actions, Top
+from ascend_runner.tools.job.top_frame import JobView, State
 from tests.helpers.live_views import EIGHT, SIXTY_FOUR, THOUSAND, rank
 from tests.helpers.waiting import LIMIT
 

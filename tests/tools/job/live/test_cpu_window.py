@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ascend_runner.tools.job.top import LEAST
-from ascend_runner.tools.job.top import WINDOW
-from ascend_runner.tools.job.top import CpuWindow
+from ascend_runner.tools.job.top import LEAST, WINDOW, CpuWindow
 
 
 def test_averages_of_the_last_minute() -> None:

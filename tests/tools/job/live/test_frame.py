@@ -13,15 +13,7 @@ import pytest
 from hypothesis import given, strategies
 
 from ascend_runner.node.npu_smi import Figures
-from ascend_runner.tools.job.top_frame import Frame
-from ascend_runner.tools.job.top_frame import Screen
-from ascend_runner.tools.job.top_frame import frame
-from ascend_runner.tools.job.top_frame import Style
-from ascend_runner.tools.job.top_frame import width
-from ascend_runner.tools.job.top_frame import JobView
-from ascend_runner.tools.job.top_frame import State
-from ascend_runner.tools.job.top_frame import in_order
-from ascend_runner.tools.job.top_frame import judged
+from ascend_runner.tools.job.top_frame import Frame, JobView, Screen, State, Style, frame, in_order, judged, width
 from ascend_runner.training.steps import Step
 from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, quiet, rank
 

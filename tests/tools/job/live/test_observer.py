@@ -16,8 +16,7 @@ import attrs
 from ascend_runner.job_tool import commands
 from ascend_runner.tools.job import jobs
 from ascend_runner.tools.job.top import Observer
-from ascend_runner.tools.job.top_frame import JobView
-from ascend_runner.tools.job.top_frame import State
+from ascend_runner.tools.job.top_frame import JobView, State
 from tests.helpers.npu_tools import fake_npu_smi
 from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import Start, Tool

@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import UnreadableError
-from ascend_runner.tools.job.logs import BLOCK
-from ascend_runner.tools.job.logs import LogReader
-from ascend_runner.tools.job.logs import find_logs
-from ascend_runner.tools.job.logs import last_lines
-from ascend_runner.tools.job.logs import lines_since
+from ascend_runner.tools.job.logs import BLOCK, LogReader, find_logs, last_lines, lines_since
 
 NOW = time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
 

@@ -6,9 +6,7 @@ import re
 
 import pytest
 
-from ascend_runner.tools.job.logs import LONGEST
-from ascend_runner.tools.job.logs import LineFilter
-from ascend_runner.tools.job.logs import LineReader
+from ascend_runner.tools.job.logs import LONGEST, LineFilter, LineReader
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\x08\x00\u202e\ud800\r\x0b\x85\u2028end\n".encode("utf-8", "surrogatepass")
 

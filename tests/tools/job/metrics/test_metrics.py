@@ -16,12 +16,12 @@ import pytest
 from prometheus_client import core, generate_latest, parser
 
 from ascend_runner.board.reader import View
-from ascend_runner.tools.job.jobs import Snapshot
-from ascend_runner.tools.job import metrics
-from ascend_runner.tools.job.processes import Usage
 from ascend_runner.members import Members
 from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.supervision.state import Phase
+from ascend_runner.tools.job import metrics
+from ascend_runner.tools.job.jobs import Snapshot
+from ascend_runner.tools.job.processes import Usage
 from ascend_runner.training.steps import Step
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.surroundings import CLEAN

@@ -7,8 +7,7 @@ import subprocess
 
 import psutil
 
-from ascend_runner.tools.job.processes import ProcessMeter
-from ascend_runner.tools.job.processes import Usage
+from ascend_runner.tools.job.processes import ProcessMeter, Usage
 from tests.helpers.waiting import wait_until
 
 

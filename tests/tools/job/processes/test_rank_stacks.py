@@ -11,13 +11,11 @@ import pytest
 
 from ascend_runner.diagnosis import stacks
 from ascend_runner.diagnosis.finding import StackGroup
-from ascend_runner.diagnosis.stacks import ProcessStack
-from ascend_runner.diagnosis.stacks import RankStack
-from ascend_runner.tools.job.jobs import Snapshot
-from ascend_runner.tools.job import processes
-from ascend_runner.tools.job.processes import compared
-from ascend_runner.tools.job.processes import leaders
+from ascend_runner.diagnosis.stacks import ProcessStack, RankStack
 from ascend_runner.members import Members
+from ascend_runner.tools.job import processes
+from ascend_runner.tools.job.jobs import Snapshot
+from ascend_runner.tools.job.processes import compared, leaders
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import JOB, Start, Tool

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import UnreadableError
-from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job import merged_reports
 from ascend_runner.services import run_folder
+from ascend_runner.tools.job import jobs, merged_reports
 from tests.helpers import node_folders
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until

@@ -10,11 +10,10 @@ from typing import Final
 import attrs
 import pytest
 
-from ascend_runner.tools.job.jobs import FoundJob
-from ascend_runner.tools.job.jobs import Snapshot
-from ascend_runner.tools.job import screens
 from ascend_runner.members import Members
 from ascend_runner.text import clock
+from ascend_runner.tools.job import screens
+from ascend_runner.tools.job.jobs import FoundJob, Snapshot
 from ascend_runner.training.steps import Step
 from tests.helpers.planted import WORD
 
