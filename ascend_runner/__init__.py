@@ -81,9 +81,7 @@ if not TYPE_CHECKING:  # a type checker takes the names from above and reports a
             return import_module(f"ascend_runner.{name}")
         found = getattr(import_module(home), name)
         if home.endswith("library"):
-            # The first import of the packages `check` and `plan` makes them attributes; the functions replace them.
-            import_module("ascend_runner.check")
+            # The first import of the package `plan` makes it an attribute; the function replaces it.
             import_module("ascend_runner.plan")
-            library = import_module("ascend_runner.library")
-            globals().update(check=library.check, plan=library.plan)
+            globals().update(plan=import_module("ascend_runner.library").plan)
         return found

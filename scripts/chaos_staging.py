@@ -25,10 +25,7 @@ sys.path[:0] = [str(ROOT)]
 
 from ascend_runner.plan.ranks import Stage  # noqa: E402  found by the line above
 from ascend_runner.services import staging  # noqa: E402  as above
-from ascend_runner.services.staging import (
-    PART,
-    StageTask,
-)
+from ascend_runner.services.staging import PART, StageTask  # noqa: E402  as above
 from tests.helpers import data_trees  # noqa: E402  as above
 
 LIMIT = 120.0  # seconds for a file to grow

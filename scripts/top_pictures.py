@@ -11,14 +11,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ascend_runner.tools.job.top_app import (
-    Actions,
-    Top,
-)
-from ascend_runner.tools.job.top_frame import (
-    Screen,
-    frame,
-)
+from ascend_runner.tools.job.top_app import Actions, Top  # noqa: E402  found by the line above
+from ascend_runner.tools.job.top_frame import Screen, frame  # noqa: E402  as above
 from tests.helpers.live_views import EIGHT, JOBS, SIZES  # noqa: E402
 
 TOP: Final = ROOT / "fixtures" / "ascend-job-top.svg"

@@ -102,7 +102,7 @@ def test_hang_that_only_warns_is_a_condition(program: Program) -> None:
     run.wait_for("the job continues")
     wait_until(lambda: program.report()["conditions"])
     (condition,) = program.report()["conditions"]
-    command = [sys.executable, "-m", "ascend_runner.job_tool", "status", str(program.log_dir)]
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "status", str(program.log_dir)]
     status = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=LIMIT).stdout
     (program.folder / "go").touch()
     run.wait_for("the job is no longer hanging")

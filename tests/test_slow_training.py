@@ -42,7 +42,7 @@ def test_warning_event_report_and_status(program: Program) -> None:
     run = start(program, "--perf-threshold", "0.6", script=script)
     run.wait_for(SLOW)
     wait_until(lambda: program.report()["conditions"])  # which is written later than the screen
-    command = [sys.executable, "-m", "ascend_runner.job_tool", "status", str(program.log_dir)]
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "status", str(program.log_dir)]
     status = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=60).stdout
     conditions = program.report()["conditions"]
     (program.folder / "go").touch()

@@ -89,7 +89,7 @@ def test_limit_is_changed_after_an_attempt(
 ) -> None:
     """It counts while another attempt is to follow; once the job is ending, the request is refused."""
     (program.folder / "hccl.json").write_text('{"status": "initializing"}')
-    ask = shlex.join([sys.executable, "-m", "ascend_runner.job_tool", "limit", str(program.log_dir), "+1h"])
+    ask = shlex.join([sys.executable, "-m", "ascend_runner.tools.job", "limit", str(program.log_dir), "+1h"])
     run = program.start(*options, "--hook", f"{event}={ask} >> answer 2>&1; true", "sh", "-c", "exit 7")
 
     assert status == run.finish()

@@ -106,7 +106,7 @@ def test_full_file_system_in_memory(program: Program, tmp_path: Path) -> None:
 def test_killed_viewers(program: Program, in_memory: Path, signum: int) -> None:
     """A viewer that is killed or stopped, wherever it is, holds nothing that the runner waits for."""
     run = started(program, in_memory)
-    command = [sys.executable, "-m", "ascend_runner.job_tool"]
+    command = [sys.executable, "-m", "ascend_runner.tools.job"]
     environ = {**CLEAN, RUN_DIR_VARIABLE: str(in_memory)}
     viewers = [
         subprocess.Popen([*command, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -22,8 +22,8 @@ from ascend_runner.supervision.state import Phase, State
 END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one that hangs in a driver takes longer
 SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
 PROGRAM: Final = (
-    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.inspection import child;"
-    " child.main(sys.argv[1], os.environ)"
+    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.node import inspection;"
+    " inspection.main(sys.argv[1], os.environ)"
 )
 
 

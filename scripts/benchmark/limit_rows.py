@@ -33,7 +33,7 @@ def time_limit() -> Iterator[Row]:
             with measure.started(OURS.command(f"{path}/log", *words, ranks=RANKS)) as popen:
                 watch.await_ready(RANKS)
                 if first != LIMIT:
-                    change = (sys.executable, "-m", "ascend_runner.job_tool", "limit", JOB, f"{LIMIT:g}s")
+                    change = (sys.executable, "-m", "ascend_runner.tools.job", "limit", JOB, f"{LIMIT:g}s")
                     subprocess.run(change, check=True, stdout=subprocess.DEVNULL, env=os.environ)
                 ended = watch.await_end() - start - LIMIT
                 popen.wait()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
-from tests.html_report import test_merged
 
 from tests.helpers import node_folders
+from tests.views import test_merged
 from tests.views.conftest import Write, document, fixture_write, rendered, write_table
 from tests.views.test_page import HOSTILE, log
 

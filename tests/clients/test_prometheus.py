@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner import job_tool
+from ascend_runner.tools import job as job_tool
 from tests.clients.conftest import LIMIT
 from tests.conftest import program as program  # noqa: PLC0414  pytest finds fixtures by their names here
 from tests.helpers.waiting import wait_until

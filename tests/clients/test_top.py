@@ -61,7 +61,7 @@ def fixture_tmux(tmp_path: Path) -> Iterator[Tmux]:
         )
         wait_until(lambda: [*Path(folder).glob(f"*/{JOB_FILE}")])
         tmux = Tmux(f"{folder}/tmux", env)
-        top = f"{sys.executable} -m ascend_runner.job_tool top; echo ended with $?; exec sleep 1000"
+        top = f"{sys.executable} -m ascend_runner.tools.job top; echo ended with $?; exec sleep 1000"
         tmux.run("new-session", "-d", "-x", "100", "-y", "24", top)
         yield tmux
         tmux.run("kill-server")
@@ -98,6 +98,6 @@ def test_screen_and_keys(tmux: Tmux) -> None:
 def test_killed_viewer(tmux: Tmux) -> None:
     """A viewer that is killed leaves the job as it was."""
     tmux.wait_for("rank 5 has been quiet for")
-    tmux.run("respawn-pane", "-k", f"{sys.executable} -m ascend_runner.job_tool top")
+    tmux.run("respawn-pane", "-k", f"{sys.executable} -m ascend_runner.tools.job top")
 
     tmux.wait_for("8 ranks: 1 quiet, 7 running")

@@ -101,7 +101,7 @@ def test_companions(tmp_path: Path, missing: str) -> None:
 
 UNPRIVILEGED = """
 import os, sys
-from ascend_runner.check import devices
+from ascend_runner.job import check as devices
 from tests.job.contexts import context
 if os.geteuid() == 0:
     os.setuid(65534)

@@ -54,7 +54,7 @@ def test_no_room_on_a_full_disk(tmp_path: Path) -> None:
 
 LIMITED = """
 import resource, sys
-from ascend_runner.check import limits
+from ascend_runner.job import check as limits
 from tests.job.contexts import context
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))

@@ -117,7 +117,7 @@ def test_a_call_that_hangs_does_not_delay_the_others() -> None:
 
 def test_the_interpreter_does_not_wait() -> None:
     """A program ends although a call that it has given up has not returned."""
-    script = "import time; from ascend_runner.host import bounded; bounded.call(0, lambda: time.sleep(1000))"
+    script = "import time; from ascend_runner.node import bounded; bounded.call(0, lambda: time.sleep(1000))"
 
     completed = bounded.run([sys.executable, "-c", script], LIMIT)
 

@@ -167,7 +167,7 @@ def test_shared_memory() -> None:
 SAMPLES = """
 import subprocess, sys
 open(sys.argv[1], "w").write("0")
-from ascend_runner.host import memory
+from ascend_runner.node import memory
 from ascend_runner.node.host import Host
 before = memory.sample(Host())
 status = subprocess.call([sys.executable, "-S", "-c", "x = bytearray(256 << 20)"])

@@ -1,4 +1,4 @@
-"""`ascend-job` and `python -m ascend_runner.job_tool`: the entry point, which handles an early Ctrl-C."""
+"""`ascend-job` and `python -m ascend_runner.tools.job`: the entry point, which handles an early Ctrl-C."""
 
 from __future__ import annotations
 

@@ -136,8 +136,8 @@ class BatchFile:
     def _entries(self, commands: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[Entry, ...]:
         """Number the commands by their place in the file, unless the number is that of another one's logs."""
         known: dict[tuple[str, ...], list[tuple[int, Result]]] = {}
-        for number, words, result in self._remembered():
-            known.setdefault(words, []).append((number, result))
+        for number, words, past in self._remembered():
+            known.setdefault(words, []).append((number, past))
         found = [(line, words, known[words].pop(0) if known.get(words) else None) for line, words in commands]
         taken = {before[0] for _line, _words, before in found if before}
         entries: list[Entry] = []

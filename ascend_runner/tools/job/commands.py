@@ -1,26 +1,6 @@
-"""The error of a command that requires a missing package of the extra `view`.
+"""The commands of `ascend-job`: each takes the parsed options, and returns the exit status.
 
-The running job that a command is about, for commands that do something to it or to its ranks.
-
-`ascend-job completion`.
-
-`ascend-job checkpoint`, `limit`, `stop` and `release`: they change a running job.
-
-`ascend-job events`.
-
-`ascend-job logs`.
-
-`ascend-job metrics`.
-
-`ascend-job report`.
-
-`ascend-job stacks`.
-
-`ascend-job status` and `list`.
-
-`ascend-job top`.
-
-`ascend-job batch`.
+Whatever only one command needs is imported when it runs, so that `ascend-job status` answers at once.
 """
 
 from __future__ import annotations
@@ -46,10 +26,8 @@ from ascend_runner.services import control
 from ascend_runner.services.control import Message
 from ascend_runner.text import duration, printable, rank_list
 from ascend_runner.tool import DONE, write_text
-from ascend_runner.tools.job import batch as batches
-from ascend_runner.tools.job import jobs, logs, processes, reports, screens
+from ascend_runner.tools.job import jobs
 from ascend_runner.tools.job.jobs import Condition, FoundJob, Snapshot
-from ascend_runner.tools.job.logs import EVERYTHING, LineFilter
 
 
 class MissingExtraError(SettingsError):
@@ -81,13 +59,12 @@ def find(options: Namespace) -> FoundJob:
     return job
 
 
-PACKAGE: Final = "ascend_runner.job_tool"
 FILES: Final = {"bash": "ascend-runner", "zsh": "_ascend-runner", "fish": "ascend-runner.fish"}  # by shell
 
 
 def completion(options: Namespace) -> int:
     """Print the completions of all programs for a shell."""
-    script = resources.files(PACKAGE) / "completions" / options.shell / FILES[options.shell]
+    script = resources.files(__package__) / "completions" / options.shell / FILES[options.shell]
     write_text(script.read_text(encoding="utf-8"))
     return DONE
 
@@ -192,23 +169,28 @@ def _not_permitted(job: FoundJob) -> str:
 
 def events(options: Namespace) -> int:
     """Show the events of a job."""
+    from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
+
     for line in screens.event_lines(jobs.find(options.job, options.environ), follows=options.follow):
         write_text(f"{line}\n")
     return DONE
 
 
+EVERYTHING: Final = -1  # stands for all lines
 DEFAULT_LINES: Final = 10  # lines of each rank's log, as for tail(1)
 
 
 def show_logs(options: Namespace) -> int:
     """Show the logs of a job."""
+    from ascend_runner.tools.job import logs  # noqa: PLC0415  only this command needs it
+
     lines = options.lines
     if lines is None:
         lines = EVERYTHING if options.since is not None or options.grep else DEFAULT_LINES
     query = logs.Query(
         ranks=options.ranks,
         since=None if options.since is None else time.time() - options.since,
-        line_filter=LineFilter(lines=lines, pattern=options.grep),
+        line_filter=logs.LineFilter(lines=lines, pattern=options.grep),
         follows=options.follow,
         has_colors=terminal.has_colors(terminal.STDOUT, options.environ),
     )
@@ -241,12 +223,16 @@ def metrics(options: Namespace) -> int:
 
 def report(options: Namespace) -> int:
     """Write the report of a job as an HTML file; of several nodes, also name the one that caused a failure."""
+    from ascend_runner.tools.job import reports  # noqa: PLC0415  only this command needs it
+
     write_text(f"{reports.make(options)}\n")
     return DONE
 
 
 def stacks(options: Namespace) -> int:
     """Show where the ranks of a job are in their programs."""
+    from ascend_runner.tools.job import processes  # noqa: PLC0415  only this command needs it
+
     job = find(options)
     seen = jobs.take(job)
     found = processes.leaders(seen)
@@ -287,6 +273,8 @@ WORST: Final = (
 
 def status(options: Namespace) -> int:
     """Show one job, or a line for each of its nodes if the log directory of several is named."""
+    from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
+
     nodes = jobs.find_parts(options.job, options.environ)
     if len(nodes) > 1:
         return _status_of_nodes([jobs.take(node) for node in nodes], options)
@@ -334,6 +322,8 @@ def list_jobs(options: Namespace) -> int:
 
 
 def _show_list(seen: Sequence[Snapshot], options: Namespace) -> None:
+    from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
+
     if options.json:
         write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
     else:
@@ -355,6 +345,8 @@ def top(options: Namespace) -> int:
 
 def batch(options: Namespace) -> int:
     """Run the commands of a file one after the other."""
+    from ascend_runner.tools.job import batch as batches  # noqa: PLC0415  only this command needs it
+
     table, exit_status = batches.run(options.file, options.environ, options.tell, keeps_going=options.keep_going)
     write_text(table)
     return exit_status

@@ -16,19 +16,19 @@ from typing import Final
 import ascend_runner
 from ascend_runner import tool
 from ascend_runner.errors import SettingsError
-from ascend_runner.job_tool import commands
 from ascend_runner.platforms.node import HIGHEST_PORT, LOCALHOST
 from ascend_runner.settings import parsing
 from ascend_runner.settings.parsing import nearest
 from ascend_runner.text import is_whole_number, parse_numbers, quoted
 from ascend_runner.tool import commands_of, duration
-from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job import commands, jobs
 from ascend_runner.tools.job.commands import RefusedError
 from ascend_runner.tools.job.jobs import UnknownJobError
 from ascend_runner.tools.job.logs import EVERYTHING
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
+FUNCTIONS: Final = {"list": "list_jobs", "logs": "show_logs"}  # of commands whose function has another name
 SHELLS: Final = ("bash", "zsh", "fish")
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
 COMMAND_WIDTH: Final = 14  # cells of a command in the help, with its indentation
@@ -77,7 +77,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     add_to_parser, parsers = commands_of(parser)
 
     def add(name: str, summary: str, example: str) -> ArgumentParser:
-        return add_to_parser(name, commands.named(name), summary, example)
+        return add_to_parser(name, getattr(commands, FUNCTIONS.get(name, name)), summary, example)
 
     _add_viewers(add)
     _add_changers(add)

@@ -89,9 +89,9 @@ def padded(text: str, cells: int, *, is_right: bool = False) -> str:
 
 def short_duration(seconds: float) -> str:
     """Write a duration in its largest unit: "12 s", "4 min", "2 h", "3 d"."""
-    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
+    for length, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
     return f"{int(seconds)} s"
 
 

@@ -1,4 +1,4 @@
-"""`ascend-rank-table` and `python -m ascend_runner.rank_table_tool`: the entry point, which handles an early Ctrl-C."""
+"""`ascend-rank-table` and `python -m ascend_runner.tools.rank_table`: the entry point, which handles early Ctrl-C."""
 
 from __future__ import annotations
 

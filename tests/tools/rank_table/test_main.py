@@ -27,14 +27,14 @@ BAD = str(FIXTURES / "invalid" / "server_list_rank_id_gap.json")
 Capture = pytest.CaptureFixture[str]
 WARNED = str(FIXTURES / "valid" / "server_list_version_1_1.json")
 CHECKSUM = "HCCL compares tables by a checksum of all these values, including the order of lists (EI0005)."
-TOOL = f"{sys.executable} -m ascend_runner.rank_table_tool"
+TOOL = f"{sys.executable} -m ascend_runner.tools.rank_table"
 NAMES = ("show", "validate", "wait", "diff", "convert", "subset", "generate", "merge")
 
 
 def _tool(*args: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """Run the tool in a process."""
     return subprocess.run(
-        [sys.executable, "-m", "ascend_runner.rank_table_tool", *args], input=data, capture_output=True, check=False
+        [sys.executable, "-m", "ascend_runner.tools.rank_table", *args], input=data, capture_output=True, check=False
     )
 
 
@@ -47,7 +47,7 @@ def test_first_folder_of_pythonpath_counts() -> None:
     """The first directory of PYTHONPATH is kept if Python does not put the current directory before it (-P)."""
     packages = dict.fromkeys(str(Path(package.__file__ or "").parents[1]) for package in (attrs, orjson))
     env = {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([*packages, str(FIXTURES.parent)])}
-    command = [sys.executable, "-S", "-m", "ascend_runner.rank_table_tool", "show", PLAIN]
+    command = [sys.executable, "-S", "-m", "ascend_runner.tools.rank_table", "show", PLAIN]
     ended = subprocess.run(command, env=env, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
 
     assert (0, b"") == (ended.returncode, ended.stderr)
@@ -496,7 +496,7 @@ def test_diff_of_dialects(tmp_path: Path, capsys: Capture) -> None:
 def test_reader_that_leaves() -> None:
     """A reader that closes the pipe early causes no traceback."""
     data = valid("server_list_8_devices")
-    script = f"{sys.executable} -m ascend_runner.rank_table_tool show --json - | true; exit ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m ascend_runner.tools.rank_table show --json - | true; exit ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["/bin/bash", "-c", script], input=data, capture_output=True, check=False)
 
     assert ran.returncode in {0, 2}
@@ -551,7 +551,7 @@ sys.meta_path.insert(0, Finder())
 def test_interrupt_while_it_starts(tmp_path: Path) -> None:
     """Ctrl-C during the imports ends with 130, quietly."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_IMPORT)
-    program = [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", PLAIN]
+    program = [sys.executable, "-m", "ascend_runner.tools.rank_table", "show", PLAIN]
     ran = subprocess.run(program, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, check=False)
 
     assert (130, b"", b"") == (ran.returncode, ran.stdout, ran.stderr)
@@ -561,7 +561,7 @@ def test_user_files_of_python_names(tmp_path: Path) -> None:
     """A json.py in the current directory does not shadow Python's."""
     for name in ("json.py", "argparse.py"):
         (tmp_path / name).write_text("raise SystemExit('taken')\n")
-    program = [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", "--json", PLAIN]
+    program = [sys.executable, "-m", "ascend_runner.tools.rank_table", "show", "--json", PLAIN]
 
     assert 8 == json.loads(subprocess.run(program, cwd=tmp_path, capture_output=True, check=True).stdout)["rank_size"]
 
@@ -642,7 +642,7 @@ def test_names_of_any_script() -> None:
     data = valid("server_list_8_devices").replace(b"10.0.0.1", "节点".encode())
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     ran = subprocess.run(
-        [sys.executable, "-m", "ascend_runner.rank_table_tool", "show", "-"],
+        [sys.executable, "-m", "ascend_runner.tools.rank_table", "show", "-"],
         input=data,
         capture_output=True,
         check=True,

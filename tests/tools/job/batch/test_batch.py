@@ -22,7 +22,7 @@ from tests.helpers.surroundings import CLEAN
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
 
-COMMAND = [sys.executable, "-m", "ascend_runner.job_tool", "batch"]
+COMMAND = [sys.executable, "-m", "ascend_runner.tools.job", "batch"]
 NOTES = "--nproc-per-node 1 sh -c 'echo {name} >> {notes}; exit {status}'"
 
 

@@ -36,7 +36,7 @@ def test_terminated(start: Start, run_dir: Path, key: bytes, shown: bytes) -> No
     run.wait_for("begun", times=2)
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
-    command = [sys.executable, "-m", "ascend_runner.job_tool", "top"]
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "top"]
     pager = "sh -c 'echo in the pager; exec sleep 600'"
     env = {**CLEAN, "TERM": "xterm", "PAGER": pager, RUN_DIR_VARIABLE: str(run_dir)}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True) as popen:

@@ -45,7 +45,7 @@ def fixture_follow(run_dir: Path) -> Iterator[Follow]:
     started: list[subprocess.Popen[str]] = []
 
     def follow(*words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "ascend_runner.job_tool", "logs", "-f", *words]
+        command = [sys.executable, "-m", "ascend_runner.tools.job", "logs", "-f", *words]
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True))
         return started[-1]

@@ -86,7 +86,7 @@ def test_other_methods() -> None:
 @contextmanager
 def serving(address: str, *words: str) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
     """Run `ascend-job metrics --listen`; yield the process, and the host and the port where it listens."""
-    command = [sys.executable, "-m", "ascend_runner.job_tool", "metrics", *words, "--listen", address]
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "metrics", *words, "--listen", address]
     environ = {**CLEAN, "ASCEND_RUNNER_RUN_DIR": os.environ["ASCEND_RUNNER_RUN_DIR"]}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as popen:
         try:
@@ -154,7 +154,7 @@ def test_file(start: Start, tool: Tool, tmp_path: Path) -> None:
     """The file is replaced while the job runs, has its end afterwards, and nothing else stays in the directory."""
     run = start("echo ready; until [ -e go ]; do sleep 0.05; done", "--workdir", "inherit")
     wait_until(lambda: "\n  1 " in tool()[1])
-    command = [sys.executable, "-m", "ascend_runner.job_tool", "metrics", "--textfile", str(tmp_path / "node")]
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "metrics", "--textfile", str(tmp_path / "node")]
     environ = {**CLEAN, "ASCEND_RUNNER_RUN_DIR": os.environ["ASCEND_RUNNER_RUN_DIR"]}
     path = tmp_path / "node" / "ascend-runner-job.prom"
     path.parent.mkdir()

@@ -282,7 +282,9 @@ def test_real_job_without_its_runner(start: Start, tool: Tool) -> None:
 
 def test_without_the_extra() -> None:
     """Without prometheus_client, the command says how to install it."""
-    script = "import sys; sys.modules['prometheus_client'] = None; from ascend_runner.job_tool import main; main.main()"
+    script = (
+        "import sys; sys.modules['prometheus_client'] = None\nfrom ascend_runner.tools.job import main; main.main()"
+    )
     command = [sys.executable, "-c", script, "metrics"]
     ended = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=LIMIT)
 

@@ -1,1 +1,0 @@
-"""`ascend-job`: shows jobs, running or ended, and controls running ones."""
