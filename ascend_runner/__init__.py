@@ -12,9 +12,16 @@ if TYPE_CHECKING:
     from ascend_runner.library import check, launch, plan
     from ascend_runner.observations.rank_record import Outcome, RankRecord
     from ascend_runner.rank_library import CurrentRank, Platform, current_rank, platform, prepare
-    from ascend_runner.supervision.events import Ending, Exited, HangDetected, LimitReached, SignalReceived, SpawnFailed
-    from ascend_runner.supervision.findings import NodeFinding
-    from ascend_runner.supervision.slowdown import Slowdown
+    from ascend_runner.supervision.causes import (
+        Ending,
+        Exited,
+        HangDetected,
+        LimitReached,
+        NodeFinding,
+        SignalReceived,
+        Slowdown,
+        SpawnFailed,
+    )
     from ascend_runner.training.checkpoints import latest_checkpoint
     from ascend_runner.training.rank_calls import beat, on_checkpoint, saved
 
@@ -55,16 +62,16 @@ _HOMES = {
     "ascend_runner.library": {"check", "launch", "plan"},
     "ascend_runner.rank_library": {"CurrentRank", "Platform", "current_rank", "platform", "prepare"},
     "ascend_runner.observations.rank_record": {"Outcome", "RankRecord"},
-    "ascend_runner.supervision.events": {
+    "ascend_runner.supervision.causes": {
         "Ending",
         "Exited",
         "HangDetected",
         "LimitReached",
+        "NodeFinding",
         "SignalReceived",
+        "Slowdown",
         "SpawnFailed",
     },
-    "ascend_runner.supervision.findings": {"NodeFinding"},
-    "ascend_runner.supervision.slowdown": {"Slowdown"},
     "ascend_runner.training.checkpoints": {"latest_checkpoint"},
     "ascend_runner.training.rank_calls": {"beat", "on_checkpoint", "saved"},
 }  # the others are modules

@@ -28,7 +28,7 @@ from ascend_runner.settings.command_line import USAGE, CommandLine, help_text
 from ascend_runner.settings.model import Settings, decode, unknown_variables
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO, PRECHECK_STOP
 from ascend_runner.settings.parsing import OFF
-from ascend_runner.supervision.events import SignalReceived
+from ascend_runner.supervision.causes import SignalReceived
 from ascend_runner.text import printable
 
 NO_JOB: Final = Outcome(cause=None)

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from ascend_runner.lifecycle.machine import TRANSITIONS
-from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle.job_machine import TRANSITIONS, AnyState, Event, Job, JobState, Kind, Policy
+from ascend_runner.supervision.causes import Restart
 
 # The values that a field takes, by its type; a field of any other type keeps its default.
 VALUES: Final[Mapping[str, tuple[object, ...]]] = {
@@ -38,7 +38,7 @@ def combinations(cls: type[Record]) -> Iterator[Record]:
         yield cls(**named)
 
 
-def walk() -> Iterator[tuple[JobState, Kind, JobState]]:
+def walk() -> Iterator[tuple[AnyState, Kind, AnyState]]:
     """Take every transition that changes the state of a job."""
     events = list(combinations(Event))
     to_visit = [Job(policy=policy) for policy in combinations(Policy)]
@@ -56,7 +56,7 @@ def walk() -> Iterator[tuple[JobState, Kind, JobState]]:
 
 def edges() -> tuple[Edges, list[str]]:
     """Return the edges in the order of the states, and the states that are in the box."""
-    states, kinds = list(JobState), list(Kind)
+    states, kinds = list(TRANSITIONS), list(Kind)
     seen = sorted(set(walk()), key=lambda one: (states.index(one[0]), states.index(one[2]), kinds.index(one[1])))
     inside = {before for before, kind, _after in seen if kind is Kind.ENDED}
     found: Edges = {}

@@ -16,20 +16,17 @@ from typing import Final
 import attrs
 import lifecycle_diagram
 
-from ascend_runner.lifecycle import machine as job_machine
+from ascend_runner.lifecycle import job_machine
 from ascend_runner.supervision import machine
+from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
 from ascend_runner.supervision.events import (
     AskedToSave,
     CheckpointRequested,
     DeadlineReached,
     Emptied,
-    Ending,
     Event,
-    Exited,
     Saved,
-    SignalReceived,
     Spawned,
-    SpawnFailed,
 )
 from ascend_runner.supervision.state import CheckpointRequest, Phase, SetDeadline, SignalGroup, State
 

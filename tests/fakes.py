@@ -22,7 +22,8 @@ from ascend_runner.manager.node import ManagedNode
 from ascend_runner.observations.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.services.control import Requests
-from ascend_runner.supervision.events import Emptied, Ending, Exited, SignalReceived
+from ascend_runner.supervision.causes import Ending, Exited, SignalReceived
+from ascend_runner.supervision.events import Emptied
 
 MOST_WAITS: Final = 10_000  # of one job; more is a loop that polls
 FIRST_PID: Final = 1000

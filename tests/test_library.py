@@ -19,7 +19,7 @@ import pytest
 import ascend_runner
 from ascend_runner import library
 from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
-from ascend_runner.supervision.events import Cause, Ending, Exited
+from ascend_runner.supervision.causes import Cause, Ending, Exited
 from tests.helpers.program import ACTOR, run_to_end
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT

@@ -19,7 +19,8 @@ from ascend_runner.node import memory
 from ascend_runner.observations.facts import Fact, LimitChanged, RankOutput, SignalsSent
 from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.supervision.events import Exited, Spawned
+from ascend_runner.supervision.causes import Exited
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import State
 
 

@@ -17,7 +17,7 @@ from ascend_runner.board import layout
 from ascend_runner.members import LATEST
 from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import last_lines, number_within, printable
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import signal_name, size
 
 SIGNAL_LIMIT: Final = 64  # the highest signal number on Linux (signal(7))

@@ -27,7 +27,7 @@ from ascend_runner.node import bounded
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.rank_table import codec
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import lines_of, shown
 
 FILES_LIMIT: Final = 4096  # directory entries examined

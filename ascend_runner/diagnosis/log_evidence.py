@@ -22,7 +22,7 @@ from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.phrases import class_of, first_phrase
 from ascend_runner.diagnosis.statements import innermost, is_own, records, since_progress, up_to
 from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
 
 

@@ -29,7 +29,7 @@ from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances, signal_behind
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})

@@ -11,12 +11,11 @@ import attrs
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.job import preparation
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.lifecycle.state import Event, JobState, Verdict
+from ascend_runner.lifecycle.job_machine import Event, JobState, Verdict
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import checkpoint, holding, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
-from ascend_runner.supervision.checkpoints import SAVE_BEFORE
-from ascend_runner.supervision.events import LimitReached, SignalReceived
+from ascend_runner.supervision.causes import LimitReached, SignalReceived
 
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 
@@ -63,7 +62,7 @@ class EndReporter:
         if outcome.is_from_outside:
             outcome = attrs.evolve(outcome, seconds=self._signals.now() - self._setup.requests.began)
         text = screen.ended(outcome, journal.spec) + holding.attempts(job)
-        if journal.last_checkpoint and isinstance(outcome.cause, SAVE_BEFORE):
+        if journal.last_checkpoint and outcome.cause and outcome.cause.saves_first:
             text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
         if job.state is JobState.HOLDING and not event.is_local:
             text += holding.lingering(job)

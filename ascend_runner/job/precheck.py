@@ -15,7 +15,7 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import Messages
 from ascend_runner.problems import Problem, Severity
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.causes import FindingKind, NodeFinding
 from ascend_runner.text import counted
 
 LIMIT: Final = 60.0  # seconds; each subject has a limit of its own, but not every file that is read

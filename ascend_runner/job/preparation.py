@@ -43,7 +43,7 @@ from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.report import holding
 from ascend_runner.settings import command_line
-from ascend_runner.supervision.findings import InspectAction, NodeFinding
+from ascend_runner.supervision.causes import InspectAction, NodeFinding
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector

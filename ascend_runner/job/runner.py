@@ -19,7 +19,7 @@ from ascend_runner.job import preparation
 from ascend_runner.job.end_reporter import EndReporter
 from ascend_runner.job.preparation import Preparation
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.lifecycle.state import Action, Event, JobState, Kind
+from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind
 from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.observations.facts import CheckpointEnded, Fact
@@ -35,7 +35,6 @@ from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import checkpoint_dir, hooks, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.services.hooks import CheckpointHooks
-from ascend_runner.supervision.events import LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
 
 if TYPE_CHECKING:
@@ -255,19 +254,20 @@ class JobRunner:
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
         outcome = recorder.finish(self._messages.warning)
-        if isinstance(outcome.cause, SignalReceived):
-            outcome = attrs.evolve(outcome, cause=self._signals.received(outcome.cause.signum))
+        if outcome.cause and outcome.cause.stop_signal is not None:
+            outcome = attrs.evolve(outcome, cause=self._signals.first_stop())
         cause, self._reporter.outcome = outcome.cause, outcome
         self._reporter.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
-            kind = Kind.LIMIT_REACHED if isinstance(cause, LimitReached) else Kind.ENDED
+            is_limit = cause is not None and cause.stop_signal is None
+            kind = Kind.LIMIT_REACHED if is_limit else Kind.ENDED
             return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
         has_progressed = self._has_progressed()
-        restart, fingerprint = recorder.investigation().judge(outcome, has_progressed=has_progressed)
+        restart, fingerprint = recorder.investigation().judge(outcome, cause, has_progressed=has_progressed)
         return Event(
             kind=Kind.ENDED,
             status=outcome.status,
-            signum=self._signals.first_stop().origin,
+            signum=self._signals.first_stop().stop_signal,
             restart=restart,
             fingerprint=fingerprint,
             has_progressed=has_progressed,

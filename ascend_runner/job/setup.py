@@ -40,8 +40,7 @@ from ascend_runner.services.control import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.settings.parsing import NONE
-from ascend_runner.supervision.events import LimitReached
-from ascend_runner.supervision.findings import InspectAction
+from ascend_runner.supervision.causes import InspectAction, LimitReached
 from ascend_runner.text import printable, signal_name
 
 if TYPE_CHECKING:

@@ -13,10 +13,7 @@ from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RETRY_IS_VAIN
-from ascend_runner.lifecycle.state import Restart
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import Cause, Ending, Restart
 from ascend_runner.text import signal_name
 
 USAGE: Final = 2  # the exit status of argparse, and of most programs, if their arguments are wrong
@@ -41,20 +38,15 @@ _PASSING: Final = re.compile(
 
 
 def judge(
-    cause: Cause | None, ending: Ending, finding: Finding | None, *, has_progressed: bool | None, is_alike: bool
+    cause: Cause, ending: Ending, finding: Finding | None, *, has_progressed: bool | None, is_alike: bool
 ) -> Restart:
     """Return the class of a failure; `ending` and `finding` are those of the rank that caused it.
 
     `has_progressed` is None if that is unknown. With `is_alike`, all ranks have failed for the same reason.
     """
-    if isinstance(cause, Exited):
+    restart = cause.restart
+    if cause.ending:
         restart = _of_rank(ending, finding or Finding(), may_import=has_progressed is not False)
-    elif isinstance(cause, (HangDetected, Slowdown)):
-        restart = Restart.TRANSIENT
-    elif isinstance(cause, NodeFinding):
-        restart = Restart.EXCLUDED  # --inspect stop
-    else:
-        restart = _of_status(cause.exit_status if cause else 0) or Restart.CONFIRM
     if restart is Restart.TRANSIENT and is_alike and has_progressed is False:
         return Restart.CONFIRM
     return restart
@@ -91,20 +83,13 @@ def _exception_type(exception: str) -> str:
     return name if name.isidentifier() else ""
 
 
-def fingerprint(cause: Cause | None, ending: Ending, finding: Finding | None) -> str:
+def fingerprint(cause: Cause, ending: Ending, finding: Finding | None) -> str:
     """Return the fingerprint of a failure: the exception and its place, the code, the signal or the exit status.
 
     If a code reports a peer, the place is where the rank was waiting for it, which is meaningless.
     """
-    if isinstance(cause, HangDetected):
-        return "hang"
-    if isinstance(cause, Slowdown):
-        return f"slow: {cause.rule.value}"
-    if isinstance(cause, NodeFinding):
-        return f"unhealthy: {cause.subject}"[:LONGEST_FINGERPRINT]
-    if not isinstance(cause, Exited):
-        return f"not started: exit status {cause.exit_status if cause else 0}"
-    return _of_evidence(finding or Finding(), signal_behind(ending))[:LONGEST_FINGERPRINT] or str(ending)
+    of_evidence = _of_evidence(finding or Finding(), signal_behind(ending)) if cause.ending else ""
+    return (of_evidence or cause.fingerprint)[:LONGEST_FINGERPRINT]
 
 
 def _of_evidence(finding: Finding, signum: int) -> str:

@@ -30,17 +30,8 @@ from ascend_runner.observations.facts import Beat, Escaped, Fact, Observer, Sign
 from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.ranks import leader
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.events import (
-    DeadlineReached,
-    Emptied,
-    Event,
-    Exited,
-    HangDetected,
-    SignalReceived,
-    Spawned,
-    SpawnFailed,
-)
-from ascend_runner.supervision.findings import WatchAction
+from ascend_runner.supervision.causes import Exited, HangDetected, SignalReceived, SpawnFailed, WatchAction
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Event, Spawned
 from ascend_runner.supervision.silence import Silence
 from ascend_runner.supervision.state import (
     Action,
@@ -306,7 +297,7 @@ class Manager:
                 is_killing = self._state.phase is Phase.KILLING
                 self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.grace)
             self._tell(self._state)
-            if self._state.phase is Phase.TERMINATING and isinstance(self._state.cause, Exited):
+            if self._state.phase is Phase.TERMINATING and self._state.cause and self._state.cause.ending:
                 self._output.settle()
                 for rank_id in sorted(self._state.alive):
                     self._tell(self._output.read_so_far(rank_id))

@@ -22,9 +22,8 @@ from ascend_runner.observations.facts import (
     SavedCheckpoint,
 )
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Exited, SignalReceived
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import Exited, NodeFinding, SignalReceived, Slowdown
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.stacks import RankStack

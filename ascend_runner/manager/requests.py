@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL, STOP_SIGNALS
-from ascend_runner.lifecycle.last_attempt import is_last
+from ascend_runner.lifecycle.job_machine import is_last
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.observations.facts import (
     CheckpointAsked,
@@ -21,9 +21,9 @@ from ascend_runner.observations.facts import (
     SignalsSent,
 )
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.supervision.checkpoints import ANSWER_LIMIT, SAVE_BEFORE
-from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Ending, Event, LimitReached, Saved
-from ascend_runner.supervision.findings import FindingKind, InspectAction, NodeFinding, WatchAction
+from ascend_runner.supervision.causes import Ending, FindingKind, InspectAction, LimitReached, NodeFinding, WatchAction
+from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Event, Saved
+from ascend_runner.supervision.machine import ANSWER_LIMIT
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES
 
@@ -274,6 +274,6 @@ class RequestWatch:
 
     def _expected(self, state: State, rank_ids: frozenset[int]) -> frozenset[int]:
         """Return the ranks that should have answered: unless they get time before a stop, those that can report."""
-        if self._job.checkpoint_grace and isinstance(state.cause, SAVE_BEFORE):
+        if self._job.checkpoint_grace and state.cause and state.cause.saves_first:
             return rank_ids
         return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

@@ -20,7 +20,7 @@ import attrs
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
 from ascend_runner.node.probes import Defect, Node, Place, Probe, UnusableError, Watchlist, all_probes, notice
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.causes import FindingKind, NodeFinding
 
 LEEWAY: Final = 2.0  # seconds that a probe has in addition, to kill a tool that hangs
 LEAST_NICE: Final = 19

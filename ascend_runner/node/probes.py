@@ -38,8 +38,7 @@ from ascend_runner.node import bounded, cores, executables, memory, npu_smi
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import HEALTHY, Device
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.causes import Ending, FindingKind, NodeFinding
 from ascend_runner.text import last_lines, size
 
 # Seconds for which a defect that often disappears by itself has to last. It is less than a minute, so that with the

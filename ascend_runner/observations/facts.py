@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Protocol, Union
 
 import attrs
 
-from ascend_runner.supervision.events import (
-    AskedProcessEnded,
-    DeadlineReached,
-    Emptied,
+from ascend_runner.supervision.causes import (
     Ending,
     Exited,
     HangDetected,
+    NodeFinding,
     SignalReceived,
-    Spawned,
+    Slowdown,
     SpawnFailed,
 )
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.events import AskedProcessEnded, DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, rank_list, signal_name
 

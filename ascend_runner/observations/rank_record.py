@@ -12,9 +12,11 @@ import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.observations.rank_states import RankState, described
-from ascend_runner.supervision.events import Cause, Ending, HangDetected, LimitReached, SignalReceived
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import (
+    Cause,
+    Ending,
+    NodeFinding,
+)
 from ascend_runner.text import duration, size
 
 if TYPE_CHECKING:
@@ -129,12 +131,12 @@ class Outcome:
     @property
     def is_from_outside(self) -> bool:
         """Whether a stop signal or the time limit ended the job."""
-        return isinstance(self.cause, (SignalReceived, LimitReached))
+        return self.cause is not None and self.cause.is_from_outside
 
     @property
     def failed(self) -> RankRecord | None:
         """The rank whose failure ended the job, or None if something else did."""
-        rank_id = self.root.rank_id if self.root else getattr(self.cause, "rank_id", None)
+        rank_id = self.root.rank_id if self.root else self.cause.rank_id if self.cause else None
         return next((rank for rank in self.ranks if rank.rank_id == rank_id), None)
 
     @property
@@ -144,8 +146,8 @@ class Outcome:
         It was not if all that is known is that ranks have lost a peer, and that peer is not among them.
         """
         peer = self.suspected_peer
-        if isinstance(self.cause, (HangDetected, Slowdown)):
-            return None  # it may be any rank that the others wait for
+        if self.cause and self.cause.may_be_elsewhere:
+            return None
         if not (self.root and self.root.may_be_a_peer):
             return True
         is_peer_here = peer is not None and peer.rank_id in {rank.rank_id for rank in self.ranks}

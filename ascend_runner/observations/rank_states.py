@@ -8,7 +8,7 @@ from signal import SIGKILL
 from typing import Final
 
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 
 class RankState(enum.Enum):
@@ -35,7 +35,7 @@ def described(state: RankState, ending: Ending | None) -> str:
     if state not in WITH_ENDING:
         return WORDS.get(state, state.value)
     verb = _stopped(ending) if state is RankState.STOPPED else state.value
-    return f"{verb} ({in_parentheses(ending).replace('killed by ', '')})" if ending else verb
+    return f"{verb} ({ending.in_parentheses.replace('killed by ', '')})" if ending else verb
 
 
 def _stopped(ending: Ending | None) -> str:
@@ -43,8 +43,3 @@ def _stopped(ending: Ending | None) -> str:
     if ending and not (ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP):
         return "ended after being asked to stop"
     return f"{'killed' if ending and ending.signum == SIGKILL else 'stopped'} by the runner"
-
-
-def in_parentheses(ending: Ending) -> str:
-    """Describe an ending within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
-    return str(ending).replace(" (", ", ").rstrip(")")

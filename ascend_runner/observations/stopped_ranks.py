@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from signal import SIGKILL
 
 from ascend_runner.observations.facts import CheckpointEnded, Fact, SignalsSent
-from ascend_runner.supervision.events import Cause, Ending, Exited
+from ascend_runner.supervision.causes import Cause, Ending, Exited
 from ascend_runner.supervision.state import State
 
 
@@ -34,7 +34,7 @@ class StoppedRanks:
         end, so its peers may have noticed and ended before. After any other cause, such as a signal that the platform
         sends to the ranks as well, all of these have been stopped.
         """
-        is_failure = isinstance(self._cause, Exited)
+        is_failure = self._cause is not None and self._cause.ending is not None
         return self._asked - (self._ended_before | self._killed_by_others if is_failure else self.unsaved.keys())
 
     def observe(self, fact: Fact) -> None:

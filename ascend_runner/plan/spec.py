@@ -13,11 +13,9 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.lifecycle.state import JobState, Policy
+from ascend_runner.lifecycle.job_machine import JobState, Policy
 from ascend_runner.settings.model import ATTEMPT, CHECKPOINT
-from ascend_runner.supervision.events import Cause, HangDetected
-from ascend_runner.supervision.findings import InspectAction, WatchAction
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import Cause, HangDetected, InspectAction, Slowdown, WatchAction
 from ascend_runner.text import rank_title
 
 NO_RESTARTS: Final = Policy()
@@ -203,8 +201,8 @@ class JobSpec:
 
     def is_stopped_for(self, cause: Cause | None) -> bool:
         """Whether the user wants a hang or a slow training to end the job, whatever restarts are left."""
-        actions = {HangDetected: self.hang_action, Slowdown: self.perf_action}
-        return actions.get(type(cause)) is WatchAction.STOP
+        actions = {HangDetected.report_kind: self.hang_action, Slowdown.report_kind: self.perf_action}
+        return cause is not None and actions.get(cause.report_kind) is WatchAction.STOP
 
     def hook_log_path(self, event: str) -> str:
         """The output of the hooks of an event."""

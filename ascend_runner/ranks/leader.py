@@ -27,7 +27,7 @@ from ascend_runner import errors
 from ascend_runner.guardian import process_tree
 from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.supervision.events import Ending, SpawnFailed
+from ascend_runner.supervision.causes import Ending, SpawnFailed
 
 SPARE_DESCRIPTORS: Final = 4  # to stop the ranks: a pidfd, a directory of /proc and a file in it, one more
 

@@ -21,7 +21,8 @@ from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.ranks.leader import ExitWatch, Leader
 from ascend_runner.supervision import signal_targets
-from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
+from ascend_runner.supervision.causes import Ending, Exited
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied
 from ascend_runner.supervision.signal_targets import Identity, RankProcess
 
 # The number of rt_sigtimedwait(2) on each architecture. A process blocked in it (tini, dumb-init, a guardian) handles

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
-from ascend_runner.supervision.events import SignalReceived
+from ascend_runner.supervision.causes import SignalReceived
 
 FOR_RANKS: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 LONGEST: Final = 1e9  # milliseconds; poll(2) takes an int. A longer wait returns after eleven days without a signal
@@ -135,7 +135,7 @@ class Signals:
         for signum in self.wait(seconds):
             if signum in STOP_SIGNALS:
                 stop = self.received(signum)
-                raise StopRequestedError(stop.origin, str(stop))
+                raise StopRequestedError(stop.stop_signal, str(stop))
             if signum in FOR_RANKS:
                 self.refuse(signum)
 

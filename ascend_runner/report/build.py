@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.lifecycle.state import Event, Job, JobState
+from ascend_runner.lifecycle.job_machine import AnyState, Event, Job
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord
@@ -50,7 +50,7 @@ def build(outcome: Outcome, job: JobSpec, environ: Mapping[str, str]) -> dict[st
 
 def unfinished(
     job: JobSpec,
-    state: JobState,
+    state: AnyState,
     began: float,
     error: AscendRunnerError | None = None,
     started: Mapping[int, tuple[int, float]] = {},

@@ -7,19 +7,10 @@ from typing import Final
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import checkpoint, stacks
-from ascend_runner.supervision.events import Cause, Exited, HangDetected, LimitReached, SignalReceived, SpawnFailed
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import (
+    Cause,
+)
 
-KINDS: Final = {
-    Exited: "rank_failed",
-    SpawnFailed: "rank_not_started",
-    SignalReceived: "interrupted",
-    HangDetected: "hang",
-    Slowdown: "slow",
-    NodeFinding: "unhealthy",
-    LimitReached: "expired",
-}
 NO_CAUSE: Final = {
     "kind": "",
     "sentence": "",
@@ -46,16 +37,16 @@ def member(cause: Cause, outcome: Outcome) -> dict[str, object]:
     killed. `may_be_a_peer` is true if another rank may have failed before, and `is_a_consequence` if the evidence says
     that one did; `suspected_peer` is set if all failed ranks only report a peer.
     """
-    root, rank_id = outcome.root, cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
+    root, rank_id = outcome.root, cause.first_exit
     return {
-        "kind": KINDS[type(cause)],
+        "kind": cause.report_kind,
         "sentence": sentence(outcome),
         "rank_id": rank_id if root is None else root.rank_id,
         "first_exit": rank_id,
         "alike": root.alike if root else (),
         "certainty": root.certainty if root else "",
         "candidates": root.candidates if root else (),
-        "signal": cause.origin if isinstance(cause, SignalReceived) else None,
+        "signal": cause.stop_signal,
         "may_be_a_peer": bool(root and root.may_be_a_peer),
         "is_a_consequence": bool(root and root.is_a_consequence),
         "suspected_peer": outcome.suspected_peer,
@@ -66,7 +57,7 @@ def sentence(outcome: Outcome) -> str:
     """Return a sentence on why the job failed, or "" if it did not."""
     cause, root = outcome.cause, outcome.root
     if root and root.summary not in str(cause):
-        if isinstance(cause, Exited) and root.rank_id != cause.rank_id:
+        if cause and cause.ending and root.rank_id != cause.rank_id:
             return f"rank {root.rank_id}{cause_text.CAUSED}{root.summary}"
         return f"{cause} ({root.summary})"
     likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
@@ -83,7 +74,7 @@ def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
 
     The text begins with `likely` if they are in the same place, else with `possible`.
     """
-    place = stacks.outlier(outcome.hang) if isinstance(outcome.cause, HangDetected) else ""
+    place = stacks.outlier(outcome.hang) if outcome.cause and outcome.cause.has_stacks else ""
     beginning = likely if len(stacks.suspects(outcome.hang)) == 1 else possible
     return [f"{beginning}{place}"] if place else []
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointEnded
-from ascend_runner.supervision.events import Ending, SignalReceived
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import State
-from ascend_runner.text import duration, format_numbers, rank_list, signal_name
+from ascend_runner.text import duration, format_numbers, rank_list
 
 
 def asked(fact: CheckpointAsked, state: State) -> str:
@@ -19,27 +17,15 @@ def asked(fact: CheckpointAsked, state: State) -> str:
         reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
         later = "" if fact.reached else f"; ranks that begin to handle it within {fact.seconds:g} s will be asked"
         return f"{reason}{fact}{later}"
-    reason, hint = str(state.cause), "SIGINT to stop them now"
-    if isinstance(state.cause, SignalReceived):
-        reason, hint = _received(state.cause), f"{signal_name(state.cause.signum)} again to stop them now"
-        if state.cause.guardian:
-            hint = f"send SIGTERM to pid {state.cause.runner} to stop them now"
+    hint = f"{state.cause.to_stop} to stop them now"
     what_follows = f"; stopping them within {fact.seconds:g} s ({hint})" if fact.reached else ""
-    return f"{reason}; {fact}{what_follows}"
+    return f"{state.cause.reason}; {fact}{what_follows}"
 
 
 def why(state: State) -> str:
     """Return the reason for a request, for the events, or "" if a user made it."""
-    if isinstance(state.cause, SignalReceived):
-        return f"{_received(state.cause)}; the ranks save a checkpoint first"
-    if isinstance(state.cause, (NodeFinding, Slowdown)):
-        return f"{state.cause}; the ranks save a checkpoint first"
-    is_near = state.checkpoint.before_limit
-    return "the ranks are asked for a checkpoint because the time limit is near" if is_near else ""
-
-
-def _received(cause: SignalReceived) -> str:
-    return str(cause) if cause.guardian or cause.launcher else f"received {signal_name(cause.signum)}"
+    cause = state.cause or state.checkpoint.before_limit
+    return cause.why_save if cause else ""
 
 
 def ended(fact: CheckpointEnded) -> str:

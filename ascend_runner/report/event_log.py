@@ -11,7 +11,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.lifecycle import cloud_events
-from ascend_runner.lifecycle.state import Event, Job
+from ascend_runner.lifecycle.job_machine import Event, Job
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import document
 from ascend_runner.report.write_queue import WriteQueue

@@ -7,8 +7,7 @@ from typing import Final
 
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report.document import iso
-from ascend_runner.supervision.events import Exited, HangDetected
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.causes import FindingKind, NodeFinding
 from ascend_runner.text import counted, duration
 
 MOST_SHOWN: Final = 3  # after a failure; the report has all
@@ -42,7 +41,7 @@ def conditions(findings: Iterable[NodeFinding]) -> list[dict[str, object]]:
 
 def before_failure(outcome: Outcome) -> list[str]:
     """Return lines on the problems of this node before a rank failed or the job hung, errors first."""
-    if not isinstance(outcome.cause, (Exited, HangDetected)):
+    if not (outcome.cause and outcome.cause.may_be_the_node):
         return []
     failed = outcome.failed
     ends = [rank.started_after + rank.seconds for rank in ([failed] if failed else outcome.ranks)]

@@ -8,8 +8,8 @@ from signal import SIGKILL
 from typing import Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
-from ascend_runner.lifecycle import event_text
-from ascend_runner.lifecycle.state import Event, Job, Verdict
+from ascend_runner.lifecycle import cloud_events
+from ascend_runner.lifecycle.job_machine import Event, Job, Verdict
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.text import clock, counted, duration, signal_name
 
@@ -30,7 +30,7 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
 def released(event: Event, job: Job) -> str:
     """Return the sentence on what ended the hold, with the exit status that whoever started the job sees."""
     status = f"{128 + SIGKILL} instead of {_status(job)}" if event.signum == SIGKILL else f"{_status(job)}"
-    return f"{event_text.released(event.signum, is_orphaned=event.is_orphaned)}; exit status {status}"
+    return f"{cloud_events.released(event.signum, is_orphaned=event.is_orphaned)}; exit status {status}"
 
 
 def lingering(job: Job) -> str:
@@ -61,7 +61,7 @@ def attempts(job: Job) -> str:
     if job.policy.max_restarts and (job.attempt or job.verdict):
         lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}"
     if job.policy.max_restarts and job.verdict:
-        why = event_text.why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
+        why = cloud_events.why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
         same = _same_failures(job.same_failures, job.attempt + 1)
         lines += f"{same}{why and f'; no restart: {why}'}"
     if job.exit_verdict is None:

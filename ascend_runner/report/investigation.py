@@ -16,7 +16,6 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Diagnosis, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.lifecycle import failure
-from ascend_runner.lifecycle.state import Restart
 from ascend_runner.node import bounded, disks, executables, memory
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
@@ -24,7 +23,7 @@ from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending, Exited
+from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
 from ascend_runner.text import lines_of
 
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
@@ -90,16 +89,16 @@ class Investigation:
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
         return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
 
-    def judge(self, outcome: Outcome, *, has_progressed: bool | None) -> tuple[Restart, str]:
+    def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
         failed, root = outcome.failed, outcome.root
         ending = failed.ending if failed and failed.ending else Ending()
         finding = failed.finding if failed else None
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
-        restart = failure.judge(outcome.cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
-        if self.job.is_stopped_for(outcome.cause):
+        restart = failure.judge(cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
+        if self.job.is_stopped_for(cause):
             restart = Restart.EXCLUDED
-        return restart, failure.fingerprint(outcome.cause, ending, finding)
+        return restart, failure.fingerprint(cause, ending, finding)
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""

@@ -17,8 +17,8 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.lifecycle import cloud_events, machine
-from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind
+from ascend_runner.lifecycle import cloud_events, job_machine
+from ascend_runner.lifecycle.job_machine import Action, Event, Job, JobState, Kind
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.rank_record import Outcome
@@ -27,9 +27,8 @@ from ascend_runner.report import build, checkpoint, clocks, document, health, ht
 from ascend_runner.report.event_log import EventLog
 from ascend_runner.report.report_writer import ReportWriter
 from ascend_runner.report.write_queue import TERMINATION_LOG, WriteQueue, write_last_cause
-from ascend_runner.supervision.events import HangDetected, Spawned
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
-from ascend_runner.supervision.slowdown import Rule, Slowdown
+from ascend_runner.supervision.causes import FindingKind, HangDetected, NodeFinding, Rule, Slowdown
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class Journal:
         self._page.observe(fact, self.spec, self.job)
 
     def _follow(self, state: State) -> None:
-        kind, was_saving = _KINDS[state.phase], self.job.state is JobState.CHECKPOINTING
+        kind, was_saving = _KINDS[state.phase], self.job.state is Phase.CHECKPOINTING
         if kind is Kind.ALL_STARTED and was_saving:
             kind = Kind.CHECKPOINT_OVER
         if kind is not Kind.CHECKPOINT:
@@ -164,7 +163,7 @@ class Journal:
     def feed(self, event: Event) -> tuple[Action, ...]:
         """Record an event; return the actions to perform. `finish` follows if the event ends an attempt or the job."""
         before, event = self.job.state, attrs.evolve(event, checkpoint=self._outcome_of_request)
-        self.job, actions = machine.transition(self.job, event)
+        self.job, actions = job_machine.transition(self.job, event)
         if self.job.state is before:
             return actions
         if self.job.state is JobState.PREPARING:
@@ -173,7 +172,7 @@ class Journal:
             self._conditions = {}
         is_held = self.job.state is JobState.HOLDING
         self.held_until = time.time() + self.job.delay if is_held else 0.0
-        is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in machine.OF_AN_ATTEMPT)
+        is_end = event.kind is Kind.ENDED or (event.kind is Kind.LIMIT_REACHED and before in job_machine.OF_AN_ATTEMPT)
         self._ended = event if is_end else None
         is_between = self.job.state.is_final and not is_end and before is not JobState.HOLDING
         self._over_at = time.time() if is_between else 0.0
@@ -181,7 +180,7 @@ class Journal:
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
             self._replace_unfinished()
-        if self.job.state is JobState.STARTING and self._attempts:
+        if self.job.state is Phase.STARTING and self._attempts:
             self.flush(self._limit)  # its ranks, which may read the report, find the attempt before
         return actions
 

@@ -20,18 +20,18 @@ from ascend_runner.observations.facts import (
 )
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import checkpoint, screen, stacks
-from ascend_runner.supervision.events import (
+from ascend_runner.supervision.causes import (
     Cause,
-    DeadlineReached,
-    Emptied,
     Exited,
+    FindingKind,
     HangDetected,
     LimitReached,
+    NodeFinding,
     SignalReceived,
-    Spawned,
+    Slowdown,
+    WatchAction,
 )
-from ascend_runner.supervision.findings import FindingKind, NodeFinding, WatchAction
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list, signal_name
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.node import bounded, clock, memory
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
@@ -24,7 +24,8 @@ from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Exited, LimitReached, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.causes import Exited
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
@@ -127,13 +128,12 @@ class Recorder:
         `warn` is called if a disk does not respond.
         """
         cause = self._state.cause
-        if isinstance(cause, (Exited, SpawnFailed)):
-            cause = attrs.evolve(cause, name=self._specs[cause.rank_id].name)
+        cause = cause and cause.named({rank_id: spec.name for rank_id, spec in self._specs.items()})
         masker = Masker()
         diagnosis = self._diagnose(masker, warn)
         findings = diagnosis.findings if diagnosis else {}
 
-        is_from_outside = isinstance(cause, (SignalReceived, LimitReached))
+        is_from_outside = cause is not None and cause.is_from_outside
         root = diagnosis.root if diagnosis and not is_from_outside else None
         failed = {*(root.alike if root else ()), *(rank_id for rank_id in findings if self._has_failed(rank_id))}
         stopped = self._stopped.rank_ids - failed
@@ -170,7 +170,8 @@ class Recorder:
             for event, _at in exited
             if event.rank_id in stopped_ranks
         ]
-        first = self._state.cause.rank_id if isinstance(self._state.cause, Exited) else None
+        cause = self._state.cause
+        first = cause.first_exit if cause and cause.ending else None
         investigation = attrs.evolve(self.investigation(), masker=masker)
         return investigation.diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
 

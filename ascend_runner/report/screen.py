@@ -7,19 +7,18 @@ ranks ended.
 from __future__ import annotations
 
 from collections.abc import Collection
-from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING
 
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.observations.rank_states import described, in_parentheses
+from ascend_runner.observations.rank_states import described
 from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.report import causes, health
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Cause, Exited, LimitReached, SignalReceived, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_ranks, counted, duration, printable, rank_list, rank_title, signal_name
+from ascend_runner.text import all_ranks, counted, duration, printable, rank_list, rank_title
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
@@ -43,14 +42,7 @@ def placed(job: JobSpec) -> str:
 
 def reason(cause: Cause, job: JobSpec) -> str:
     """Return a phrase for the cause of the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
-    if isinstance(cause, Exited):
-        title = next(spec.title for spec in job.processes if spec.rank_id == cause.rank_id)
-        return f"{title} failed ({in_parentheses(cause.ending)})"
-    if isinstance(cause, LimitReached):
-        return f"time limit of {duration(cause.seconds)}"
-    if isinstance(cause, SignalReceived) and not (cause.guardian or cause.launcher):
-        return f"received {signal_name(cause.signum)}"
-    return str(cause)
+    return cause.named({spec.rank_id: spec.name for spec in job.processes}).reason
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
@@ -60,7 +52,7 @@ def holding(cause: Cause, job: JobSpec) -> str:
 
 def stopping(state: State, why: str, living: Collection[int]) -> str:
     """Return the line on ranks that are asked to stop: "rank 3 failed (exit status 1); stopping the other 7 ranks"."""
-    if isinstance(state.cause, Exited):
+    if state.cause and state.cause.ending:
         count = len(set(living) - {state.cause.rank_id})
         ranks = "the other rank" if count == 1 else f"the other {count} ranks"
         if not count:
@@ -78,13 +70,7 @@ def time_to_exit(seconds: float, hint: str) -> str:
 
 def way_out(cause: Cause | None) -> str:
     """Return a hint on how to cut the grace period short."""
-    if not isinstance(cause, SignalReceived):
-        return "Ctrl-C to kill"
-    if cause.signum == SIGINT:
-        return "Ctrl-C again to kill"
-    if cause.guardian:
-        return f"send SIGTERM to pid {cause.runner} to kill"
-    return "SIGTERM again to kill" if cause.signum == SIGTERM else "SIGTERM to kill"
+    return f"{cause.to_kill if cause else 'Ctrl-C'} to kill"
 
 
 def ended(outcome: Outcome, job: JobSpec) -> str:
@@ -94,16 +80,16 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
         number = len(job.ranks)
         ranks = all_ranks(number) if number > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} exited with status 0 after {duration(outcome.seconds)}"
-    if isinstance(cause, Exited) and failed:
-        lines = _failure(cause, failed, outcome, job)
-    elif isinstance(cause, SpawnFailed):
+    if cause.ending and failed:
+        lines = _failure(cause, cause.ending, failed, outcome, job)
+    elif cause.first_exit is not None and not cause.ending:
         lines = [str(cause), _report(outcome, job)]
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
         took = f"after {duration(outcome.seconds)}"
-        coming = cause if isinstance(cause, LimitReached) and outcome.seconds < cause.seconds else None
+        why_early = cause.why_early(outcome.seconds, job.checkpoint_grace)
         lines = [
-            f"stopped {took}; {_why_early(coming, job)}" if coming else f"{cause}{end} {took}",
+            f"stopped {took}; {why_early}" if why_early else f"{cause}{end} {took}",
             *causes.of_hang(outcome, "  likely ", "  cause  may be "),
             f"  logs   {job.log_dir}",
             _report(outcome, job),
@@ -114,16 +100,9 @@ def ended(outcome: Outcome, job: JobSpec) -> str:
     return "\n".join([*lines, *health.before_failure(outcome), *_others(outcome, job)])
 
 
-def _why_early(limit: LimitReached, job: JobSpec) -> str:
-    """Say why a job ended before its time limit: its ranks have saved, or a restart would come too late."""
-    if limit.delay:
-        return f"a restart in {duration(limit.delay)} would come after the {reason(limit, job)}"
-    return f"the last {duration(job.checkpoint_grace)} of its {reason(limit, job)} are for saving (--checkpoint-grace)"
-
-
-def _failure(cause: Exited, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
+def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
     spec = next(spec for spec in job.processes if spec.rank_id == failed.rank_id)
-    lines = _headline(cause, failed, outcome)
+    lines = _headline(cause, ending, failed, outcome)
     lines += _evidence(failed.finding) if failed.finding else []
     lines += _labelled(failed, spec, job, outcome)
     lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
@@ -138,7 +117,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
     alike: dict[tuple[str, ...], list[RankRecord]] = {}  # ranks by how they ended, and the evidence
     for rank in outcome.ranks:
         if rank.rank_id in outcome.unsaved:
-            how = in_parentheses(outcome.unsaved[rank.rank_id])
+            how = outcome.unsaved[rank.rank_id].in_parentheses
             alike.setdefault((how, *(_evidence(rank.finding) if rank.finding else ())), []).append(rank)
     lines = []
     for (how, *evidence), ranks in alike.items():
@@ -157,18 +136,18 @@ def last_failure(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _headline(cause: Exited, failed: RankRecord, outcome: Outcome) -> list[str]:
+def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome) -> list[str]:
     """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
-    root, title = outcome.root, rank_title(cause.rank_id, cause.name)
+    root, title = outcome.root, cause.title
     if root is None or root.rank_id == cause.rank_id:
-        head = [f"{title} failed: {cause.ending} after {duration(failed.seconds)}{causes.certainty_note(outcome)}"]
+        head = [f"{title} failed: {ending} after {duration(failed.seconds)}{causes.certainty_note(outcome)}"]
     else:
         sure = "" if root.is_certain else f" ({root.certainty.value})"
-        why = f": {root.first_summary}" if root.first_summary not in str(cause.ending) else ""
+        why = f": {root.first_summary}" if root.first_summary not in str(ending) else ""
         consequence = ", as a consequence" if root.is_first_a_consequence else ""
         head = [
             f"{rank_title(failed.rank_id, failed.name)} caused the failure{sure}: {root.summary}",
-            f"  first  {title} ended first ({in_parentheses(cause.ending)}){consequence}{why}",
+            f"  first  {title} ended first ({ending.in_parentheses}){consequence}{why}",
         ]
     return [*head, *_candidates(root, outcome)] if root else head
 
@@ -260,9 +239,7 @@ def _node(job: JobSpec) -> str:
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     """Return the lines on the ranks that are not the cause, one for each kind of end."""
     cause, root = outcome.cause, outcome.root
-    culprit = cause.rank_id if isinstance(cause, (Exited, SpawnFailed)) else None
-    if root:
-        culprit = root.rank_id
+    culprit = root.rank_id if root else cause.first_exit if cause else None
     fates: dict[str, list[int]] = {}
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:

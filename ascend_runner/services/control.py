@@ -26,12 +26,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol, Union
 
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import AnyState, JobState
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
+from ascend_runner.supervision.causes import FindingKind, NodeFinding, Slowdown
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Requests:
         deadline = self.deadline
         return None if deadline is None else round(deadline - self._clock.now(), 3)
 
-    def note(self, state: JobState) -> None:
+    def note(self, state: AnyState) -> None:
         """Note the state of the job between its attempts, and at its end."""
         self.is_held, self.is_ending = state is JobState.HOLDING, state.is_final
 

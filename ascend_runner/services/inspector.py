@@ -16,7 +16,7 @@ from ascend_runner.node.host import Host
 from ascend_runner.node.probes import Node, Place, notice
 from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.causes import NodeFinding
 from ascend_runner.supervision.state import Phase, State
 
 END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one that hangs in a driver takes longer

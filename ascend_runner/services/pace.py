@@ -29,8 +29,8 @@ from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services.matching import MOST_AT_ONCE, Match, Matcher
 from ascend_runner.supervision import outliers
+from ascend_runner.supervision.causes import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
-from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
 

@@ -15,7 +15,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.options import OPTIONS, SEPARATOR, VARIABLE_PREFIX, Option, with_dashes
 from ascend_runner.settings.parsing import NONE, nearest
-from ascend_runner.supervision.findings import InspectAction, WatchAction
+from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import counted, rank_list
 
 VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.variable)

@@ -20,7 +20,7 @@ from ascend_runner.frameworks import registry as frameworks
 from ascend_runner.node import cores
 from ascend_runner.rank_table.checks import CHIPS
 from ascend_runner.settings import parsing
-from ascend_runner.supervision.findings import InspectAction, WatchAction
+from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import quoted
 from ascend_runner.training import steps
 

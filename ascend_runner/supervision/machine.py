@@ -38,7 +38,16 @@ from typing import Final, get_args
 import attrs
 
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS
-from ascend_runner.supervision import checkpoints
+from ascend_runner.supervision.causes import (
+    Cause,
+    Exited,
+    HangDetected,
+    LimitReached,
+    NodeFinding,
+    SignalReceived,
+    Slowdown,
+    SpawnFailed,
+)
 from ascend_runner.supervision.events import (
     AskedProcessEnded,
     AskedToSave,
@@ -46,19 +55,25 @@ from ascend_runner.supervision.events import (
     DeadlineReached,
     Emptied,
     Event,
-    Exited,
-    HangDetected,
-    LimitReached,
     Saved,
-    SignalReceived,
     Spawned,
-    SpawnFailed,
 )
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Slowdown
-from ascend_runner.supervision.state import Action, AskToStop, Notify, Phase, SetDeadline, SignalGroup, Spawn, State
-from ascend_runner.supervision.teardown import BACKOFF, Step, ask_all, cause_beside, kill, settle, tear_down
+from ascend_runner.supervision.state import (
+    Action,
+    AskToSave,
+    AskToStop,
+    CheckpointRequest,
+    Notify,
+    Phase,
+    SetDeadline,
+    SignalGroup,
+    Spawn,
+    State,
+)
 
+ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has set no time for that
+BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
+KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
 HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
 FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
@@ -68,6 +83,7 @@ FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
     SIGCONT: lambda rank_id: SignalGroup(rank_id, SIGCONT),
 }
 
+Step = tuple[State, tuple[Action, ...]]
 Handler = Callable[..., Step]  # takes the state and an event of its column's type
 
 
@@ -111,11 +127,11 @@ def _spawned_late(state: State, event: Spawned) -> Step:
 
 
 def _spawn_failed(state: State, event: SpawnFailed) -> Step:
-    return tear_down(attrs.evolve(state, spawning=None), event)
+    return _tear_down(attrs.evolve(state, spawning=None), event)
 
 
 def _spawn_failed_late(state: State, _event: Event) -> Step:
-    return settle(attrs.evolve(state, spawning=None))
+    return _settle(attrs.evolve(state, spawning=None))
 
 
 def _exited(state: State, event: Exited) -> Step:
@@ -125,36 +141,36 @@ def _exited(state: State, event: Exited) -> Step:
     state = state.without_leader(event)
     if event.is_consequence and was_running and state.leaders:
         return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
-    return tear_down(state, event)
+    return _tear_down(state, event)
 
 
 def _held(state: State, event: Event) -> Step:
-    return tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
+    return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
 
 
 def _ask_stragglers(state: State, event: Exited) -> Step:
     """A leader has succeeded, or ended during a teardown: the processes that it leaves behind are asked to stop."""
     asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers else ()
-    return settle(state.without_leader(event), asked)
+    return _settle(state.without_leader(event), asked)
 
 
 def _exited_late(state: State, event: Exited) -> Step:
-    return settle(state.without_leader(event))
+    return _settle(state.without_leader(event))
 
 
 def _emptied(state: State, event: Emptied) -> Step:
-    return settle(attrs.evolve(state, stragglers=state.stragglers - {event.rank_id}))
+    return _settle(attrs.evolve(state, stragglers=state.stragglers - {event.rank_id}))
 
 
 def _signalled(state: State, event: SignalReceived) -> Step:
     if state.checkpoint_grace and event.signum == SIGTERM and state.phase is Phase.RUNNING:
-        return checkpoints.ask_before_stop(state, event)
-    return tear_down(attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event)), event)
+        return _save_before_stop(state, event)
+    return _tear_down(attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), event)
 
 
 def _save_and_stop(state: State, event: NodeFinding | Slowdown) -> Step:
     can_save = state.checkpoint_grace and state.phase is not Phase.STARTING
-    return checkpoints.ask_before_stop(state, event) if can_save else tear_down(state, event)
+    return _save_before_stop(state, event) if can_save else _tear_down(state, event)
 
 
 def _exited_while_saving(state: State, event: Exited) -> Step:
@@ -162,55 +178,233 @@ def _exited_while_saving(state: State, event: Exited) -> Step:
     if state.cause is None and not event.ending.is_success:
         return _exited(state, event)
     asked = (AskToStop(event.rank_id, state.stop_signum),) if event.has_stragglers and state.cause is None else ()
-    state, actions = settle(checkpoints.answered(state.without_leader(event), event.rank_id), asked)
-    return checkpoints.proceed(state, actions) if state.phase is Phase.CHECKPOINTING else (state, actions)
+    state, actions = _settle(_answered(state.without_leader(event), event.rank_id), asked)
+    return _proceed(state, actions) if state.phase is Phase.CHECKPOINTING else (state, actions)
 
 
 def _signalled_while_saving(state: State, event: SignalReceived) -> Step:
     """The first SIGTERM gives the ranks the time to save; every other stop signal begins the stop."""
     if state.checkpoint_grace and event.signum == SIGTERM and not state.is_interrupted:
-        return checkpoints.ask_before_stop(state, event)
+        return _save_before_stop(state, event)
     return _signalled(state, event)
 
 
 def _hung_while_saving(state: State, event: HangDetected) -> Step:
-    return (state, ()) if state.cause else tear_down(state, event)
+    return (state, ()) if state.cause else _tear_down(state, event)
 
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """A signal during the teardown: either it means SIGKILL, or it changes nothing (law 4)."""
     is_again = state.is_interrupted or (event.signum == SIGINT and state.steps_taken > 0)
-    state = attrs.evolve(state, is_interrupted=True, cause=cause_beside(state, event))
+    state = attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event))
     if is_again and event.signum in IMPATIENT_SIGNALS:
-        return kill(attrs.evolve(state, killed_by=event.signum))
+        return _kill(attrs.evolve(state, killed_by=event.signum))
     return state, ()
 
 
 def _signalled_late(state: State, event: SignalReceived) -> Step:
     """A signal after SIGKILL was sent: it becomes the cause if there is none, even if all leaders exited 0."""
-    return attrs.evolve(state, cause=cause_beside(state, event)), ()
+    return attrs.evolve(state, cause=_cause_beside(state, event)), ()
 
 
 def _signalled_after_all(state: State, event: SignalReceived) -> Step:
     """A signal after the end: it can explain the death of a rank, but a success stays a success."""
-    return attrs.evolve(state, cause=state.cause and cause_beside(state, event)), ()
+    return attrs.evolve(state, cause=state.cause and _cause_beside(state, event)), ()
 
 
 def _next_step(state: State, _event: Event) -> Step:
     steps_taken = state.steps_taken + 1
     if steps_taken == len(BACKOFF):
-        return kill(state)
+        return _kill(state)
 
-    actions = (*ask_all(state), SetDeadline(BACKOFF[steps_taken] * state.grace))
+    actions = (*_ask_all(state), SetDeadline(BACKOFF[steps_taken] * state.grace))
     return attrs.evolve(state, steps_taken=steps_taken), actions
 
 
 def _asked_ended(state: State, _event: Event) -> Step:
-    return state, ask_all(state)
+    return state, _ask_all(state)
 
 
 def _give_up(state: State, _event: Event) -> Step:
     return attrs.evolve(state, phase=Phase.DONE), ()
+
+
+# --- The cells of the phase CHECKPOINTING (law 9) ---------------------------------------------------------------------
+#
+# The ranks are asked with a signal that only processes that handle it receive. Only those that have announced it report
+# when they have saved; before a stop, the end of another rank is waited for, but otherwise nothing would end that wait.
+# A rank that does not handle the signal yet, because it still imports, is asked again and again by the manager. Whether
+# it will ever handle it is unknown, so no phase waits for that.
+
+
+def _remember_request(state: State, event: CheckpointRequested) -> Step:
+    """Remember a request that arrives while ranks are being started. They are asked once all have started."""
+    return attrs.evolve(state, requested=event), ()
+
+
+def _ask_to_save(state: State, event: CheckpointRequested) -> Step:
+    """Ask all ranks whose leader is alive. If the time limit is near, they are stopped once they have answered."""
+    request = CheckpointRequest(unreached=state.leaders, is_open=True, before_limit=event.limit)
+    return _asking(attrs.evolve(state, phase=Phase.CHECKPOINTING, requested=None, checkpoint=request))
+
+
+def _ask_to_save_again(state: State, event: CheckpointRequested) -> Step:
+    """Repeat the request to the ranks that have not answered it, unless a stop is pending: one save answers both."""
+    if state.cause:
+        return state, ()
+    request = attrs.evolve(state.checkpoint, before_limit=event.limit or state.checkpoint.before_limit)
+    return _asking(attrs.evolve(state, checkpoint=request))
+
+
+def _save_before_stop(state: State, event: SignalReceived | NodeFinding | Slowdown) -> Step:
+    """Ask for a checkpoint before a stop. The event becomes the cause of the stop unless there is one already."""
+    has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
+    is_interrupted = state.is_interrupted or isinstance(event, SignalReceived)
+    state = _stopping(attrs.evolve(state, is_interrupted=is_interrupted), event)
+    if has_cause:
+        return state, ()
+    return _asking(state) if was_asked else _ask_to_save(state, CheckpointRequested())
+
+
+def _asked_to_save(state: State, event: AskedToSave) -> Step:
+    """Record which ranks were reached."""
+    request, reached = state.checkpoint, event.reached & state.leaders
+    request = attrs.evolve(
+        request,
+        unreached=request.unreached - reached,
+        unsaved=request.unsaved | reached,
+        can_report=request.can_report | event.can_report,
+        is_being_sent=False,
+        before_limit=None if event.is_limit_moved else request.before_limit,
+    )
+    state = attrs.evolve(state, checkpoint=request)
+    if reached and request.before_limit:
+        state = _stopping(state, request.before_limit)
+    return _proceed(state)
+
+
+def _asked_to_save_late(state: State, event: AskedToSave) -> Step:
+    """Wait for ranks that handle the signal only now, if they report what they save."""
+    request = state.checkpoint
+    if not request.is_open:
+        return state, ()
+    living = attrs.evolve(request, unsaved=request.unsaved & state.leaders, unreached=request.unreached & state.leaders)
+    state, actions = _asked_to_save(attrs.evolve(state, phase=Phase.CHECKPOINTING, checkpoint=living), event)
+    return state, (*actions, _deadline(state)) if state.phase is Phase.CHECKPOINTING else actions
+
+
+def _saved(state: State, event: Saved) -> Step:
+    """Record that a rank has saved its part. The request may have reached it through another rank."""
+    state = attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, is_open=False))
+    return _proceed(_answered(state, event.rank_id))
+
+
+def _answered(state: State, rank_id: int) -> State:
+    """Stop waiting for a rank that has saved or ended."""
+    request = state.checkpoint
+    request = attrs.evolve(request, unreached=request.unreached - {rank_id}, unsaved=request.unsaved - {rank_id})
+    return attrs.evolve(state, checkpoint=request)
+
+
+def _time_to_save_is_over(state: State, _event: DeadlineReached) -> Step:
+    """End the wait, and continue or stop."""
+    state = _ask_no_more(state, _event)[0]
+    return _tear_down(state, None) if state.cause else _settle(attrs.evolve(state, phase=Phase.RUNNING))
+
+
+def _ask_no_more(state: State, _event: DeadlineReached) -> Step:
+    """Ask no more ranks."""
+    return attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, is_open=False)), ()
+
+
+def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding | Slowdown) -> State:
+    return attrs.evolve(state, cause=state.cause or cause, stopped=state.leaders)
+
+
+def _asking(state: State) -> Step:
+    """Send the request to the ranks that have not answered it."""
+    request = state.checkpoint
+    ranks = tuple(sorted(request.unsaved | request.unreached))
+    state = attrs.evolve(state, checkpoint=attrs.evolve(request, is_being_sent=True))
+    return state, (AskToSave(ranks), _deadline(state))
+
+
+def _deadline(state: State) -> SetDeadline:
+    return SetDeadline(state.checkpoint_grace or ANSWER_LIMIT)
+
+
+def _proceed(state: State, actions: tuple[Action, ...] = ()) -> Step:
+    """Continue or stop once every answer has arrived."""
+    request = state.checkpoint
+    if request.is_being_sent or (request.unsaved if state.cause else request.unsaved & request.can_report):
+        return state, actions
+    if state.cause:
+        return _tear_down(state, None)
+    return attrs.evolve(state, phase=Phase.RUNNING), actions
+
+
+# --- What the cells share --------------------------------------------------------------------------------------------
+
+
+def _ask_all(state: State) -> tuple[Action, ...]:
+    """Return the actions that ask every living rank to stop."""
+    return tuple(AskToStop(rank_id, state.stop_signum) for rank_id in sorted(state.alive))
+
+
+def _tear_down(state: State, cause: Cause | None) -> Step:
+    """Ask every living rank to stop, and start the back-off."""
+    state = attrs.evolve(
+        state,
+        phase=Phase.TERMINATING,
+        waiting=(),
+        cause=state.cause or cause,
+        stopped=state.stopped | state.leaders,
+        stop_signum=SIGINT if cause == SignalReceived(SIGINT) else state.stop_signum,
+    )
+    return _settle(state, (*_ask_all(state), SetDeadline(BACKOFF[0] * state.grace)))
+
+
+def _settle(state: State, actions: tuple[Action, ...] = ()) -> Step:
+    """Go on to the next phase if there is nothing left to wait for in this one."""
+    if state.waiting or state.spawning is not None or state.leaders:
+        return state, actions
+    if not state.stragglers:
+        return attrs.evolve(state, phase=Phase.DONE), ()
+    if state.is_tearing_down:
+        return state, actions
+
+    return _tear_down(state, cause=None)
+
+
+def _cause_beside(state: State, event: SignalReceived) -> Cause:
+    """Return the cause after the runner has received a signal (law 1)."""
+    cause = state.cause
+    is_echo = isinstance(cause, Exited) and cause.ending.signum == event.signum and state.steps_taken == 0
+    return event if cause is None or is_echo else cause
+
+
+def _kill(state: State) -> Step:
+    """Send SIGKILL to every living rank."""
+    killed = tuple(SignalGroup(rank_id, SIGKILL) for rank_id in sorted(state.alive))
+    return attrs.evolve(state, phase=Phase.KILLING), (*killed, SetDeadline(KILL_WAIT))
+
+
+def _spawn_next(state: State) -> Step:
+    if not state.waiting:
+        state = attrs.evolve(state, phase=Phase.RUNNING)
+        return _ask_to_save(state, state.requested) if state.requested and state.leaders else _settle(state)
+
+    rank_id, *rest = state.waiting
+    return attrs.evolve(state, spawning=rank_id, waiting=tuple(rest)), (Spawn(rank_id),)
+
+
+def _forward(state: State, signum: int) -> Step:
+    """Pass a signal on to the ranks, unless they were sent SIGKILL: after that it has no effect."""
+    is_over = state.phase in {Phase.KILLING, Phase.DONE}
+    return state, () if is_over else tuple(map(FORWARDED[signum], sorted(state.alive)))
+
+
+# --- The table --------------------------------------------------------------------------------------------------------
 
 
 _IGNORED: Final[Mapping[type[Event], Handler]] = dict.fromkeys(get_args(Event), _ignore)
@@ -219,7 +413,7 @@ _WHILE_RANKS_RUN: Final[Mapping[type[Event], Handler]] = {
     Exited: _exited,
     Emptied: _emptied,
     SignalReceived: _signalled,
-    **dict.fromkeys((HangDetected, LimitReached), tear_down),
+    **dict.fromkeys((HangDetected, LimitReached), _tear_down),
     **dict.fromkeys((NodeFinding, Slowdown), _save_and_stop),
 }
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
@@ -227,23 +421,23 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         **_WHILE_RANKS_RUN,
         Spawned: _spawned,
         SpawnFailed: _spawn_failed,
-        CheckpointRequested: checkpoints.remember,
+        CheckpointRequested: _remember_request,
     },
     Phase.RUNNING: {
         **_WHILE_RANKS_RUN,
-        CheckpointRequested: checkpoints.ask,
-        AskedToSave: checkpoints.asked_late,
-        DeadlineReached: checkpoints.forget,
+        CheckpointRequested: _ask_to_save,
+        AskedToSave: _asked_to_save_late,
+        DeadlineReached: _ask_no_more,
     },
     Phase.CHECKPOINTING: {
         **_WHILE_RANKS_RUN,
         Exited: _exited_while_saving,
         SignalReceived: _signalled_while_saving,
         HangDetected: _hung_while_saving,
-        CheckpointRequested: checkpoints.ask_again,
-        AskedToSave: checkpoints.asked,
-        Saved: checkpoints.saved,
-        DeadlineReached: checkpoints.time_is_over,
+        CheckpointRequested: _ask_to_save_again,
+        AskedToSave: _asked_to_save,
+        Saved: _saved,
+        DeadlineReached: _time_to_save_is_over,
     },
     Phase.HOLDING: {
         **_IGNORED,
@@ -273,21 +467,3 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
     },
     Phase.DONE: {**_IGNORED, SignalReceived: _signalled_after_all},
 }
-
-
-# --- What the cells share --------------------------------------------------------------------------------------------
-
-
-def _spawn_next(state: State) -> Step:
-    if not state.waiting:
-        state = attrs.evolve(state, phase=Phase.RUNNING)
-        return checkpoints.ask(state, state.requested) if state.requested and state.leaders else settle(state)
-
-    rank_id, *rest = state.waiting
-    return attrs.evolve(state, spawning=rank_id, waiting=tuple(rest)), (Spawn(rank_id),)
-
-
-def _forward(state: State, signum: int) -> Step:
-    """Pass a signal on to the ranks, unless they were sent SIGKILL: after that it has no effect."""
-    is_over = state.phase in {Phase.KILLING, Phase.DONE}
-    return state, () if is_over else tuple(map(FORWARDED[signum], sorted(state.alive)))

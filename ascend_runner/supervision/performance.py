@@ -20,7 +20,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.supervision.slowdown import Rule, Slowdown
+from ascend_runner.supervision.causes import Rule, Slowdown
 from ascend_runner.training.steps import Step
 
 IN_A_ROW: Final = 3

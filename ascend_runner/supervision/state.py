@@ -9,19 +9,28 @@ from typing import Union
 
 import attrs
 
-from ascend_runner.supervision.events import Cause, CheckpointRequested, Ending, Exited, LimitReached
+from ascend_runner.supervision.causes import Cause, Ending, Exited, LimitReached
+from ascend_runner.supervision.events import CheckpointRequested
 
 
 class Phase(enum.Enum):
-    """The phase of a job, in order; only CHECKPOINTING may be followed by RUNNING again."""
+    """The phase of an attempt, in order; only CHECKPOINTING may be followed by RUNNING again.
+
+    While an attempt runs, it is the state of the job as well, but for short phases: see `job_machine`.
+    """
 
     STARTING = "starting"  # ranks are started one after the other, so that an event between two can stop the rest
     RUNNING = "running"  # every leader was started
     CHECKPOINTING = "checkpointing"  # the ranks were asked for a checkpoint; then they go on, or are stopped
     HOLDING = "holding"  # a rank has lost a peer; the others have a moment to report a cause
-    TERMINATING = "terminating"  # the living ranks were asked to stop; they are checked at each step of the back-off
+    TERMINATING = "stopping"  # the living ranks were asked to stop; they are checked at each step of the back-off
     KILLING = "killing"  # every living group was sent SIGKILL
     DONE = "done"  # no process is alive, or a bounded wait after SIGKILL is over
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job is over: another attempt may follow."""
+        return False
 
 
 @attrs.frozen(kw_only=True)

@@ -31,7 +31,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.lifecycle import event_text
+from ascend_runner.lifecycle import cloud_events
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.cause_text import CERTAINTY
@@ -41,6 +41,7 @@ from ascend_runner.rank_table.model import RankTable
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
+from ascend_runner.supervision.causes import CAUSES, Cause
 from ascend_runner.text import all_ranks, clock, counted, duration, format_numbers, last_lines, rank_list, signal_name
 from ascend_runner.views import page_ranks
 from ascend_runner.views.page_ranks import CAUSE, MARKS, Evidence, Group, Rank, Row, Timeline, silences
@@ -158,12 +159,7 @@ _VARIABLES: Final = (
     *("DEVICE_ID", "ASCEND_DEVICE_ID"),
 )
 _SENTENCES: Final = {
-    "rank_failed": "{rank} failed{how}",
-    "rank_not_started": "{rank} could not be started",
-    "interrupted": "the job was stopped{how}",
-    "hang": "the job hung",
-    "slow": "the training was slow",
-    "expired": "the job has reached its time limit",
+    **{cause.report_kind: cause.public for cause in CAUSES},
     "runner_failed": "the runner itself has failed",
 }
 
@@ -196,7 +192,7 @@ def _cause(report: Members) -> Mapping[str, object]:
     if signum:
         how = f" by {signal_name(signum)}"
     exception = _exception(failed.child("finding"))
-    sentence = _SENTENCES.get(cause.text("kind"), "the job has failed").format(rank=f"rank {rank_id}", how=how)
+    sentence = _SENTENCES.get(cause.text("kind"), Cause.public).format(rank=f"rank {rank_id}", how=how)
     return {
         **_kept(cause, _CAUSE),
         "sentence": f"{sentence} ({exception})" if exception else sentence,
@@ -515,14 +511,14 @@ def _attempts(report: Members) -> Iterator[tuple[str, ...]]:
             clock(one.moment("started_at")),
             "" if seconds is None else duration(seconds),
             cause_text.of_attempt(one) or GOOD,
-            event_text.decision(one.members),
+            cloud_events.decision(one.members),
         )
 
 
 def _events(sources: Sources) -> Iterator[tuple[str, str, str]]:
     for event in sources.events[-MOST_EVENTS:]:
         with suppress(AttributeError, KeyError, TypeError):
-            at, state, text = event_text.described(event.members)
+            at, state, text = cloud_events.described(event.members)
             yield at, state[:LONGEST_EVENT], text[:LONGEST_EVENT]
 
 

@@ -23,7 +23,7 @@ import attrs
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.observations.rank_states import RankState, described
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import duration, printable, rank_list, rank_title, size
 
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")

@@ -14,7 +14,7 @@ import pytest
 from ascend_runner.board import board, summary
 from ascend_runner.board.reader import View
 from ascend_runner.observations.rank_record import RankRecord
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import Phase
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.program import Program

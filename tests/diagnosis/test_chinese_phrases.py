@@ -6,7 +6,7 @@ import pytest
 
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.diagnosis.phrases import CHINESE, CLASSES, FRAMEWORKS, OWN, PEERS, SETUP
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 
 def code_of(message: str) -> str:

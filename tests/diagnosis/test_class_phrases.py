@@ -9,7 +9,7 @@ import pytest
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.diagnosis.phrases import CLASSES, class_of
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 IN_THE_PROGRAM = 'Traceback (most recent call last):\n  File "/job/train.py", line 61, in main\n    step(batch)\n'
 IN_A_COLLECTIVE = (

@@ -7,7 +7,7 @@ import pytest
 from ascend_runner.diagnosis import log_evidence
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.root_cause import Death, diagnose
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 GIB = 1 << 30
 

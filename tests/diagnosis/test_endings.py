@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.endings import Circumstances, is_out_of_memory, meaning, signal_behind
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 GIB = 1 << 30
 KILLED = Ending(signum=SIGKILL)

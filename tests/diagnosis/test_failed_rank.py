@@ -17,7 +17,7 @@ from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.root_cause import Place, by_suspicion
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from tests.helpers.plans import job_spec, rank_spec
 
 FAILS = Path(__file__).parents[1] / "workers" / "fails.py"

@@ -10,7 +10,7 @@ import pytest
 from ascend_runner.diagnosis.codes import CODES
 from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.root_cause import Death, Place, Suspicion, by_suspicion, suspected_peer, suspicion
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 FAILED = Ending(exit_code=1)
 KILLED = Ending(signum=SIGKILL)

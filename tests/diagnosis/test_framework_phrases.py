@@ -8,7 +8,7 @@ import pytest
 
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.diagnosis.phrases import FRAMEWORKS
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 
 def raised(message: str, file: str = "/job/train.py", function: str = "main") -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.diagnosis.log_evidence import TRACEBACK_LINES, read
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import LAST_LINES, LINE_LIMIT
 
 FAILS: Final = os.path.join(os.path.dirname(__file__), "..", "workers", "fails.py")

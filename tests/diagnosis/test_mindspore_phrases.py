@@ -8,7 +8,7 @@ import pytest
 
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.diagnosis.phrases import MINDSPORE
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 
 @pytest.mark.parametrize(

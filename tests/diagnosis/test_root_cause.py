@@ -10,7 +10,7 @@ import pytest
 from ascend_runner.diagnosis import log_evidence, root_cause
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
 from ascend_runner.diagnosis.root_cause import Death
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 FAILED, STOPPED = Ending(exit_code=1), Ending(signum=SIGTERM)
 NAN = b'Traceback (most recent call last):\n  File "train.py", line 5, in step\nValueError: loss is nan at step 17\n'

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import attrs
 
-from ascend_runner.lifecycle import machine
+from ascend_runner.lifecycle import job_machine
 from ascend_runner.lifecycle.cloud_events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
-from ascend_runner.lifecycle.state import Event, Job, Kind, Policy, Restart
-from ascend_runner.supervision.findings import FindingKind
+from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision.causes import FindingKind, Restart
 
 WITHOUT_STATE: Final = {
     *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
@@ -29,7 +29,7 @@ def replay(lines: Iterable[bytes]) -> Job | None:
         if data["event"] == BEGUN:
             job = Job(policy=_policy(data["policy"]))
         elif job and data["event"] not in WITHOUT_STATE:
-            job, _actions = machine.transition(job, _event(data))
+            job, _actions = job_machine.transition(job, _event(data))
     return job
 
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.lifecycle import cloud_events, machine
-from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle import cloud_events, job_machine
+from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.state import Phase
 from tests.helpers.replay import replay
 
 ORIGIN = cloud_events.origin("job", "", "1-2")
@@ -50,7 +52,7 @@ def test_replay_gives_the_state(happened: list[Event]) -> None:
     lines = [line(job, None)]
     for event in happened:
         before = job
-        job, _actions = machine.transition(job, event)
+        job, _actions = job_machine.transition(job, event)
         if job.state is not before.state:
             lines.append(line(job, event))
             assert job.state.value == json.loads(lines[-1])["data"]["state"]
@@ -59,9 +61,9 @@ def test_replay_gives_the_state(happened: list[Event]) -> None:
 
 def test_last_line_has_the_exit_status_of_the_job() -> None:
     """A stop signal during a teardown decides on the exit status; that of the attempt is reported as well."""
-    job = Job(policy=Policy(max_restarts=1), state=JobState.STOPPING)
+    job = Job(policy=Policy(max_restarts=1), state=Phase.TERMINATING)
     ended = Event(kind=Kind.ENDED, status=7, signum=15, restart=Restart.TRANSIENT)
-    job, _actions = machine.transition(job, ended)
+    job, _actions = job_machine.transition(job, ended)
     data = json.loads(line(job, ended))["data"]
 
     assert ("stopped", 143, 7) == (data["state"], data["status"], data["attempt_status"])
@@ -71,7 +73,7 @@ def test_line_that_is_cut_off_does_not_count() -> None:
     """A file that ends in the middle of a line leads to the job before it, and an empty one to none."""
     job = Job(policy=POLICY)
     began = line(job, None)
-    started = line(machine.transition(job, Event(kind=Kind.PREPARED))[0], Event(kind=Kind.PREPARED))
+    started = line(job_machine.transition(job, Event(kind=Kind.PREPARED))[0], Event(kind=Kind.PREPARED))
 
     for size in range(len(started)):
         assert job == replay([began, started[:size]])
@@ -95,7 +97,7 @@ def test_line_about_the_size_changes_nothing() -> None:
 
 def test_cloud_event() -> None:
     """A line has the attributes that CloudEvents 1.0 requires, and its type is the state."""
-    job = Job(policy=POLICY, state=JobState.RUNNING)
+    job = Job(policy=POLICY, state=Phase.RUNNING)
     document = json.loads(line(job, Event(kind=Kind.ALL_STARTED), 7))
 
     assert {
@@ -113,7 +115,7 @@ def test_cloud_event() -> None:
 def test_line_is_whole_whatever_the_sentence(sentence: str) -> None:
     """A line has at most 4096 bytes and one newline, and can be read again."""
     event = Event(kind=Kind.RUNNER_FAILED, status=125, sentence=sentence, fingerprint="誤" * 200)
-    job, _actions = machine.transition(Job(policy=POLICY), event)
+    job, _actions = job_machine.transition(Job(policy=POLICY), event)
     encoded = line(job, event)
 
     assert (True, 1) == (len(encoded) <= 4096, encoded.count(b"\n"))

@@ -7,17 +7,16 @@ import json
 import attrs
 import pytest
 
-from ascend_runner.lifecycle import cloud_events, event_text, failure, machine
-from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle import cloud_events, failure, job_machine
+from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
 from ascend_runner.report import document, holding
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected
-from ascend_runner.supervision.findings import NodeFinding
-from ascend_runner.supervision.slowdown import Rule, Slowdown
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, NodeFinding, Restart, Rule, Slowdown
+from ascend_runner.supervision.state import Phase
 
 
 def described(**data: object) -> str:
     """Return the text of an event of a running job."""
-    return event_text.described({"time": "2026-11-22T15:00:00+00:00", "data": {"state": "running", **data}})[2]
+    return cloud_events.described({"time": "2026-11-22T15:00:00+00:00", "data": {"state": "running", **data}})[2]
 
 
 def test_figures_of_a_slow_training_are_in_its_sentence_only() -> None:
@@ -56,12 +55,12 @@ def test_option_that_excludes_a_restart(cause: Cause, action: Restart, option: s
     never = frozenset({cause.exit_status} if action is not Restart.EXCLUDED else ())
     fingerprint = failure.fingerprint(cause, Ending(exit_code=3), None)
     ended = Event(kind=Kind.ENDED, status=cause.exit_status, restart=action, fingerprint=fingerprint)
-    running = Job(policy=Policy(max_restarts=1, never=never), state=JobState.RUNNING)
-    job, _actions = machine.transition(running, ended)
+    running = Job(policy=Policy(max_restarts=1, never=never), state=Phase.RUNNING)
+    job, _actions = job_machine.transition(running, ended)
     line = cloud_events.encode(job, ended, cloud_events.origin("job", "", "1"), number=1, at="2026-11-22T15:00:00")
 
     expected = f"; no restart: {option} excludes it"
-    assert event_text.described(json.loads(line))[2].endswith(expected)
+    assert cloud_events.described(json.loads(line))[2].endswith(expected)
     assert holding.attempts(job).endswith(expected)
 
 
@@ -87,4 +86,4 @@ def test_signal_that_stops_a_job_after_a_failure() -> None:
 )
 def test_decision_after_an_attempt(attempt: dict[str, object], expected: str) -> None:
     """Its record in a report is enough, also in one without fingerprints."""
-    assert expected == event_text.decision(attempt)
+    assert expected == cloud_events.decision(attempt)

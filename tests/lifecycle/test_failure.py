@@ -10,8 +10,7 @@ import pytest
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.lifecycle import failure
-from ascend_runner.lifecycle.state import Restart
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, Restart, SpawnFailed
 
 FAILED = Ending(exit_code=1)
 

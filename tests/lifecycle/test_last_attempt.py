@@ -7,20 +7,22 @@ from signal import SIGTERM
 import attrs
 import pytest
 
-from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.last_attempt import is_last
-from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
-from ascend_runner.supervision.events import (
+from ascend_runner.lifecycle import job_machine
+from ascend_runner.lifecycle.job_machine import Event, Job, JobState, Kind, Policy, is_last
+from ascend_runner.supervision.causes import (
     Cause,
     Ending,
     Exited,
+    FindingKind,
     HangDetected,
     LimitReached,
+    NodeFinding,
+    Restart,
+    Rule,
     SignalReceived,
+    Slowdown,
     SpawnFailed,
 )
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
-from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
 FAILED = Exited(0, Ending(exit_code=7))
@@ -83,8 +85,8 @@ def test_request_before_the_limit(limit: LimitReached | None) -> None:
 def test_last_attempt_is_never_followed(restart: Restart, max_restarts: int, attempt: int) -> None:
     """Where a failure makes an attempt the last one, the machine of the job restarts it in no case."""
     policy = Policy(max_restarts=max_restarts)
-    job = Job(policy=policy, state=JobState.STOPPING, attempt=attempt)
+    job = Job(policy=policy, state=Phase.TERMINATING, attempt=attempt)
     event = Event(kind=Kind.ENDED, status=7, restart=restart, fingerprint="exit status 7", has_progressed=True)
 
     assert is_last(in_phase(Phase.DONE, FAILED), policy, attempt)
-    assert machine.transition(job, event)[0].state is JobState.FAILED
+    assert job_machine.transition(job, event)[0].state is JobState.FAILED

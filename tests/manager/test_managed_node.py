@@ -20,7 +20,8 @@ from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.output import RankOutputs
 from ascend_runner.ranks.processes import RankProcesses
 from ascend_runner.ranks.signals import Signals
-from ascend_runner.supervision.events import Emptied, Ending, Exited
+from ascend_runner.supervision.causes import Ending, Exited
+from ascend_runner.supervision.events import Emptied
 from tests.fakes import Behaviour, FakeNode
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, is_gone, wait_until

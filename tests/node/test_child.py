@@ -10,7 +10,7 @@ import attrs
 from ascend_runner.node import inspection
 from ascend_runner.node.inspection import Inspection
 from ascend_runner.node.probes import Defect, UnusableError
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.causes import FindingKind, NodeFinding
 from tests.helpers.waiting import wait_until
 
 SECONDS = 0.1

@@ -11,7 +11,7 @@ from ascend_runner import problems
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.problems import Problem
-from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.causes import NodeFinding
 from tests.helpers.messages import KeptMessages
 from tests.helpers.waiting import LIMIT, wait_until
 

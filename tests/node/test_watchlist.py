@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ascend_runner.node.probes import CONFIRM_AFTER, Defect, Watchlist
-from ascend_runner.supervision.findings import FindingKind, NodeFinding
+from ascend_runner.supervision.causes import FindingKind, NodeFinding
 
 LINK = Defect(subject="device 3: link", sentence="the link of device 3 was down")
 PASSING = Defect(subject="device 5: 80E01801", sentence="device 5 reported 80E01801", is_error=True, may_pass=True)

@@ -6,7 +6,7 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
 from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SpawnFailed
 
 FAILED = Exited(0, Ending(exit_code=1))
 

@@ -9,7 +9,7 @@ import pytest
 from ascend_runner.members import Members
 from ascend_runner.observations import rank_states
 from ascend_runner.observations.rank_states import RankState
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.views.page_ranks import words_of
 
 

@@ -16,7 +16,7 @@ import pytest
 from ascend_runner.guardian import process_tree
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.ranks.leader import Leader
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from tests.helpers.waiting import wait_until
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.ranks.processes import RankProcesses
-from ascend_runner.supervision.events import AskedProcessEnded, Emptied, Ending, Exited
+from ascend_runner.supervision.causes import Ending, Exited
+from ascend_runner.supervision.events import AskedProcessEnded, Emptied
 from tests.helpers.plans import rank_spec
 from tests.helpers.waiting import LIMIT, is_gone, wait_until
 

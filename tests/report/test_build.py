@@ -13,12 +13,13 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import JobSpec, RankSpec, with_devices
 from ascend_runner.report import build, document
-from ascend_runner.supervision.events import Ending, Exited, SignalReceived, SpawnFailed
+from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
+from ascend_runner.supervision.state import Phase
 from tests.helpers import plans
 
 NAN = Finding(exception="ValueError: loss is nan", last_lines=("a",), points_at=(Peer(rank_id=1),))
@@ -208,7 +209,7 @@ def test_stopped_job() -> None:
 
 def test_job_that_has_not_ended() -> None:
     """A report has the same members at any time, with no end, status or cause until the job has them."""
-    made = build.unfinished(job(), JobState.RUNNING, 60.0)
+    made = build.unfinished(job(), Phase.RUNNING, 60.0)
 
     assert list(build.build(FAILED, job(), ENVIRON)) == list(made)
     assert ("running", None, "", None) == (made["state"], made["status"], made["ended_at"], made["cause"])

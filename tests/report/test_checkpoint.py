@@ -8,7 +8,7 @@ import pytest
 
 from ascend_runner.observations.facts import CheckpointEnded, SavedCheckpoint
 from ascend_runner.report import checkpoint
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 
 SAVED = SavedCheckpoint(at=12.0, path="checkpoint-7", step=7)
 NOT_SAVED = SavedCheckpoint(at=13.0, step=7)

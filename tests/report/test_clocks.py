@@ -11,7 +11,7 @@ from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import clocks
 from ascend_runner.report.write_queue import WriteQueue
-from ascend_runner.supervision.events import Ending, Exited
+from ascend_runner.supervision.causes import Ending, Exited
 from tests.helpers import plans
 from tests.helpers.waiting import LIMIT
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.state import Event, Job, JobState, Kind, Policy, Restart
+from ascend_runner.lifecycle import job_machine
+from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
 from ascend_runner.report import holding
+from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.state import Phase
 
 FAILURE = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
 AGAIN = (FAILURE, Event(kind=Kind.DELAY_OVER), Event(kind=Kind.PREPARED))
@@ -25,9 +27,9 @@ AGAIN = (FAILURE, Event(kind=Kind.DELAY_OVER), Event(kind=Kind.PREPARED))
 )
 def test_number_of_attempts(policy: Policy, events: tuple[Event, ...], expected: str) -> None:
     """A job that was restarted says how often, however it ends; one that was not has nothing to say."""
-    job = Job(policy=policy, state=JobState.RUNNING)
+    job = Job(policy=policy, state=Phase.RUNNING)
     for event in events:
-        job, _actions = machine.transition(job, event)
+        job, _actions = job_machine.transition(job, event)
 
     assert job.state.is_final
     assert expected == holding.attempts(job)

@@ -17,16 +17,8 @@ from ascend_runner.observations.facts import (
     Swept,
 )
 from ascend_runner.report.progress import Progress
-from ascend_runner.supervision.events import (
-    DeadlineReached,
-    Emptied,
-    Ending,
-    Exited,
-    HangDetected,
-    LimitReached,
-    SignalReceived,
-    Spawned,
-)
+from ascend_runner.supervision.causes import Ending, Exited, HangDetected, LimitReached, SignalReceived
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 from tests.helpers.messages import KeptMessages
 from tests.helpers.plans import job_spec, rank_spec

@@ -12,14 +12,15 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.observations.rank_states import RankState
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, Spawned, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT
@@ -297,7 +298,7 @@ def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState
     """
     script = f"""
 import attrs, sys, threading
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import Phase, State
 from tests.report.test_recorder import JOB

@@ -11,7 +11,7 @@ from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.report import result
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 
 FINDING = Finding(exception="ValueError: x", traceback=("a", "b"), points_at=(Peer(rank_id=3), Peer(server_id="s")))
 

@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
-from ascend_runner.lifecycle.state import Policy
+from ascend_runner.lifecycle.job_machine import Policy
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import causes, screen, stacks
-from ascend_runner.supervision.events import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
 

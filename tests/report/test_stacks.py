@@ -10,7 +10,7 @@ from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.observations.facts import Beat, HangSeen
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import causes, stacks
-from ascend_runner.supervision.events import HangDetected
+from ascend_runner.supervision.causes import HangDetected
 
 
 def test_text() -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests

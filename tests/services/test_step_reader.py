@@ -12,8 +12,7 @@ import pytest
 from ascend_runner.node.host import Host
 from ascend_runner.services.matching import MOST_AT_ONCE
 from ascend_runner.services.pace import MOST_LINES, MOST_WAITING, Devices, StepReader
-from ascend_runner.supervision.events import SignalReceived
-from ascend_runner.supervision.slowdown import Rule, Slowdown
+from ascend_runner.supervision.causes import Rule, SignalReceived, Slowdown
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.npu_tools import TWO_DIES, fake_npu_smi, script
 from tests.helpers.plans import job_spec, rank_spec

@@ -17,26 +17,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.events import (
-    AskedProcessEnded,
-    AskedToSave,
+from ascend_runner.supervision.causes import (
     Cause,
-    CheckpointRequested,
-    DeadlineReached,
-    Emptied,
     Ending,
-    Event,
     Exited,
     HangDetected,
     LimitReached,
-    Saved,
+    NodeFinding,
+    Rule,
     SignalReceived,
-    Spawned,
+    Slowdown,
     SpawnFailed,
 )
-from ascend_runner.supervision.findings import NodeFinding
+from ascend_runner.supervision.events import (
+    AskedProcessEnded,
+    AskedToSave,
+    CheckpointRequested,
+    DeadlineReached,
+    Emptied,
+    Event,
+    Saved,
+    Spawned,
+)
 from ascend_runner.supervision.machine import TRANSITIONS
-from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.supervision.state import (
     Action,
     AskToSave,

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from ascend_runner.supervision.causes import Rule, Slowdown
 from ascend_runner.supervision.performance import IN_A_ROW, WARM_UP, WINDOW, Performance
-from ascend_runner.supervision.slowdown import Rule, Slowdown
 from ascend_runner.training.steps import Step, parse
 
 RANKS = 8

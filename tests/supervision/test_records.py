@@ -6,7 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from ascend_runner.supervision.events import DeadlineReached, Emptied, HangDetected, SignalReceived, Spawned
+from ascend_runner.supervision.causes import HangDetected, SignalReceived
+from ascend_runner.supervision.events import DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import AskToStop, Notify, SetDeadline, SignalGroup, Spawn
 
 EQUAL_FIELDS = [

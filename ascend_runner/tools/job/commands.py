@@ -18,8 +18,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
-from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import Members
 from ascend_runner.node import executables, terminal
 from ascend_runner.services import control

@@ -35,8 +35,7 @@ from ascend_runner.board import layout, reader
 from ascend_runner.board.reader import LARGEST_PID, View
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError
 from ascend_runner.guardian import process_tree
-from ascend_runner.lifecycle.machine import OF_AN_ATTEMPT
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import LATEST, Members
 from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
@@ -346,7 +345,7 @@ LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last step
 RUNNING: Final = "running"  # the state of a rank
 SUCCEEDED: Final = "succeeded"  # likewise
 ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
-STATES: Final = {state.value: state for state in JobState}
+STATES: Final = {state.value: state for state in (*OF_AN_ATTEMPT, *JobState)}
 
 
 class Condition(enum.Enum):

@@ -43,7 +43,7 @@ from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Clock, Complaint, Failure, Job, Node, Stack
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import abbreviated, counted, last_lines, shown
 from ascend_runner.tools.job import jobs, logs
 from ascend_runner.tools.job.jobs import Condition, FoundJob, is_final

@@ -84,7 +84,7 @@ def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[
     for name, text in JOB_METRICS.items():
         yield from _with_values(_family(name, text, OF_JOB), [(labels, figures[name])])
     phase = _phase(seen)
-    phases = [((*labels, one.value), float(one is phase)) for one in Phase if phase]
+    phases = [((*labels, one.name.lower()), float(one is phase)) for one in Phase if phase]
     text = "1 for the current phase of the job, 0 for the others."
     yield from _with_values(_family("job_phase", text, (*OF_JOB, "phase")), phases)
     states = _states(seen, now)

@@ -24,8 +24,8 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
-from ascend_runner.lifecycle import event_text
-from ascend_runner.lifecycle.state import JobState
+from ascend_runner.lifecycle import cloud_events
+from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.members import Members
 from ascend_runner.observations import cause_text
 from ascend_runner.secrets import Masker
@@ -336,7 +336,7 @@ def _held(snapshot: Snapshot) -> str:
 
 
 def _phase(snapshot: Snapshot) -> str:
-    return snapshot.board.phase.value if snapshot.board else "unknown"
+    return snapshot.board.phase.name.lower() if snapshot.board else "unknown"
 
 
 def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
@@ -522,7 +522,7 @@ def event_lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
 def _read(line: bytes) -> tuple[str, str]:
     """Return the state that an event has led to, and its line for people."""
     try:
-        at, state, text = event_text.described(json.loads(line))
+        at, state, text = cloud_events.described(json.loads(line))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return "", "(malformed event)"
     return state, shown(f"{at}  {state:{STATE_WIDTH}}  {text}")

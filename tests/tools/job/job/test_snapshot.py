@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.board import reader
-from ascend_runner.supervision.events import Ending
+from ascend_runner.supervision.causes import Ending
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import Start, Tool, document, running

@@ -17,17 +17,145 @@ The laws, which a test checks in every interleaving:
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Union
 
 import attrs
 
 from ascend_runner.errors import COMMAND_NOT_FOUND, RETRY_IS_VAIN, RETRY_MAY_HELP, RUNNER_FAILED, TIMED_OUT
-from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind, Policy, Restart, Verdict
+from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.state import Phase, State
 
 FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
 LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
 OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # a limit, the runner, commands that do not start
+
+
+class JobState(enum.Enum):
+    """The state of a job while no attempt runs, or its result. During an attempt it is the phase of that."""
+
+    PREPARING = "preparing"  # the rank table is awaited, the plan made, files are written
+    RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
+    HOLDING = "holding"  # it has failed, and stays so that its node can be examined, or another can fail first
+    SUCCEEDED = "succeeded"  # every rank has exited with 0
+    FAILED = "failed"
+    STOPPED = "stopped"  # by a signal to the runner
+    EXPIRED = "expired"  # stopped at its time limit
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the job is over."""
+        return self in {JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED, JobState.EXPIRED}
+
+
+AnyState = Union[Phase, JobState]
+
+
+class Kind(enum.Enum):
+    """An event of a job."""
+
+    PREPARED = "prepared"  # the plan is made, and the files that it needs are written
+    ALL_STARTED = "all_started"  # the last rank was started
+    CHECKPOINT = "checkpoint"  # the ranks are asked for a checkpoint
+    CHECKPOINT_OVER = "checkpoint_over"  # the ranks go on
+    TEARDOWN = "teardown"  # the ranks are asked to stop
+    ENDED = "ended"  # the attempt is over
+    DELAY_OVER = "delay_over"
+    STOP_REQUESTED = "stop_requested"  # a stop signal, while there is no rank to be stopped
+    LIMIT_REACHED = "limit_reached"  # the time limit has ended the attempt, or comes while there is none
+    RELEASED = "released"  # the time of the hold is over, or it was ended by request
+    RUNNER_FAILED = "runner_failed"
+
+
+class Verdict(enum.Enum):
+    """The decision after a failed attempt, and its reason."""
+
+    RESTART = "restart"
+    NOT_WANTED = "not_wanted"  # --max-restarts is 0
+    USED_UP = "used_up"  # --max-restarts
+    SAME_FAILURE = "same_failure"  # too often in a row
+    POINTLESS = "pointless"  # by its class
+    EXCLUDED = "excluded"  # by --no-restart-on, --hang-action, --perf-action or --inspect
+    NOT_CLEAR = "not_clear"  # processes of the attempt are alive
+    STOPPED = "stopped"  # by a signal that came before the next attempt
+    NO_TIME = "no_time"  # the time limit comes before the next attempt
+
+
+class Action(enum.Enum):
+    """The next action of the runner; each is answered by an event."""
+
+    PREPARE = "prepare"  # PREPARED
+    START = "start"  # ALL_STARTED, TEARDOWN and ENDED
+    WAIT = "wait"  # for `Job.delay` seconds: DELAY_OVER
+    HOLD = "hold"  # for `Job.delay` seconds, or until a stop signal: RELEASED or STOP_REQUESTED
+
+
+@attrs.frozen(kw_only=True)
+class Policy:
+    """When a job is restarted. `delay` is in seconds (None: it grows with each unsuccessful restart).
+
+    `always` and `never` are exit statuses (128 + N for signal N) that overrule the class of a failure. With
+    `gives_verdict`, a failed job says whether a retry by its platform may help. A job that has failed is held for
+    `hold` seconds, or for `linger` seconds on a node that has only lost another one.
+    """
+
+    max_restarts: int = 0
+    max_same_failures: int = 3
+    always: frozenset[int] = frozenset()
+    never: frozenset[int] = frozenset()
+    delay: float | None = None
+    gives_verdict: bool = False
+    hold: float = 0.0
+    linger: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """Something that has happened.
+
+    Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
+    which equal failures share. `has_progressed` is whether the training got further than before the attempt (None:
+    unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node (None:
+    unknown). `signum` is the stop signal that has arrived, or 0; `is_orphaned`: because the job's launcher has ended.
+    `time_left` is in seconds, None without a time limit. `sentence` explains a failure, and `checkpoint` describes the
+    result of a request for one.
+    """
+
+    kind: Kind
+    status: int = 0
+    signum: int = 0
+    restart: Restart | None = None
+    fingerprint: str = ""
+    has_progressed: bool | None = False
+    is_clear: bool = True
+    is_local: bool | None = True
+    time_left: float | None = None
+    is_orphaned: bool = False
+    sentence: str = ""
+    checkpoint: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """Everything that the rules depend on. `attempt` counts from 0; `status` is the exit status once there is one.
+
+    `same_failures` counts the failures in a row that have this `fingerprint`, and `vain` all of them, both since the
+    last progress. `delay` is in seconds, until the next attempt or the end of a hold. `exit_verdict` is the exit status
+    of the runner if that is not `status`, but says whether a retry may help.
+    """
+
+    policy: Policy
+    state: AnyState = JobState.PREPARING
+    attempt: int = 0
+    status: int | None = None
+    fingerprint: str = ""
+    same_failures: int = 0
+    vain: int = 0
+    delay: float = 0.0
+    verdict: Verdict | None = None  # on the last attempt that has failed
+    exit_verdict: int | None = None
+
 
 Step = tuple[Job, tuple[Action, ...]]
 Handler = Callable[[Job, Event], Step]
@@ -45,7 +173,7 @@ def _ignore(job: Job, _event: Event) -> Step:
     return job, ()
 
 
-def _go_to(state: JobState, *actions: Action) -> Handler:
+def _go_to(state: AnyState, *actions: Action) -> Handler:
     """Return a handler for an event that changes nothing but the state."""
     return lambda job, _event: (attrs.evolve(job, state=state), actions)
 
@@ -90,22 +218,22 @@ def _fail(job: Job, event: Event) -> Step:
 _IGNORED: Final[Mapping[Kind, Handler]] = dict.fromkeys(Kind, _ignore)
 _BETWEEN: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.STOP_REQUESTED: _stop, Kind.LIMIT_REACHED: _expire}
 _OVER: Final = {**_IGNORED, Kind.ENDED: _end, Kind.LIMIT_REACHED: _expire, Kind.RUNNER_FAILED: _fail}
-_start: Final = _go_to(JobState.STARTING, Action.START)
-_run: Final = _go_to(JobState.RUNNING)
-_save: Final = _go_to(JobState.CHECKPOINTING)
-_tear_down: Final = _go_to(JobState.STOPPING)
+_start: Final = _go_to(Phase.STARTING, Action.START)
+_run: Final = _go_to(Phase.RUNNING)
+_save: Final = _go_to(Phase.CHECKPOINTING)
+_tear_down: Final = _go_to(Phase.TERMINATING)
 _release: Final = _go_to(JobState.FAILED)
-TRANSITIONS: Final[Mapping[JobState, Mapping[Kind, Handler]]] = {
+TRANSITIONS: Final[Mapping[AnyState, Mapping[Kind, Handler]]] = {
     JobState.PREPARING: {**_BETWEEN, Kind.PREPARED: _start, Kind.RUNNER_FAILED: _fail},
-    JobState.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
-    JobState.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
-    JobState.CHECKPOINTING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT_OVER: _run},
-    JobState.STOPPING: _OVER,
+    Phase.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
+    Phase.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
+    Phase.CHECKPOINTING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT_OVER: _run},
+    Phase.TERMINATING: _OVER,
     JobState.RESTARTING: {**_BETWEEN, Kind.DELAY_OVER: _prepare},
     JobState.HOLDING: {**_IGNORED, Kind.RELEASED: _release, Kind.STOP_REQUESTED: _release, Kind.RUNNER_FAILED: _fail},
     **{state: _IGNORED for state in JobState if state.is_final},
 }
-OF_AN_ATTEMPT: Final = frozenset(state for state, row in TRANSITIONS.items() if row[Kind.ENDED] is _end)
+OF_AN_ATTEMPT: Final = frozenset(state for state in TRANSITIONS if isinstance(state, Phase))
 
 
 # --- What follows a failure -------------------------------------------------------------------------------------------
@@ -162,3 +290,18 @@ def _delay(job: Job) -> float:
     if job.policy.delay is not None:
         return job.policy.delay
     return 0.0 if job.vain == 1 else min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(job.vain - 2, 10))
+
+
+def is_last(state: State, policy: Policy, attempt: int) -> bool:
+    """Whether the job ends with this attempt, counted from 0, as far as `state` shows it.
+
+    From then on the time limit of the job decides nothing. Ranks that were asked for a checkpoint before the limit are
+    stopped. Whether a failure permits a restart is known only when everything of the attempt has ended: until then, an
+    attempt that has failed may be followed by another.
+    """
+    is_limit_near = state.checkpoint.is_being_sent and state.checkpoint.before_limit is not None
+    if is_limit_near or state.is_interrupted or (state.cause and not state.cause.may_restart):
+        return True
+    if state.cause is None:
+        return state.is_tearing_down  # every rank has succeeded
+    return attempt >= policy.max_restarts

@@ -14,9 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.lifecycle import machine
-from ascend_runner.lifecycle.machine import TRANSITIONS
-from ascend_runner.lifecycle.state import Action, Event, Job, JobState, Kind, Policy, Restart, Verdict
+from ascend_runner.lifecycle import job_machine
+from ascend_runner.lifecycle.job_machine import (
+    TRANSITIONS,
+    Action,
+    AnyState,
+    Event,
+    Job,
+    JobState,
+    Kind,
+    Policy,
+    Verdict,
+)
+from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.state import Phase
 
 RANKS = 2
 STOPPED = 128 + SIGTERM
@@ -174,14 +185,14 @@ def test_laws_in_every_interleaving(hold: float, linger: float) -> None:
         (JobState.EXPIRED, EXPIRED, 0),
         (JobState.EXPIRED, EXPIRED, 1),
     } == ends
-    assert set(JobState) - {job.state for job, _world in seen} == (set() if hold or linger else {JobState.HOLDING})
+    assert TRANSITIONS.keys() - {job.state for job, _world in seen} == (set() if hold or linger else {JobState.HOLDING})
 
 
 def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, World]:
     """Pass events to the machine, and check what holds of every single transition."""
     for event in events:
         before = job
-        job, actions = machine.transition(job, event)
+        job, actions = job_machine.transition(job, event)
         world = world.told_to(actions)
         assert (job.state is before.state) is (job == before), "a change of the state, and nothing but that, is told"
         assert before.attempt <= job.attempt <= before.policy.max_restarts
@@ -220,14 +231,14 @@ def play(policy: Policy, *ends: Event) -> Job:
     """Let attempts end one after the other, until there are no more or the job is over."""
     job = Job(policy=policy)
     for end in ends:
-        job, actions = machine.transition(job, Event(kind=Kind.PREPARED))
+        job, actions = job_machine.transition(job, Event(kind=Kind.PREPARED))
         assert (Action.START,) == actions
-        job, actions = machine.transition(job, end)
+        job, actions = job_machine.transition(job, end)
         if job.state.is_final:
             assert () == actions
             return job
         assert (Action.WAIT,) == actions
-        job, actions = machine.transition(job, Event(kind=Kind.DELAY_OVER))
+        job, actions = job_machine.transition(job, Event(kind=Kind.DELAY_OVER))
         assert (Action.PREPARE,) == actions
     return job
 
@@ -319,9 +330,9 @@ def test_delays(delay: float | None, progress: tuple[bool, ...], expected: list[
     job, delays = Job(policy=policy), []
     for has_progressed in progress[:-1]:
         for event in (Event(kind=Kind.PREPARED), failed(has_progressed=has_progressed)):
-            job, _actions = machine.transition(job, event)
+            job, _actions = job_machine.transition(job, event)
         delays.append(job.delay)
-        job, _actions = machine.transition(job, Event(kind=Kind.DELAY_OVER))
+        job, _actions = job_machine.transition(job, Event(kind=Kind.DELAY_OVER))
 
     assert expected == delays
 
@@ -352,7 +363,7 @@ def test_restart_that_would_come_after_the_limit(
     """The limit ends a job at once if it comes before the next attempt; one that is not restarted has failed."""
     job = Job(policy=Policy(max_restarts=1, delay=delay))
     for event in (Event(kind=Kind.PREPARED), attrs.evolve(failed(restart), time_left=time_left)):
-        job, _actions = machine.transition(job, event)
+        job, _actions = job_machine.transition(job, event)
 
     assert expected == (job.state, job.status, job.verdict)
 
@@ -412,18 +423,25 @@ def test_job_is_held_after_its_last_attempt_only() -> None:
         Event(kind=Kind.PREPARED),
         failed(),
     ):
-        job, actions = machine.transition(job, event)
+        job, actions = job_machine.transition(job, event)
         attempts += [(job.state, actions)] if event.kind is Kind.ENDED else []
 
     assert [(JobState.RESTARTING, (Action.WAIT,)), (JobState.HOLDING, (Action.HOLD,))] == attempts
     assert 7 == job.status
 
 
-@pytest.mark.parametrize("state", JobState)
-def test_table_is_total(state: JobState) -> None:
+def test_every_state_has_a_row() -> None:
+    """A job has its own states, and those phases of an attempt that people see."""
+    phases = {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.TERMINATING}
+
+    assert {*JobState, *phases} == TRANSITIONS.keys()
+
+
+@pytest.mark.parametrize("state", TRANSITIONS)
+def test_table_is_total(state: AnyState) -> None:
     """Every state has an entry for every kind of event, and none leads out of a final state."""
     assert set(Kind) == TRANSITIONS[state].keys()
 
     if state.is_final:
         job = Job(policy=Policy(max_restarts=1), state=state, status=0)
-        assert {(job, ())} == {machine.transition(job, Event(kind=kind, status=1)) for kind in Kind}
+        assert {(job, ())} == {job_machine.transition(job, Event(kind=kind, status=1)) for kind in Kind}
