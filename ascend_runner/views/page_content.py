@@ -175,7 +175,7 @@ def reduced(sources: Sources) -> Sources:
         **_kept(report, _REPORT),
         "job_id": "job",
         "cause": _cause(report) if report.child("cause").members else None,
-        "ranks": [_rank(rank) for rank in report.children("ranks")],
+        "ranks": [_public_rank(rank) for rank in report.children("ranks")],
         "hang": [_kept(stack, _STACK) for stack in report.children("hang")],
         "attempts": [_kept(attempt, _ATTEMPT) for attempt in report.children("attempts")],
     }
@@ -204,7 +204,7 @@ def _cause(report: Members) -> Mapping[str, object]:
     }
 
 
-def _rank(rank: Members) -> Mapping[str, object]:
+def _public_rank(rank: Members) -> Mapping[str, object]:
     finding, variables = rank.child("finding"), rank.child("variables")
     return {
         **_kept(rank, _RANK),
