@@ -1,4 +1,4 @@
-"""Fixtures of all tests: no process outlives its test, and a program to run."""
+"""The two tiers, and fixtures of all tests: no process outlives its test, and a program to run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
@@ -15,8 +16,65 @@ from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.program import Program
 
 # No deadline for a single example: machines are busy.
-hypothesis.settings.register_profile("unhurried", deadline=None)
-hypothesis.settings.load_profile("unhurried")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("all", deadline=None, max_examples=100)
+LEFT_OUT: Final = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --all."""
+    parser.addoption("--all", action="store_true", help="run the deep tests, too, and more examples of hypothesis")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the number of examples, unless --hypothesis-profile does."""
+    config.stash[LEFT_OUT] = 0
+    if not config.getoption("hypothesis_profile"):
+        hypothesis.settings.load_profile("all" if config.getoption("all") else "quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the deep tests, unless --all, -m or a name on the command line asks for them."""
+    if config.getoption("all") or config.getoption("markexpr") or any("::" in argument for argument in config.args):
+        return
+    rows: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("deep"):
+            rows.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    deep = [item for test in rows.values() for item in _deep_rows(test)]
+    if deep:
+        config.stash[LEFT_OUT] = len(deep)
+        config.hook.pytest_deselected(items=deep)
+        left_out = {*deep}
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _deep_rows(rows: list[pytest.Item]) -> list[pytest.Item]:
+    """Return all rows of a test but `quick`, which are spread evenly and the same in each run."""
+    marker = rows[0].get_closest_marker("deep")
+    quick = marker.kwargs.get("quick", 0) if marker else 0
+    chosen = {part * len(rows) // quick for part in range(quick)}
+    return [row for index, row in enumerate(rows) if index not in chosen]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that collects the results of several (pytest-xdist) how many tests were left out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Remember how many tests one of several processes has left out; each leaves out the same."""
+    output = getattr(node, "workeroutput", {})
+    config: pytest.Config = getattr(node, "config")  # noqa: B009  xdist has no types
+    config.stash[LEFT_OUT] = output.get("left out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what has been left out."""
+    if config.stash[LEFT_OUT]:
+        terminalreporter.write_line(f"left out: {config.stash[LEFT_OUT]} deep tests; run them with scripts/test --all")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -163,6 +163,7 @@ def old_python(request: pytest.FixtureRequest) -> str:
     return python_of(request.param) or pytest.skip(f"Python {request.param} is not installed")
 
 
+@pytest.mark.deep(quick=1)
 def test_old_python_says_what_it_needs(old_python: str, bundle: Path) -> None:
     """A Python that is too old names those that are not, in one line, if it finds none."""
     if any(Path(folder).exists() for folder in CONDA_FOLDERS):
@@ -173,6 +174,7 @@ def test_old_python_says_what_it_needs(old_python: str, bundle: Path) -> None:
     assert " to ".join(VERSIONS) in ran.stderr
 
 
+@pytest.mark.deep(quick=1)
 def test_old_python_hands_over(old_python: str, bundle: Path, tmp_path: Path) -> None:
     """A Python that is too old runs the bundle on one that is not."""
     newer = tmp_path / "bin" / "python3"

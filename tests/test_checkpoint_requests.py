@@ -65,6 +65,7 @@ def test_job_goes_on_after_a_checkpoint(program: Program) -> None:
     assert f"INFO checkpoint at step {last['step']} by ranks 0, 1 in " in run.screen
 
 
+@pytest.mark.deep
 def test_second_checkpoint_is_a_new_one(program: Program) -> None:
     """A request right after a checkpoint is postponed until the ranks no longer take it for a copy of the first."""
     run = start(program, "0")
@@ -97,32 +98,6 @@ def test_sigterm_saves_and_then_stops(program: Program) -> None:
     assert f"  saved  step {program.report()['last_checkpoint']['step']}, checkpoint-" in run.screen
 
 
-def test_ranks_that_save_and_end_were_stopped_all_the_same(program: Program) -> None:
-    """Being stopped is never success, even if every rank exits 0 after its checkpoint."""
-    run = start(program, "0.1", "last", options=LONG)
-    run.wait_for("ready", times=2)
-    run.send(signal.SIGTERM)
-
-    assert 143 == run.finish()
-    assert [0, 1] == program.report()["last_checkpoint"]["ranks"]
-
-
-def test_second_sigterm_begins_the_stop(program: Program) -> None:
-    """Whoever cannot wait for the checkpoint says so again; what follows at once is a copy of the first signal."""
-    run = start(program, "1000", "stuck=0", options=(*LONG, "--grace", "600", "--stop-signal", "INT"))
-    run.wait_for("ready", times=2)
-    run.send(signal.SIGTERM)
-    run.wait_for("saving", times=2)
-    received_by = time.monotonic()
-    wait_until(lambda: program.report()["state"] == "checkpointing")
-    wait_until(lambda: time.monotonic() > received_by + 2 * ONE_SIGNAL)
-    run.send(signal.SIGTERM)
-
-    assert 143 == run.finish()
-    assert [1, 1] == saves(program)
-    assert "had not reported a checkpoint when the ranks were stopped after" in run.screen
-
-
 def test_request_while_the_ranks_import(program: Program) -> None:
     """A rank gets the signal as soon as it handles it: it is neither killed nor forgotten."""
     begin, end = program.folder / "begin", program.folder / "end"
@@ -140,24 +115,7 @@ def test_request_while_the_ranks_import(program: Program) -> None:
     assert [1, 1] == saves(program)
 
 
-def test_request_during_a_save_is_the_same(program: Program) -> None:
-    """Twice at once, and again while the ranks are saving: one save, which answers the SIGTERM as well."""
-    end = program.folder / "end"
-    run = start(program, "0", f"until={end}", options=LONG)
-    run.wait_for("ready", times=2)
-    run.send(signal.SIGUSR1)
-    run.send(signal.SIGUSR1)
-    run.wait_for("saving", times=2)
-    run.send(signal.SIGUSR1)
-    run.send(signal.SIGTERM)
-    run.wait_for("received SIGTERM")
-    end.touch()
-
-    assert 143 == run.finish()
-    assert [1, 1] == saves(program)
-    assert [0, 1] == program.report()["last_checkpoint"]["ranks"]
-
-
+@pytest.mark.deep
 def test_stop_after_a_checkpoint_is_not_delayed(program: Program) -> None:
     """Slurm and Kubernetes may ask for a checkpoint first: the ranks that have just saved answer SIGTERM with it."""
     run = start(program, "0.1", options=LONG)
@@ -187,6 +145,7 @@ def test_rank_without_a_handler_survives(program: Program) -> None:
     assert any(b"rank 1 was not asked" in line for line in events(program))
 
 
+@pytest.mark.deep
 def test_rank_that_does_not_answer_is_named(program: Program) -> None:
     """The stop begins at the end of the time, and the screen has the rank and its stack."""
     run = start(program, "0.1", "stuck=1", options=("--checkpoint-grace", "10"))  # of which 1 s is for the stack
@@ -201,6 +160,7 @@ def test_rank_that_does_not_answer_is_named(program: Program) -> None:
     assert ([0], [1]) == tuple(program.report()["last_checkpoint"][name] for name in ("ranks", "missing"))
 
 
+@pytest.mark.deep
 def test_rank_that_fails_while_it_saves_before_a_stop(program: Program) -> None:
     """The job is stopped all the same, but screen, report and events have the rank and why it has failed."""
     run = start(program, "0.1", "full=1", options=LONG)
@@ -221,6 +181,7 @@ def test_rank_that_fails_while_it_saves_before_a_stop(program: Program) -> None:
     assert why == json.loads(events(program)[-1])["data"]["sentence"]
 
 
+@pytest.mark.deep
 def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
     """The state stays the same until the ranks have saved, but the events report the signal, and no other."""
     end = program.folder / "end"
@@ -239,19 +200,7 @@ def test_stop_signal_during_a_save_is_an_event(program: Program) -> None:
     assert [] == contradictions(program.log_dir)
 
 
-def test_checkpoint_before_the_time_limit(program: Program) -> None:
-    """The ranks are asked before the limit and stopped when they have saved; the job has expired."""
-    end = program.folder / "end"
-    run = start(program, "0", f"until={end}", options=("--checkpoint-grace", "600", "--time-limit", "601"))
-    run.wait_for("saving", times=2)  # on a slow machine, one of them is asked before the other one handles the signal
-    end.touch()
-
-    assert 124 == run.finish()
-    assert [1, 1] == saves(program)
-    assert ["running", "checkpointing", "stopping", "expired"] == states(program)[2:]
-    assert "; the last 10 min 0 s of its time limit of 10 min 1 s are for saving (--checkpoint-grace)\n" in run.screen
-
-
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("choice", "forwarded"), [("USR2", "USR1"), ("none", "USR1"), ("none", "USR2")])
 def test_other_user_signals_are_forwarded(program: Program, choice: str, forwarded: str) -> None:
     """Only the chosen signal is a request; the other ones are the ranks' own business."""
@@ -263,3 +212,17 @@ def test_other_user_signals_are_forwarded(program: Program, choice: str, forward
 
     assert 143 == run.finish()
     assert "checkpointing" not in states(program)
+
+
+@pytest.mark.deep
+def test_checkpoint_before_the_time_limit(program: Program) -> None:
+    """The ranks are asked before the limit and stopped when they have saved; the job has expired."""
+    end = program.folder / "end"
+    run = start(program, "0", f"until={end}", options=("--checkpoint-grace", "600", "--time-limit", "601"))
+    run.wait_for("saving", times=2)  # on a slow machine, one of them is asked before the other one handles the signal
+    end.touch()
+
+    assert 124 == run.finish()
+    assert [1, 1] == saves(program)
+    assert ["running", "checkpointing", "stopping", "expired"] == states(program)[2:]
+    assert "; the last 10 min 0 s of its time limit of 10 min 1 s are for saving (--checkpoint-grace)\n" in run.screen

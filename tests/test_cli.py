@@ -54,6 +54,7 @@ def test_help_goes_to_standard_output() -> None:
     assert help_text(Topic.NODES) == run_to_end("--help", "nodes", env={"COLUMNS": "200"}).stdout
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_full_disk_under_a_check(words: tuple[str, ...], tmp_path: Path) -> None:
     """A check whose results cannot be written has failed."""
@@ -67,6 +68,7 @@ def test_full_disk_under_a_check(words: tuple[str, ...], tmp_path: Path) -> None
     assert b" WARNING cannot write to standard output: no space left on device;" in ended.stderr
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("words", [("--help",), (*ONE_RANK, "--dry-run", "true")])
 def test_full_disk_under_what_is_printed(words: tuple[str, ...], tmp_path: Path) -> None:
     """Output that cannot be written is an error; a reader that closes the pipe is not."""
@@ -100,6 +102,7 @@ def test_version() -> None:
     assert f"{ascend_runner.__version__}\n" == run_to_end("--version").stdout == script.stdout
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     ("words", "command"),
     [
@@ -124,6 +127,7 @@ def test_options_stop_at_the_first_non_option_argument(words: list[str], command
     assert command == rank["argv"]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("words", [[], ["--"], ["--quiet"]])
 def test_missing_command(words: list[str]) -> None:
     """Without a command, nothing can be run."""
@@ -132,6 +136,7 @@ def test_missing_command(words: list[str]) -> None:
     assert (125, expected) == error_of(*words)
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -252,6 +257,7 @@ def commands(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("table", [ONE_RANK, ("--rank-table", "missing.json")], ids=["no-table", "table-to-come"])
 def test_missing_command_is_127_before_anything_is_waited_for(
     table: tuple[str, ...], tmp_path: Path, commands: Path
@@ -265,6 +271,7 @@ def test_missing_command_is_127_before_anything_is_waited_for(
     )
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("name", "status", "expected"),
     [
@@ -309,6 +316,7 @@ def test_relative_folder_of_path_is_the_callers(commands: Path) -> None:
 NO_FORMAT = "a script must begin with #! and its interpreter; a binary must be built for this architecture"
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("name", "status", "reason"),
     [
@@ -340,6 +348,7 @@ def test_missing_working_directory_is_the_runners_failure(commands: Path) -> Non
 # --- What is shown ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("options", "stdout", "levels"),
     [
@@ -388,6 +397,7 @@ def test_first_folder_of_pythonpath_counts(tmp_path: Path) -> None:
     assert (0, b"") == (ended.returncode, ended.stderr)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("words", [("no-such-program",), ("sh", "-c", "exit 7")])
 def test_status_does_not_depend_on_a_reader(words: tuple[str, ...], tmp_path: Path) -> None:
     """The exit status is the same if stdout and stderr are closed pipes."""
@@ -402,6 +412,7 @@ def test_status_does_not_depend_on_a_reader(words: tuple[str, ...], tmp_path: Pa
     assert (127 if words[0] == "no-such-program" else 7) == ended.returncode
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "no-such-locale"])
 def test_any_locale_will_do(locale: str, tmp_path: Path) -> None:
     """Text that is not ASCII is shown and kept as the ranks wrote it."""

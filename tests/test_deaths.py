@@ -20,6 +20,7 @@ DEADLY: Final = sorted(
 )
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize("signum", DEADLY)
 def test_each_signal(program: Program, signum: int) -> None:
     """A rank that dies of signal S ends the job with 128 + S, and the screen names S."""
@@ -32,12 +33,14 @@ def test_each_signal(program: Program, signum: int) -> None:
     assert f"ERROR rank 0 failed: killed by {name}" in run.screen
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("status", [0, 1, 125, 126, 127, 255])
 def test_each_kind_of_status(program: Program, status: int) -> None:
     """The exit status of a rank is that of the job, even if the runner uses the same status itself."""
     assert status == program.act(2, f"1:exit={status}").finish()
 
 
+@pytest.mark.deep
 def test_all_at_once(program: Program) -> None:
     """If ranks end at the same moment, status and cause are those of the same rank."""
     steps = [f"{rank_id}:exit={rank_id + 11}" for rank_id in range(8)]
@@ -50,6 +53,7 @@ def test_all_at_once(program: Program) -> None:
     assert {rank["state"] for rank in program.report()["ranks"]} <= {"failed", "stopped"}
 
 
+@pytest.mark.deep
 def test_all_killed_at_once(program: Program) -> None:
     """SIGKILL to all ranks at the same moment ends the job with 137."""
     run = program.act(8, "child=session", "say=ready", "sleep")
@@ -76,6 +80,7 @@ def test_whoever_stops_each_process_of_a_job_stops_the_job(program: Program) -> 
     assert {"kind": "interrupted", "signal": 15}.items() <= program.report()["cause"].items()
 
 
+@pytest.mark.deep
 def test_death_while_others_are_started(program: Program) -> None:
     """If the first of many ranks fails at once, the started ones are stopped, and the others are not started."""
     run = program.start("--nproc-per-node", "100", "sh", "-c", "[ $RANK_ID = 0 ] && exit 7; exec sleep 1000")
@@ -86,6 +91,7 @@ def test_death_while_others_are_started(program: Program) -> None:
     assert set(states[1:]) <= {"stopped", "not_started"}
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("end", ["exit=0", "exit=3", "sleep"])
 def test_fork_bomb(program: Program, end: str) -> None:
     """500 children of one rank, half of them in other sessions, end with it (checked by the fixture)."""
@@ -97,6 +103,7 @@ def test_fork_bomb(program: Program, end: str) -> None:
     assert {"exit=0": 0, "exit=3": 3, "sleep": 143}[end] == run.finish()
 
 
+@pytest.mark.deep
 def test_fork_bomb_of_a_killed_runner(program: Program) -> None:
     """The guardian kills all of them as well."""
     run = program.act(2, "0:forks=500", "say=ready", "sleep")
@@ -119,6 +126,7 @@ def test_grandchild_that_keeps_the_pipe(program: Program) -> None:
 # --- Containers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_first_process_of_a_container_reaps_all_orphans(program: Program) -> None:
     """As PID 1 the guardian reaps 1,000 orphans while the job runs."""
     namespace = permitted("unshare", "--pid", "--fork", "--mount-proc")

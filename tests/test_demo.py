@@ -6,6 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import bound_to_free_port
 
@@ -22,6 +24,7 @@ def train(program: Program, *options: str, **env: str) -> Run:
     return program.start(*words, env={"MASTER_PORT": port, **env})
 
 
+@pytest.mark.deep
 def test_ranks_learn_from_each_other(program: Program) -> None:
     """Every rank has data for one weight only, and together they learn all weights."""
     assert 0 == train(program).finish()
@@ -37,6 +40,7 @@ def test_failure_of_one_rank_stops_all(program: Program) -> None:
     assert " ERROR rank 2 failed: exit status 1" in run.screen
 
 
+@pytest.mark.deep
 def test_restart_resumes(program: Program) -> None:
     """After the failure the ranks go on from the last checkpoint, and learn all weights."""
     saved = program.folder / "saved"
@@ -49,6 +53,7 @@ def test_restart_resumes(program: Program) -> None:
     assert b"learned all %d weights" % RANKS in program.log(0)
 
 
+@pytest.mark.deep
 def test_checkpoint_on_request(program: Program) -> None:
     """All ranks report the checkpoint that rank 0 saves, and the training continues."""
     saved = program.folder / "saved"
@@ -75,6 +80,7 @@ def test_dataset_that_is_staged(program: Program) -> None:
     assert all(b"200 examples for weight %d from " % rank in program.log(rank) for rank in range(RANKS))
 
 
+@pytest.mark.deep
 def test_hang_of_one_rank_stops_all(program: Program) -> None:
     """A rank whose data does not arrive keeps all of them waiting."""
     run = train(program, "--hang-timeout", "3", DEMO_HANG_RANK="2")

@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.program import Program
 from tests.helpers.waiting import is_gone, wait_until
 
@@ -33,6 +35,7 @@ def test_report_of_a_killed_runner_does_not_tell_of_an_earlier_success(program: 
     assert ("succeeded", 0) == (earlier["state"], earlier["status"])
 
 
+@pytest.mark.deep
 def test_report_of_a_failure_is_kept(program: Program) -> None:
     """The next run moves the report of a failure beside its logs, and only so many runs are kept."""
     assert 3 == program.act(2, "exit=3").finish()

@@ -9,6 +9,8 @@ import stat
 import subprocess
 import sys
 
+import pytest
+
 import ascend_runner
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import Program
@@ -65,6 +67,7 @@ def test_job_that_has_not_failed_leaves_no_script(program: Program) -> None:
     assert ["run-1"] == [path.parent.name for path in program.log_dir.rglob("*.sh")]
 
 
+@pytest.mark.deep
 def test_exception_of_many_lines_ago(program: Program) -> None:
     """The exception is named, however much the rank wrote between it and its end."""
     script = "try: 1 / 0\nexcept ZeroDivisionError: import traceback; traceback.print_exc()\n"
@@ -94,6 +97,7 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
     assert [0, 1] == sorted(rank_id for group in program.report()["hang"] for rank_id in group["rank_ids"])
 
 
+@pytest.mark.deep
 def test_hang_that_only_warns_is_a_condition(program: Program) -> None:
     """As long as it lasts, the report and `ascend-job status` have it; the events have its begin and its end."""
     script = "until [ -e go ]; do sleep 0.05; done; until [ -e end ]; do echo step; sleep 0.05; done"
@@ -128,26 +132,6 @@ def test_missing_py_spy_is_noted_at_the_start(program: Program) -> None:
         ).stderr
 
     assert [True, False] == ["ascend-runner[debug]" in shown for shown in (screen("--hang-timeout", "60"), screen())]
-
-
-def test_ranks_that_are_told_to_stop_do_not_hang(program: Program) -> None:
-    """Silence during the grace is not a hang: no stacks are collected, and the first cause stays."""
-    first, other = "until [ -e ready ]; do echo .; sleep 0.01; done; exit 7", "trap '' TERM; touch ready; sleep 1000"
-    script = f"if [ $RANK_ID = 0 ]; then {first}; fi; {other}"
-    options = ("--nproc-per-node", "2", "--grace", "4", "--hang-timeout", "3")
-    run = program.start(*options, "sh", "-c", script)
-
-    assert 7 == run.finish()
-    assert "stacks of all ranks" not in run.screen
-    assert [] == program.report()["hang"]
-
-
-def test_output_keeps_a_job_from_hanging(program: Program) -> None:
-    """Output of any rank keeps the job from counting as hung."""
-    script = "for i in $(seq 12); do echo $i; sleep 0.3; done"
-    run = program.start("--nproc-per-node", "1", "--hang-timeout", "3", "sh", "-c", script)
-
-    assert 0 == run.finish()
 
 
 def test_ctrl_z_stops_the_ranks_and_fg_continues_them(program: Program) -> None:

@@ -11,7 +11,9 @@ import pytest
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
-@pytest.mark.parametrize("script", ["static_options", "state_diagram", "completions", "module_tables"])
+@pytest.mark.parametrize(
+    "script", ["static_options", "completions", "module_tables", pytest.param("state_diagram", marks=pytest.mark.deep)]
+)
 def test_generated_files_are_up_to_date(script: str) -> None:
     """Settings, options of launch(), READMEs and completions follow from the tables of options and of transitions."""
     done = subprocess.run(

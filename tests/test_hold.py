@@ -51,6 +51,7 @@ def test_held_job(program: Program) -> None:
     assert [] == contradictions(program.log_dir)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_stop_signal_releases(program: Program, signum: signal.Signals) -> None:
     """Any stop signal ends a hold, and the exit status stays that of the failure; other signals change nothing."""
@@ -108,16 +109,7 @@ def test_hold_ends_by_itself(program: Program) -> None:
     assert ("failed", 7) == (job.state.value, job.status)
 
 
-def test_job_is_held_after_its_last_attempt(program: Program) -> None:
-    """A failure that is followed by a restart is not held."""
-    run = hold(program, FAIL, "--max-restarts", "1", "--restart-delay", "0")
-    run.wait_for(HELD)
-    run.send(signal.SIGTERM)
-
-    assert 7 == run.finish()
-    assert (1, 2) == (program.states().count("holding"), len(program.report()["attempts"]))
-
-
+@pytest.mark.deep
 def test_program_that_cannot_be_started_is_held(program: Program) -> None:
     """A rank that could not be started is a failure as well, which somebody can look into."""
     (program.folder / "program").write_text("no program")
@@ -129,6 +121,7 @@ def test_program_that_cannot_be_started_is_held(program: Program) -> None:
     assert 126 == run.finish()
 
 
+@pytest.mark.deep
 def test_success_and_refusals_are_not_held(program: Program) -> None:
     """Neither a success nor a job that was refused before it had started anything is held."""
     assert 0 == hold(program, "true").finish()
@@ -158,6 +151,7 @@ def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
     assert "holding" not in program.states()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("line", "is_held"),
     [
@@ -178,6 +172,7 @@ def test_only_the_node_with_the_cause_is_held(program: Program, line: str, is_he
     assert is_held is ("not held (--hold)" not in run.screen)
 
 
+@pytest.mark.deep
 def test_hang_of_a_part_is_not_held(program: Program) -> None:
     """Ranks of a larger job that hang wait for any of its nodes: none of them knows that it is the cause."""
     run = hold(program, "exec sleep 1000", "--hang-timeout", "0.5", *SECOND_NODE)
@@ -186,6 +181,7 @@ def test_hang_of_a_part_is_not_held(program: Program) -> None:
     assert "holding" not in program.states(SUFFIX)
 
 
+@pytest.mark.deep
 def test_first_process_of_a_container(program: Program) -> None:
     """As PID 1, the runner reaps what somebody who has entered leaves behind, and ends when it is released."""
     namespace = permitted("unshare", "--pid", "--fork", "--mount-proc")

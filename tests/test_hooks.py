@@ -40,6 +40,7 @@ def told(program: Program) -> list[str]:
     return (program.folder / "told").read_text().splitlines()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("script", "options", "expected"),
     [
@@ -119,6 +120,7 @@ def test_other_failing_hooks_are_warnings(program: Program) -> None:
     assert "succeeded" == program.report()["state"]
 
 
+@pytest.mark.deep
 def test_time_limit_ends_a_hook_before_the_start(program: Program) -> None:
     """The hook is killed, and the job expires before a rank has started."""
     run = program.start("--nproc-per-node", "1", "--hook", "before-start=touch up; sleep 1000", "touch", "ran")
@@ -143,6 +145,7 @@ def test_stop_signal_ends_a_hook_before_the_start(program: Program) -> None:
     assert not (program.folder / "ran").exists()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("event", ["after-attempt", "before-exit"])
 def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> None:
     """A hook that hangs at the end is ended by a stop signal, and this is reported; the exit status is the job's."""
@@ -156,6 +159,7 @@ def test_stop_signal_ends_a_hook_at_the_end(program: Program, event: str) -> Non
     assert f"WARNING hook {event} was killed: received SIGTERM\n" in run.screen
 
 
+@pytest.mark.deep
 def test_stop_signal_during_a_hook_prevents_a_restart(program: Program) -> None:
     """A job that would be restarted is stopped; its last hooks still run."""
     options = ("--max-restarts", "1", "--hook", "after-attempt=touch up; sleep 1000", "--hook", f"before-exit={TELL}")
@@ -177,6 +181,7 @@ def train(program: Program, *words: str, hook: str, options: tuple[str, ...] = (
     return program.start(*options, *TRAINS, "0.1", *words, env=env)
 
 
+@pytest.mark.deep
 def test_hook_for_a_checkpoint(program: Program) -> None:
     """It runs beside the ranks, and gets what was saved; each checkpoint has one."""
     run = train(program, hook=f"{TELL_SAVED}; touch up; while ! [ -e down ]; do sleep 0.01; done")
@@ -223,6 +228,7 @@ def test_hook_for_a_checkpoint_fails_or_leaves_processes(program: Program) -> No
     assert 143 == run.finish()
 
 
+@pytest.mark.deep
 def test_stop_signal_ends_a_hook_for_a_checkpoint(program: Program) -> None:
     """The first signal stops the ranks, the second one the hook that the job waits for."""
     run = train(program, hook="trap '' TERM; touch up; sleep 1000; sleep 1000")
@@ -276,6 +282,7 @@ def test_hooks_of_a_held_job_run_before_the_hold(program: Program) -> None:
     assert [f"after-attempt holding 0 [7] {FAILED}", f"before-exit holding 0 [7] {FAILED}"] == told(program)[1:]
 
 
+@pytest.mark.deep
 def test_logs_of_hooks_are_put_aside(program: Program) -> None:
     """The next run finds no output of an earlier one."""
     for _ in range(2):

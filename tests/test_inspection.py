@@ -75,6 +75,7 @@ def test_error_that_stops_the_job(program: Program) -> None:
     assert [] == contradictions(program.log_dir)
 
 
+@pytest.mark.deep
 def test_error_that_asks_for_a_checkpoint(program: Program) -> None:
     """With --inspect checkpoint the ranks are sent the signal for a checkpoint, and go on."""
     script = "trap 'touch asked' USR1; while ! test -e go; do sleep 0.1; done"
@@ -84,15 +85,6 @@ def test_error_that_asks_for_a_checkpoint(program: Program) -> None:
 
     assert 0 == run.finish()
     assert 1 == len(events(program, "checkpoint"))
-
-
-def test_checkpoint_before_the_stop(program: Program) -> None:
-    """With --inspect stop and --checkpoint-grace the ranks can save first."""
-    script = "trap 'touch asked; exit 0' USR1; while :; do sleep 0.1; done"
-    run = start(program, "--inspect", "stop", "--checkpoint-grace", "60", script=script)
-
-    assert 124 == run.finish()
-    assert (program.folder / "asked").exists()
 
 
 def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
@@ -121,6 +113,7 @@ def test_warning_is_told_again_only_after_a_recovery(program: Program) -> None:
     assert " node " not in run.screen
 
 
+@pytest.mark.deep
 def test_finding_between_two_attempts(program: Program) -> None:
     """It is recorded when it is found, not when the next attempt starts, hours later."""
     options = ("--inspect", "warn", "--inspect-interval", "0.1", "--max-restarts", "1", "--restart-delay", "1h")
@@ -137,6 +130,7 @@ def test_finding_between_two_attempts(program: Program) -> None:
     assert (1, 1) == (run.screen.count(f"inspection: {FOUND}"), len(events(program, "unhealthy")))
 
 
+@pytest.mark.deep
 def test_no_inspection_without_npus(program: Program) -> None:
     """By default a node without NPUs has no process that inspects; one with --inspect warn has it until the end."""
     run = start(program)
@@ -154,6 +148,7 @@ def test_no_inspection_without_npus(program: Program) -> None:
     assert "killed processes" not in run.screen
 
 
+@pytest.mark.deep
 def test_held_job_is_not_inspected(program: Program) -> None:
     """The inspection ends with the last attempt, however long the job is held."""
     run = start(program, "--inspect", "warn", "--hold", "1h")
@@ -166,6 +161,7 @@ def test_held_job_is_not_inspected(program: Program) -> None:
     assert 7 == run.finish()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("with_guardian", [False, True], ids=["runner", "runner-and-guardian"])
 def test_inspection_ends_with_a_killed_runner(program: Program, *, with_guardian: bool) -> None:
     """The process that inspects the node ends after SIGKILL to the runner, with or without its guardian."""
@@ -193,6 +189,7 @@ def test_precheck_that_prevents_the_start(program: Program) -> None:
     assert ALARM in "".join(str(one["sentence"]) for one in events(program, "precheck"))
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_completed", [True, False])
 def test_precheck_while_the_table_is_awaited(program: Program, tmp_path: Path, *, is_completed: bool) -> None:
     """By default this node is checked during a wait, also for a table that never comes; the events have the findings.

@@ -38,6 +38,7 @@ def end_of(folder: Path) -> Job:
     return job
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("script", "expected", "status"),
     [
@@ -55,6 +56,7 @@ def test_states_of_a_job(program: Program, script: str, expected: list[str], sta
     assert (job.state.value, job.status) == (program.report()["state"], program.report()["status"])
 
 
+@pytest.mark.deep
 def test_report_has_the_state_of_the_moment(program: Program) -> None:
     """The report is replaced whenever the state changes."""
     run = program.act(2, "ignore=TERM", "say=ready", "sleep", options=("--grace", "60"))
@@ -79,6 +81,7 @@ def test_events_have_their_own_ids(program: Program) -> None:
     assert "succeeded" == told(program.log_dir)[-1]
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("least", [1, 2, 3, 4, 5, 6, 8, 10, 12, 14])
 def test_killed_runner_leaves_whole_events_and_a_true_report(program: Program, least: int) -> None:
     """Killed at any moment of a job with restarts, the runner leaves whole lines, and a report of the state then."""
@@ -94,6 +97,7 @@ def test_killed_runner_leaves_whole_events_and_a_true_report(program: Program, l
     assert least <= len(lines_of(program.log_dir)) or 7 == run.popen.returncode
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("options", "script", "ready"),
     [

@@ -116,6 +116,7 @@ print(ascend_runner.check()["verdict"], ascend_runner.rank_table.read("hccl.json
 """
 
 
+@pytest.mark.deep
 def test_program_of_a_user_passes_a_type_checker(tmp_path: Path) -> None:
     """The public names have types: the cause has its fields after isinstance()."""
     api = pytest.importorskip("mypy.api")
@@ -220,6 +221,7 @@ def start_launching(tmp_path: Path) -> subprocess.Popen[str]:
     return popen
 
 
+@pytest.mark.deep
 def test_keyboard_interrupt_tears_the_job_down_and_goes_on(tmp_path: Path) -> None:
     """The ranks are stopped within the grace before the KeyboardInterrupt propagates."""
     with start_launching(tmp_path) as popen:
@@ -314,6 +316,7 @@ def test_current_rank_outside_of_a_rank_is_an_error(environ: dict[str, str], sen
     assert sentence == str(caught.value)
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example_of_a_readme_runs(example: str, tmp_path: Path) -> None:
     """Each Python example in a README is complete and works as it is."""
@@ -324,6 +327,7 @@ def test_example_of_a_readme_runs(example: str, tmp_path: Path) -> None:
     assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     "function", [ascend_runner.launch, ascend_runner.prepare, ascend_runner.current_rank, ascend_runner.platform]
 )

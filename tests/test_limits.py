@@ -29,6 +29,7 @@ def elsewhere() -> Iterator[Program]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize("limit", [*range(5, 50), 60, 62, 64, 66])
 def test_descriptors(program: Program, limit: int) -> None:
     """RLIMIT_NOFILE reached at any point: 125, the cause in one sentence, and no process left."""
@@ -43,6 +44,7 @@ def test_descriptors(program: Program, limit: int) -> None:
         assert "  others " in run.screen
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 10])
 def test_processes(elsewhere: Program, limit: int) -> None:
     """The same for RLIMIT_NPROC, reached by the guardian, a thread or a rank."""
@@ -110,6 +112,7 @@ def largest(fits: Callable[[int], bool]) -> int:
     return low
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("name", ["MA_VJ_NAME", "BATCH_JOB_ID"])
 def test_long_job_id(program: Program, name: str) -> None:
     """An impossible file name is an error of one sentence."""

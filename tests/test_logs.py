@@ -44,6 +44,7 @@ def output(program: Program, request: pytest.FixtureRequest) -> bytes:
     return data
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize("output", OUTPUTS, indirect=True)
 def test_any_bytes(program: Program, output: bytes) -> None:
     """A log file has exactly the output of its rank, and each line on the console has the prefix of its rank."""
@@ -57,6 +58,7 @@ def test_any_bytes(program: Program, output: bytes) -> None:
     assert all(line.startswith((b"[rank 0] ", b"[rank 1] ")) for line in shown if line)  # an ended bar leaves none
 
 
+@pytest.mark.deep
 def test_line_of_100_mb(program: Program) -> None:
     """In the file it is one line; on the console it is wrapped, each piece with its rank, and none is lost."""
     script = "import os\nfor _ in range(100): os.write(1, b'x' * 1_000_000)\nos.write(1, b'\\n')"
@@ -83,6 +85,7 @@ def talkative(program: Program) -> list[str]:
     return [sys.executable, "-m", "ascend_runner", *options, "sh", "-c", script]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
 def test_pipe_that_nobody_reads(program: Program, stream: str) -> None:
     """Ranks continue to write, log files are complete, and the job ends with its status."""
@@ -123,6 +126,7 @@ def terminal() -> Iterator[tuple[int, int]]:
     os.close(programs)
 
 
+@pytest.mark.deep
 def test_terminal_under_ctrl_s(program: Program, terminal: tuple[int, int]) -> None:
     """A stopped terminal does not stop the job: log files are complete, and the status is that of the rank."""
     user, programs = terminal
@@ -142,6 +146,7 @@ def test_terminal_under_ctrl_s(program: Program, terminal: tuple[int, int]) -> N
     termios.tcflush(programs, termios.TCOFLUSH)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
@@ -183,6 +188,7 @@ def is_stopped(terminal: int) -> bool:
     return not poll.poll(0)
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_standard_files_closed_at_the_start(program: Program, closed: str) -> None:
     """With any standard file closed, log files are complete, and the status is that of the ranks."""
@@ -225,6 +231,7 @@ def test_full_disk(program: Program) -> None:
     assert 2 == sum("job-proc-rank-0" in warning for warning in program.report()["warnings"])
 
 
+@pytest.mark.deep
 def test_full_disk_under_many_ranks(program: Program) -> None:
     """All ranks together cause one warning when the disk is full, and one at the end with the number of lost bytes."""
     script = "head -c 100000 /dev/zero"
@@ -248,6 +255,7 @@ def test_full_disk_from_the_start(program: Program) -> None:
     assert re.search(r"WARNING events missing from '.*/job-events.jsonl': (\d+) of \1\n", run.screen)
 
 
+@pytest.mark.deep
 def test_rotation_under_a_flood(program: Program) -> None:
     """The rotated files together are the output of the rank, and each of them consists of whole lines."""
     data = b"".join(b"%d%s\n" % (number, b"z" * (number % 300)) for number in range(20_000))

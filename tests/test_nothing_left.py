@@ -43,6 +43,7 @@ def as_somebody(tmp_path: Path) -> tuple[str, ...]:
     return words
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("steps", [("headless",), ("chains=16", "say=ready", "sleep")])
 def test_process_that_hides(program: Program, steps: tuple[str, ...], *, is_killed: bool) -> None:
@@ -70,6 +71,7 @@ def starved(core: int) -> Iterator[None]:
             loop.wait()
 
 
+@pytest.mark.deep
 def test_chains_on_a_starved_machine(program: Program) -> None:
     """Chains are stopped although they have nearly all of the only processor."""
     core = max(os.sched_getaffinity(0))
@@ -84,6 +86,7 @@ def test_chains_on_a_starved_machine(program: Program) -> None:
     assert [] == [found for found in process_tree.descendants(os.getpid()) if not found.is_zombie]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("hidepid", [1, 2])
 def test_process_that_proc_hides(

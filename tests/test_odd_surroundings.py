@@ -45,6 +45,7 @@ def test_deleted_working_directory_is_an_error(program: Program) -> None:
     assert b" ERROR " in ended.stdout
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("workdir", ["inherit", "/"])
 def test_entry_without_a_name_in_the_environment(program: Program, workdir: str) -> None:
     """An entry without a name, which some container runtimes pass, is dropped."""
@@ -69,6 +70,7 @@ def test_modules_in_the_working_directory_are_not_imported(program: Program) -> 
     assert 3 == program.act(1, "exit=3").finish()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("value", ["abc", ":", "1:2:3", "1:999", "-1:-1", "1:99999999999999999999"])
 def test_variable_that_looks_like_a_call_of_launch(program: Program, value: str) -> None:
     """A value of ASCEND_RUNNER_LAUNCH that `launch()` has not set is ignored with a warning."""
@@ -78,6 +80,7 @@ def test_variable_that_looks_like_a_call_of_launch(program: Program, value: str)
     assert "WARNING ignoring unknown variable ASCEND_RUNNER_LAUNCH" in run.screen
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("stdin", ["", "<&-"])
 def test_empty_dev(program: Program, stdin: str) -> None:
     """In a container without /dev/null the program says that this is missing, not that the command is."""
@@ -90,6 +93,7 @@ def test_empty_dev(program: Program, stdin: str) -> None:
     assert b"Traceback" not in ended.stdout
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("how", ["PYTHONPATH", "current directory"])
 def test_modules_that_are_meant_for_the_ranks(program: Program, how: str) -> None:
     """Modules named like Python's own, or like those of the runner's libraries, reach the ranks alone, unchanged.

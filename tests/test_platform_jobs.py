@@ -86,6 +86,7 @@ def _ranks_of(case: platform_cases.Case, folder: Path, *, has_table: bool) -> li
 # --- Every platform's fixture -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=12)
 @pytest.mark.parametrize(
     ("name", "expected"), CASES, ids=[f"{name}-{expected['framework']}" for name, expected in CASES]
 )
@@ -153,6 +154,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.deep(quick=40)
 @pytest.mark.parametrize("name", platform_cases.names("nproc"))
 @pytest.mark.parametrize("cell", CELLS, ids=[f"{cell.framework}-{cell.has_table}" for cell in CELLS])
 def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path) -> None:
@@ -180,6 +182,7 @@ def test_every_framework_on_every_platform(name: str, cell: Cell, tmp_path: Path
     assert (["scheduler"] if is_with_scheduler else []) == [process.name for process in job.beside]
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize("name", platform_cases.names("single"))
 def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     """A process per card that was started already runs the command once, although a table is announced."""
@@ -244,6 +247,7 @@ def test_table_that_contradicts_the_node_is_refused(folder: Path) -> None:
     assert error.startswith("MA_NUM_HOSTS is 4, but the rank table has 2 servers; ")
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     ("args", "env", "is_read"),
     [
@@ -323,6 +327,7 @@ def test_what_is_odd_is_warned_of(tmp_path: Path) -> None:
     assert " WARNING invalid value '60' for HCCL_CONNECT_TIMEOUT: expected a whole number of seconds" in ended.stderr
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("word", "named"), [("KEY=VALUE", "env KEY=... COMMAND"), ("a && b", "'a && b'")])
 def test_line_for_a_shell_is_refused(word: str, named: str, tmp_path: Path) -> None:
     """A command in shell syntax is an error that names the syntax, without the value of a variable."""
@@ -360,7 +365,8 @@ def test_scheduler_has_a_log_of_its_own_and_no_rank(program: Program) -> None:
     assert " INFO both ranks exited with status 0 after " in run.screen
 
 
-@pytest.mark.parametrize("failing", ["MS_SCHED", "MS_WORKER"])
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("failing", ["MS_WORKER", "MS_SCHED"])
 def test_scheduler_and_ranks_end_together(failing: str, program: Program) -> None:
     """If the scheduler or a rank fails, the job fails with its status, and the others are stopped."""
     fails = "while ! [ -e up ]; do :; done; exit 9"
@@ -412,6 +418,7 @@ def test_wait_for_a_name_can_be_stopped(program: Program) -> None:
     assert not (program.folder / "ran").exists()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("options", [("--nproc-per-node", "2"), ("--rank-table", "table.json")])
 def test_who_says_which_ranks_there_are_starts_these(tmp_path: Path, options: tuple[str, str]) -> None:
     """The user's ranks override variables that another launcher or an enclosing rank has left."""
@@ -428,6 +435,7 @@ def test_srun_that_starts_a_runner_for_every_rank(tmp_path: Path) -> None:
     assert "srun --ntasks-per-node=1" in error_of(tmp_path, "--nproc-per-node", "8", "true", env=env)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("names", [("flag", "variable"), ("variable", "flag")])
 def test_flag_beats_a_variable_of_another_option(tmp_path: Path, names: tuple[str, str]) -> None:
     """An option overrides a variable of the image, be it a table or a number of ranks."""
@@ -438,6 +446,7 @@ def test_flag_beats_a_variable_of_another_option(tmp_path: Path, names: tuple[st
     assert {"flag": 2, "variable": 3}[names[0]] == len(plan_of(tmp_path, *flags, env=variables)["ranks"])
 
 
+@pytest.mark.deep
 def test_single_process_keeps_report_and_log_apart(program: Program) -> None:
     """Eight runners under one mpirun write eight logs and eight reports."""
     env = {"OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
@@ -474,6 +483,7 @@ def anaconda(tmp_path: Path) -> Path:
     return tmp_path / "conda"
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("by_flag", [False, True])
 def test_conda_environment_runs_the_command(program: Program, anaconda: Path, *, by_flag: bool) -> None:
     """The image's variables or --conda-env select the python that runs, without a shell."""
@@ -546,6 +556,7 @@ def test_engine_that_is_not_there(program: Program) -> None:
     assert not program.log_dir.exists()
 
 
+@pytest.mark.deep
 def test_lists_of_hosts_are_written_first(program: Program) -> None:
     """Host files are written where the options say; a dry run prints them only."""
     files = ("--mpi-hostfile", "etc/hosts", "--mpich-hostfile", "etc/mpich")
@@ -597,6 +608,7 @@ def test_horovod_in_its_documented_environment(program: Program) -> None:
     assert 0 == json.loads((program.log_dir / "job-report-node-0.json").read_bytes())["status"]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "command", [("--launcher", "mpirun", "python", "train.py"), ("mpirun", "-np", "8", "python", "train.py")]
 )
@@ -629,6 +641,7 @@ def test_hosts_of_the_user(tmp_path: Path) -> None:
     assert ("a.net", "4") == tuple(plan["ranks"][0]["variables"][name] for name in ("MASTER_ADDR", "WORLD_SIZE"))
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("hosts", "options"), [("a:2,b:4", ()), ("a:2,b:2", ()), ("a:2,b:2", ("--nnodes", "3", "--node-rank", "0"))]
 )
@@ -641,6 +654,7 @@ def test_hosts_that_do_not_tell_the_ranks(hosts: str, options: tuple[str, ...], 
     assert "hosts" in ended.stderr
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("option", ["--workdir device", "--isolate-devices", "--bind cores"])
 def test_options_for_each_rank_are_not_an_engines(option: str, tmp_path: Path) -> None:
     """Options that require --launcher direct are refused."""

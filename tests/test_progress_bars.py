@@ -21,6 +21,7 @@ STREAMS: Final = {
 }
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("option", ["fold", "pass"])
 def test_any_stream(program: Program, option: str, stream: str) -> None:

@@ -6,12 +6,15 @@ import json
 import shlex
 import sys
 
+import pytest
+
 from tests.helpers.program import WORKERS, Program
 from tests.helpers.waiting import LIMIT
 
 LIBRARY_RUN = f"{sys.executable} {WORKERS / 'library_run.py'}"
 
 
+@pytest.mark.deep
 def test_wall_clock_set_back_and_forth(program: Program) -> None:
     """Durations, grace and hang timeout use the monotonic clock; times in the report are consistent."""
     first, other = "until [ -e ready ]; do sleep 0.01; done; exit 3", "trap '' TERM; touch ready; sleep 1000"
@@ -27,6 +30,7 @@ def test_wall_clock_set_back_and_forth(program: Program) -> None:
     assert report["started_at"] <= report["ranks"][1]["started_at"] <= report["ranks"][1]["ended_at"]
 
 
+@pytest.mark.deep
 def test_wall_clock_while_a_table_is_awaited(program: Program) -> None:
     """The limit of the wait uses the monotonic clock."""
     options = "--rank-table missing --rank-table-timeout 0.5 --log-dir log"
@@ -82,6 +86,7 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
 # --- Many starts ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_many_jobs_in_one_process(program: Program) -> None:
     """No descriptor, no thread, no process and no memory is left of any of a thousand.
 
@@ -96,6 +101,7 @@ def test_many_jobs_in_one_process(program: Program) -> None:
     assert last[3] - half[3] < 250, [blocks for *_, blocks in seen]  # blocks of memory; one for each start would be 500
 
 
+@pytest.mark.deep
 def test_starts_of_the_library_leak_nothing(program: Program) -> None:
     """`launch` leaves neither descriptors nor processes, and nothing in the directory for temporary files."""
     temporary = program.folder / "tmp"

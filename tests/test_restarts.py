@@ -33,6 +33,7 @@ ATTEMPT = ["preparing", "starting", "running", "stopping"]
 # --- How often --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("code", "status"),
     [
@@ -54,6 +55,7 @@ def test_hopeless_failure_is_not_tried_again(program: Program, code: str, status
     )
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("script", "options", "attempts"),
     [
@@ -77,6 +79,7 @@ def test_number_of_attempts(program: Program, script: str, options: tuple[str, .
 HANG = "[ $ASCEND_RUNNER_ATTEMPT != 0 ] || exec sleep 1000"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [(), ("--hang-action", "restart")])
 def test_hang_is_restarted(program: Program, options: tuple[str, ...]) -> None:
     """A hang may not come again, so a job that may be restarted is, unless the user wants something else."""
@@ -91,6 +94,7 @@ def test_hang_is_restarted(program: Program, options: tuple[str, ...]) -> None:
     assert f"  tries  {len(hangs) + 1} attempts\n" in run.lines
 
 
+@pytest.mark.deep
 def test_hang_that_is_to_stop_the_job(program: Program) -> None:
     """With --hang-action stop it is not restarted, and the screen says by which option."""
     run = start(program, HANG, "--hang-timeout", "2", "--hang-action", "stop")
@@ -222,6 +226,7 @@ def test_attempts_share_one_log(program: Program) -> None:
     assert {"exit status 7"} == {attempt["fingerprint"] for attempt in report["attempts"]}
 
 
+@pytest.mark.deep
 def test_finding_is_about_its_own_attempt(program: Program) -> None:
     """The error of an attempt before is in the same log, but does not explain a later failure."""
     script = (
@@ -266,6 +271,7 @@ def test_facts_about_the_plan_are_told_once(program: Program) -> None:
 # --- Ends -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) -> None:
     """The job ends at once with the status of the signal, and no attempt follows."""
@@ -356,6 +362,7 @@ def test_attempts_never_overlap(program: Program) -> None:
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("options", "env"),
     [

@@ -147,6 +147,7 @@ def test_colored_output() -> None:
     assert b"\xff HF_TOKEN=*** end" == Masker().data(b"\xff \x1b[31mHF_TOKEN=\x1b[0mabc end")
 
 
+@pytest.mark.deep(quick=5)
 @pytest.mark.parametrize(
     "text",
     [

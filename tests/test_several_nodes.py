@@ -19,6 +19,7 @@ IMPORT = (sys.executable, "-c", "import a_module_that_nobody_has")
 # --- The exit verdict -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("command", "status", "verdict"),
     [
@@ -48,15 +49,6 @@ def test_exit_verdict_on_the_screen(program: Program) -> None:
 
     assert "  exit   75 instead of 7: a retry may help (--exit-verdict)\n" in passing.lines
     assert "  exit   93 instead of 1: a retry will not help (--exit-verdict)\n" in hopeless.lines
-
-
-def test_exit_verdict_after_restarts(program: Program) -> None:
-    """An exception that came again after a restart will come again."""
-    options = ("--exit-verdict", "--max-restarts", "5", "--restart-delay", "0")
-    run = program.start("--nproc-per-node", "1", *options, sys.executable, "-c", "raise ValueError")
-
-    assert 93 == run.finish()
-    assert ["confirm", "confirm"] == [attempt["restart"] for attempt in program.report()["attempts"]]
 
 
 def test_verdict_is_off_unless_asked_for(program: Program) -> None:
@@ -146,6 +138,7 @@ def platform(program: Program) -> Platform:
     return Platform(program)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("faulty", "verdict"), [(0, ()), (2, ("--exit-verdict",))])
 def test_node_with_the_cause_fails_first(platform: Platform, faulty: int, verdict: tuple[str, ...]) -> None:
     """Of four nodes only the faulty one fails; the others, which have lost it, stay until the platform deletes them."""
@@ -162,6 +155,7 @@ def test_node_with_the_cause_fails_first(platform: Platform, faulty: int, verdic
     assert {"failed"} == {platform.states(node)[-1] for node in range(NODES)}
 
 
+@pytest.mark.deep
 def test_error_of_all_nodes_ends_them_at_once(platform: Platform) -> None:
     """A script that can start nowhere fails on all nodes without a wait, which the operator takes for hopeless."""
     platform.start(f"exec {sys.executable} -c 'import a_module_that_nobody_has'", "--linger", "1h", "--exit-verdict")
@@ -170,6 +164,7 @@ def test_error_of_all_nodes_ends_them_at_once(platform: Platform) -> None:
     assert [False] * NODES == platform.has_lingered()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("script", "options", "status"),
     [
@@ -231,6 +226,7 @@ def place(program: Program, servers: int) -> tuple[str, ...]:
     return "--rank-table", "hccl.json", "--server-id", addresses[-1], "--nnodes", "4"
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("servers", "resized"), [(4, []), (3, [(3, 4)]), (2, [(2, 4)])])
 def test_fewer_nodes(program: Program, servers: int, resized: list[tuple[int, int]]) -> None:
     """Ranks and variables follow the table, and an event says by how much the job is smaller."""
@@ -260,6 +256,7 @@ def test_table_numbers_the_node(program: Program) -> None:
     assert (program.log_dir / "job-report-node-2.json").exists()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("servers", "options", "sentence"),
     [

@@ -32,6 +32,7 @@ def test_before_the_guardian_listens(program: Program, signum: signal.Signals) -
     assert "" == run.screen
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT, SIGHUP, SIGQUIT])
 @pytest.mark.parametrize("module", ["ascend_runner.cli", "ascend_runner.manager.manager"])
 def test_while_the_runner_imports(program: Program, module: str, signum: signal.Signals) -> None:
@@ -46,6 +47,7 @@ def test_while_the_runner_imports(program: Program, module: str, signum: signal.
     assert "Traceback" not in run.screen
 
 
+@pytest.mark.deep
 def test_runner_that_hangs_at_a_disk(program: Program) -> None:
     """While the runner can take note of nothing, the second signal ends it: the guardian kills it."""
     run = start_held(program, "ascend_runner.cli", "/bin/sleep", "1000")
@@ -76,6 +78,7 @@ def test_second_signal_while_stacks_are_collected(program: Program) -> None:
     assert 124 == program.report()["status"]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signums", [(SIGTERM, SIGINT), (SIGINT, SIGTERM), (SIGTERM, SIGHUP, SIGQUIT, SIGINT, SIGTERM)])
 def test_signals_in_a_row(program: Program, signums: tuple[signal.Signals, ...]) -> None:
     """Several signals in a row end the wait for the grace, and the status is that of one of them."""
@@ -87,6 +90,7 @@ def test_signals_in_a_row(program: Program, signums: tuple[signal.Signals, ...])
     assert run.finish() - 128 in signums
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("whom", ["runner", "guardian"])
 @pytest.mark.parametrize("phase", ["spawn", "teardown"])
 def test_sigkill_of_one_of_the_two(program: Program, whom: str, phase: str) -> None:

@@ -73,6 +73,7 @@ def test_no_line_matches(program: Program, end: str, warnings: int) -> None:
     assert warnings == len(program.report()["warnings"])
 
 
+@pytest.mark.deep
 def test_stop(program: Program) -> None:
     """The job ends like one that hangs, with the reason on the screen, and is not restarted."""
     options = ("--perf-threshold", "0.6", "--perf-action", "stop", "--max-restarts", "3")
@@ -95,23 +96,7 @@ def test_restart(program: Program) -> None:
     assert [] == program.report()["conditions"]
 
 
-def test_checkpoint_before_a_restart(program: Program) -> None:
-    """With --checkpoint-grace the ranks are asked for a checkpoint, and stopped when they have ended or saved."""
-    script = (
-        "if [ \"$ASCEND_RUNNER_ATTEMPT\" = 0 ]; then trap 'echo asked; exit 0' USR1;"
-        " touch ready-$RANK_ID; until [ -e ready-0 ] && [ -e ready-1 ]; do sleep 0.05; done;"
-        f" {lines(GUIDE)}; while :; do sleep 0.1; done; fi"
-    )
-    options = ("--perf-threshold", "0.6", "--perf-action", "restart", "--checkpoint-grace", "600")
-    run = start(program, *options, "--max-restarts", "1", script=script)
-
-    assert 0 == run.finish()
-    assert (1, 1) == tuple(program.log(rank_id).count(b"asked\n") for rank_id in range(2))
-    (asked,) = events(program, "checkpointing")
-    assert str(asked["sentence"]).startswith(SLOW)
-    assert ["slow"] == [attempt["cause"]["kind"] for attempt in program.report()["attempts"][:1]]
-
-
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("ends", ["exit 0", "sleep 1000"])
 def test_pattern_that_never_ends(program: Program, ends: str) -> None:
     """It is given up, which is reported; neither the job nor its end waits for it."""

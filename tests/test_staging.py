@@ -86,6 +86,7 @@ def test_failure_ends_the_wait_for_the_table(program: Program, source: Path) -> 
     assert str(source / "empty" / "up") in errors[0]
 
 
+@pytest.mark.deep
 def test_failure_before_the_ranks_start(program: Program, source: Path) -> None:
     """Without a table to wait for it is the same; the report says so, and the next job continues."""
     (source / "empty" / "up").symlink_to(source)
@@ -125,6 +126,7 @@ def test_runners_stage_once(program: Program, source: Path) -> None:
     assert data_trees.read(source) == data_trees.read(program.folder / "copy")
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_stop_signal_although_a_disk_hangs(program: Program, source: Path, signum: int) -> None:
     """A stop signal ends a staging that hangs; what was copied stays, and the next job copies the rest."""
@@ -159,6 +161,7 @@ def test_killed_runner_frees_the_lock(program: Program, source: Path) -> None:
     assert data_trees.read(source) == data_trees.read(program.folder / "copy")
 
 
+@pytest.mark.deep
 def test_stop_signal_while_another_runner_copies(program: Program, source: Path) -> None:
     """A runner that waits for another one can be stopped."""
     copy = program.folder / "copy"

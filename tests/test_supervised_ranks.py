@@ -38,6 +38,7 @@ def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     assert " INFO HTML report: " in page
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_being_stopped_is_never_success(program: Program, signum: signal.Signals) -> None:
     """A stopped runner stops the ranks with the matching signal and exits with 128 + its own."""
@@ -60,6 +61,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize(("signum", "milliseconds"), MOMENTS)
 def test_signal_at_any_moment_ends_in_a_clean_teardown(
     program: Program, signum: signal.Signals, milliseconds: int
@@ -76,16 +78,6 @@ def test_signal_at_any_moment_ends_in_a_clean_teardown(
         assert status in {128 + signum, -signum, *([1] if signum == signal.SIGINT else [])}
     # A rank's child may well show one: it finds its parent gone.
     assert status in {1, -signum} or not any(line.startswith("Traceback") for line in run.screen.splitlines())
-
-
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
-def test_signal_between_two_spawns_stops_the_rest(program: Program, signum: signal.Signals) -> None:
-    """If the first of many ranks is running and the last may not be, all running ones are stopped."""
-    run = program.act(48, "say=ready", "sleep")
-    run.wait_for("ready")
-    run.send(signum)
-
-    assert 128 + signum == run.finish()
 
 
 def test_signals_during_the_teardown_do_no_harm(program: Program) -> None:
@@ -110,16 +102,6 @@ def test_ignored_sigterm_ends_in_sigkill_after_the_grace(program: Program) -> No
     assert run.screen.endswith("  ranks  killed by the runner (SIGKILL): rank 0\n")
 
 
-def test_nobody_is_asked_twice(program: Program) -> None:
-    """SIGTERM goes out once, however long the grace is, and SIGKILL at its end."""
-    run = program.act(1, "note=TERM", "say=ready", "sleep", options=("--grace", "3"))
-    run.wait_for("ready")
-    run.send(signal.SIGTERM)
-
-    assert run.finish() == 128 + signal.SIGTERM
-    assert program.log(0) == b"ready\n" + b"got TERM\n"
-
-
 def test_second_sigterm_kills_at_once(program: Program) -> None:
     """A second stop signal ends the wait for the grace."""
     run = program.act(2, "note=TERM", "say=ready", "sleep", options=("--grace", "3600"))
@@ -132,6 +114,7 @@ def test_second_sigterm_kills_at_once(program: Program) -> None:
     assert run.screen.endswith("  ranks  killed by the runner (SIGKILL): ranks 0, 1\n")
 
 
+@pytest.mark.deep
 def test_stopped_rank_is_stopped_for_good(program: Program) -> None:
     """A rank under SIGSTOP is continued, so that it can obey SIGTERM."""
     run = program.act(1, "answer=TERM:saved:0", "say=ready", "die=STOP", "sleep")
@@ -142,6 +125,7 @@ def test_stopped_rank_is_stopped_for_good(program: Program) -> None:
     assert b"ready\nsaved\n" == program.log(0)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("user_signal", ["USR1", "USR2"])
 def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> None:
     """SIGUSR1 and SIGUSR2 are forwarded to each rank's group, and the job goes on."""
@@ -154,6 +138,7 @@ def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> No
     assert 143 == run.finish()
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize("how", ["plain", "group", "session", "daemon"])
 @pytest.mark.parametrize("end", ["exit=0", "exit=3", "sleep"])
 @pytest.mark.parametrize("kind", ["child", "stubborn"])
@@ -218,6 +203,7 @@ def test_nohup_is_respected(program: Program) -> None:
     assert 143 == run.finish()
 
 
+@pytest.mark.deep
 def test_double_signal_of_one_sender_is_one_intention(program: Program) -> None:
     """timeout(1) signals its child and its group; the ranks still have their grace."""
     run = program.start_patient("--nproc-per-node", "1", "--grace", "3", *ACTOR, "note=TERM", "say=ready", "sleep")
@@ -238,6 +224,7 @@ def test_ranks_have_sessions_of_their_own_and_no_stdin(program: Program) -> None
     assert b"True ''\n" == program.log(0) == program.log(1)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("workdir", ["inherit", "/"])
 def test_ranks_inherit_no_descriptor(program: Program, workdir: str) -> None:
     """A rank has its three standard files, and no descriptor of the runner or its caller."""
@@ -249,6 +236,7 @@ def test_ranks_inherit_no_descriptor(program: Program, workdir: str) -> None:
     assert b"[0, 1, 2]\n" == program.log(0) == program.log(1)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("workdir", ["inherit", "/"])
 def test_ranks_start_with_no_signal_blocked(program: Program, workdir: str) -> None:
     """Ranks inherit no blocked or handled signals of the runner."""

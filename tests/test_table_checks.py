@@ -50,6 +50,7 @@ def test_addresses_that_only_a_variable_wants(program: Program) -> None:
     assert 2 == run.screen.count("but every device needs one with HCCL_INTRA_ROCE_ENABLE=1")
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     ("name", "server_id", "rank_ids"),
     [
@@ -83,6 +84,7 @@ def test_checks_can_be_switched_off(program: Program) -> None:
     assert 0 == run.finish()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("name", ["group_list_device_count_wrong", "server_list_server_count_wrong"])
 def test_count_that_contradicts_its_list(program: Program, name: str) -> None:
     """A wrong count is an error; with --no-table-checks it is corrected with a warning."""

@@ -47,6 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 # --- Standard input ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("workdir", ["inherit", "/"])
 def test_input_is_read_by_the_rank(start: Start, workdir: str) -> None:
     """The prompt appears at once and without prefix, and the rank gets what is typed, in whatever directory it runs."""
@@ -90,6 +91,7 @@ def test_rank_is_shown_whatever_the_console_shows(start: Start) -> None:
     assert 0 == terminal.finish()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("script", ["input()", "breakpoint()\npass"])
 def test_interrupt(start: Start, script: str) -> None:
     """Ctrl-C stops all ranks while one of them waits for input, and a second one kills what handles the first."""
@@ -137,6 +139,7 @@ def test_job_in_the_background_takes_no_input(tmp_path: Path) -> None:
     terminal.close()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("script", ["input()", "breakpoint()\npass"])
 def test_missing_input_is_explained(program: Program, script: str) -> None:
     """A rank that dies because it has no standard input gets the option that gives it one."""
@@ -184,6 +187,7 @@ def test_ranks_get_the_width_beside_the_prefix(start: Start) -> None:
     assert f"width {100 - len('03:12:45 [rank 0] ')}\n" in terminal.screen
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("env", "width"), [({"COLUMNS": "7"}, "7"), ({}, "")])
 def test_width_that_is_set_or_unknown(program: Program, env: dict[str, str], width: str) -> None:
     """A COLUMNS of the user's stays, and without a terminal there is none."""
@@ -193,6 +197,7 @@ def test_width_that_is_set_or_unknown(program: Program, env: dict[str, str], wid
     assert f"width {width} end\n".replace("  ", " ") in run.screen
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("options", "env", "is_colored"),
     [
@@ -213,6 +218,7 @@ def test_colors(start: Start, options: tuple[str, ...], env: dict[str, str], *, 
     assert is_colored == ("\x1b" in terminal.screen)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("options", "is_colored"), [((), False), (("--color", "always"), True)])
 def test_colors_in_a_file(program: Program, options: tuple[str, ...], *, is_colored: bool) -> None:
     """A file that is not a terminal gets colors only on request, and a log file never does."""

@@ -36,6 +36,7 @@ def test_limit_while_the_rank_table_is_awaited(program: Program) -> None:
     assert "ERROR stopped by the time limit of 1 s before any rank was started\n" in run.screen
 
 
+@pytest.mark.deep
 def test_no_restart_after_the_limit(program: Program) -> None:
     """The limit counts over all attempts."""
     options = ("--nproc-per-node", "1", "--max-restarts", "99", "--restart-delay", "0", "--restart-on", "7")
@@ -48,6 +49,7 @@ def test_no_restart_after_the_limit(program: Program) -> None:
     assert ("expired", 124, "expired") == (report["state"], report["status"], report["cause"]["kind"])
 
 
+@pytest.mark.deep
 def test_limit_that_is_set_during_the_delay(program: Program) -> None:
     """The limit also ends the wait between two attempts."""
     run = program.start("--nproc-per-node", "1", "--max-restarts", "9", "--restart-delay", "1h", "sh", "-c", "exit 7")
@@ -75,6 +77,7 @@ def test_restart_that_would_come_after_the_limit(program: Program) -> None:
 RESTARTS = ("--nproc-per-node", "1", "--max-restarts", "1", "--restart-delay")
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("options", "event", "status", "answer"),
     [

@@ -95,6 +95,7 @@ def test_both_run(program: Program) -> None:
     assert [2, 2] == [len([*folder.glob("python-proc-rank-*.txt")]) for folder in folders]
 
 
+@pytest.mark.deep
 def test_earlier_runs_in_logs(program: Program) -> None:
     """Of the directories of earlier runs of a job the newest are kept, but never that of a run that has not ended."""
     waits = "echo runs; while [ ! -e both ]; do sleep 0.1; done"
@@ -120,6 +121,7 @@ def test_busy_port_of_a_stranger(program: Program) -> None:
     assert int(line.split()[-1]) > MASTER_PORT
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.usefixtures("stranger")
 @pytest.mark.parametrize(
     ("options", "env"),

@@ -78,6 +78,7 @@ def named(run: Run) -> list[str]:
     return re.findall(r"WARNING still alive after SIGKILL: (.*)\n", run.screen)
 
 
+@pytest.mark.deep
 def test_runner_names_whom_it_gives_up(program: Program) -> None:
     """A rank and a process outside its session are reported with pid, state and kernel function."""
     run = program.act(2, "1:child=session", "say=ready", "sleep", options=("--grace", "0.3"))
@@ -100,6 +101,7 @@ def test_runner_names_whom_it_gives_up(program: Program) -> None:
     assert run.lines[-1].startswith(("  ranks", "      ")), "the cause is the last on the screen"
 
 
+@pytest.mark.deep
 def test_runner_that_does_not_end(program: Program) -> None:
     """A runner whose thread is stuck on a hanging disk: the guardian soon exits with the status of the job."""
     run = program.act(1, "say=ready", f"await={program.folder}/go", "exit=3")

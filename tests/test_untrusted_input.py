@@ -29,6 +29,7 @@ def check_screen(run: Run) -> None:
     assert not [line for line in run.lines if line.startswith(("[ascend-runner] 00:00:00 INFO", "  forged"))]
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize("job_id", ["../../x", "a/b", "/etc/x", "..", ".", "a\nb", "\x1b[2J", "a\x9bb", NASTY])
 @pytest.mark.parametrize("name", ["MA_VJ_NAME", "BATCH_JOB_ID"])
 def test_job_id(program: Program, name: str, job_id: str) -> None:
@@ -51,6 +52,7 @@ def table(pods: list[tuple[str, str]]) -> str:
     return json.dumps({"status": "completed", "group_count": "1", "group_list": [group]})
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     ("pods", "own"),
     [
@@ -79,6 +81,7 @@ def test_names_of_a_table(program: Program, pods: list[tuple[str, str]], own: st
     assert "forged" not in made
 
 
+@pytest.mark.deep
 def test_values_of_variables(program: Program) -> None:
     """Values in a shell command that the runner prints are quoted and escaped."""
     run = program.start("--nproc-per-node", "1", "sh", "-c", "exit 3", env={"MASTER_ADDR": NASTY, "JOB_ID": NASTY})

@@ -68,6 +68,7 @@ def replace(board: Path) -> None:
     (board / "x").touch()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("change", [overwrite, Path.unlink, replace])
 def test_changed_board(program: Program, in_memory: Path, change: Callable[[Path], None]) -> None:
     """The runner never reads its board, so what others do to its content does not matter."""
@@ -102,6 +103,7 @@ def test_full_file_system_in_memory(program: Program, tmp_path: Path) -> None:
     assert "job.json" in (tmp_path / "full-listed").read_text()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
 def test_killed_viewers(program: Program, in_memory: Path, signum: int) -> None:
     """A viewer that is killed or stopped, wherever it is, holds nothing that the runner waits for."""

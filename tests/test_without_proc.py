@@ -23,6 +23,7 @@ def guardian_of(run: Run, under: tuple[str, ...]) -> int:
     return process_tree.children(run.popen.pid)[0] if under is OUTER else run.popen.pid
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("under", SURROUNDINGS)
 def test_grace_is_kept(program: Program, under: tuple[str, ...]) -> None:
     """SIGTERM reaches the whole process group of each rank, and what is left of a group has the grace as well."""
@@ -44,6 +45,7 @@ def test_grace_is_kept(program: Program, under: tuple[str, ...]) -> None:
     assert 1 == run.screen.count("WARNING /proc is missing or belongs to another PID namespace: ")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("under", SURROUNDINGS)
 def test_nothing_is_left(program: Program, under: tuple[str, ...], *, is_killed: bool) -> None:
@@ -71,6 +73,7 @@ def test_other_children_are_left_alone(program: Program) -> None:
     wait_until(lambda: all(map(is_gone, process_tree.children(os.getpid()))))
 
 
+@pytest.mark.deep
 def test_inherited_descriptors_are_closed(program: Program) -> None:
     """Without /proc/self/fd, too, the descriptors of the caller do not reach the ranks."""
     command = ("sh", "-c", "( : <&7 ) || echo closed; exit 3")

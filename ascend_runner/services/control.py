@@ -241,7 +241,7 @@ def ask(folder: str, message: Message) -> Message:
 class Control:
     """The socket, and the requests that arrive on it."""
 
-    def __init__(self, requests: Requests, messages: Messages) -> None:
+    def __init__(self, requests: Requests, messages: Messages, patience: float = PATIENCE) -> None:
         """Make the sockets.
 
         Raises:
@@ -253,6 +253,7 @@ class Control:
             self._listener = made.enter_context(socket.socket(socket.AF_UNIX, LISTENER))
             self._waker, self._sleeper = socket.socketpair()
             made.pop_all()
+        self._patience = patience
         self._connections: dict[int, tuple[socket.socket, float]] = {}  # socket and deadline by descriptor
         self._poll = select.poll()
         self._closing = threading.Event()
@@ -321,7 +322,7 @@ class Control:
             if len(self._connections) >= MOST_CONNECTIONS:
                 self._drop(next(iter(self._connections)), "too many connections")
             fd = connection.fileno()
-            self._connections[fd] = connection, time.monotonic() + PATIENCE
+            self._connections[fd] = connection, time.monotonic() + self._patience
             self._poll.register(fd, select.POLLIN)
             uid = CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))[1]
             if uid in {os.getuid(), ROOT}:

@@ -66,7 +66,9 @@ class Heartbeats:
         now: Callable[[], float] = time.monotonic,
         wake: Callable[[], None] = lambda: None,
         show_step: Callable[[float, int], None] = lambda _at, _step: None,
+        longest_nap: float = LONGEST_NAP,
     ) -> None:
+        self._longest_nap = longest_nap
         self.announced_until = 0.0  # the end of the longest pause that a rank has announced
         self._now, self._wake, self._show_step = now, wake, show_step
         self._beats: dict[int, Beat] = {}
@@ -160,7 +162,7 @@ class Heartbeats:
 
     def _listen(self) -> None:
         """Receive datagrams; sleep in between, shorter the fuller the queues become, as far as that is cheap."""
-        nap = LONGEST_NAP
+        nap = self._longest_nap
         while not self._closing.is_set():
             work = time.thread_time()
             most = 0
@@ -171,7 +173,7 @@ class Heartbeats:
                 self._has_news = False
                 self._wake()
             work = time.thread_time() - work
-            nap = min(LONGEST_NAP, NAP_PER_WORK * work if most >= FULL else 2 * nap)
+            nap = min(self._longest_nap, NAP_PER_WORK * work if most >= FULL else 2 * nap)
             self._closing.wait(nap)
 
     def _receive(self, rank_id: int, receiver: socket.socket) -> int:

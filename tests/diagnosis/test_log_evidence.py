@@ -556,7 +556,7 @@ PIECES: Final = (
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40))))
 def test_anything(pieces: list[bytes]) -> None:
     """For any content of a log, the evidence is bounded and safe for a terminal."""

@@ -276,6 +276,7 @@ def test_runner_that_hangs_ends_with_the_second_signal() -> None:
         assert 143 == popen.wait(LIMIT)
 
 
+@pytest.mark.deep
 def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
     """A wait that ended while the guardian was stopped is noticed when it is continued."""
     with running(*GUARDED, "hang") as popen:
@@ -332,6 +333,7 @@ os.kill(child, signal.SIGKILL)
     assert "True\n" == ended.stdout
 
 
+@pytest.mark.deep
 def test_busy_runner_is_not_killed(tmp_path: Path) -> None:
     """A runner that is running, on a slow machine, has more time for an answer than one that hangs."""
     with running(*GUARDED, f"busy={tmp_path}/go") as popen:

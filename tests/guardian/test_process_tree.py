@@ -213,6 +213,7 @@ def test_process_that_ends_while_it_is_looked_at_is_reaped(monkeypatch: pytest.M
     assert kept == frozenset(process_tree.children(os.getpid()))
 
 
+@pytest.mark.deep
 def test_processes_that_end_while_they_are_reaped_are_not_forgotten() -> None:
     """What has ended since the last call was not reaped by it, and is by the next: the last call leaves nothing."""
     kept = frozenset(process_tree.children(os.getpid()))

@@ -73,6 +73,7 @@ def folder(tmp_path: Path) -> Path:
 # --- Where the table comes from ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize(
     ("args", "env"),
     [
@@ -93,6 +94,7 @@ def test_table_is_found(args: tuple[str, ...], env: dict[str, str], folder: Path
     assert EIGHT == told(run(folder, *args, *TELL, env=env))
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("name", ["RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE"])
 def test_number_of_processes_beats_the_platforms_tables(name: str, folder: Path) -> None:
     """--nproc-per-node is an explicit choice: no table is read, and none is handed on."""
@@ -151,6 +153,7 @@ def test_group_list_is_converted(folder: Path) -> None:
     assert stat.S_ISREG(path.lstat().st_mode)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("env", "place"),
     [({"MA_MOUNT_PATH": "mount", "MA_HOME": "home"}, "mount"), ({"MA_HOME": "home"}, "home"), ({}, "log")],
@@ -234,6 +237,7 @@ def _strangers_folder(place: Path, _elsewhere: Path) -> None:
     os.chown(place, STRANGER, STRANGER)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("lay", [_symlink, _strangers_folder])
 def test_table_is_not_written_through_what_a_stranger_has_laid(lay: object, folder: Path) -> None:
     """In a world-writable log directory, another user's directory could make ranks read a different table."""
@@ -330,6 +334,7 @@ def test_table_that_is_written_in_place_is_awaited_whole(program: Program, table
     assert 8 == sum("/8 on " in line for line in run.lines)
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["run", "dry-run"])
 def test_signal_during_the_wait_ends_it(
@@ -455,6 +460,7 @@ def test_job_exists_while_the_number_of_its_node_is_unknown(program: Program, ta
     assert [] == contradictions(program.log_dir)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("end", "options", "expected"),
     [
@@ -523,6 +529,7 @@ def test_refused_second_start_moves_nothing(program: Program, table: Path) -> No
     assert 0 == first.finish()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("options", [("--dry-run",), ("--check",)])
 def test_look_at_a_job_of_one_node_writes_nothing(program: Program, table: Path, options: tuple[str, ...]) -> None:
     """A dry run may wait, but leaves no trace."""
@@ -532,6 +539,7 @@ def test_look_at_a_job_of_one_node_writes_nothing(program: Program, table: Path,
     assert not program.log_dir.exists()
 
 
+@pytest.mark.deep
 def test_user_signals_during_the_wait_are_nobodys(program: Program, table: Path) -> None:
     """User signals do not end the wait, as there is no rank to forward them to."""
     run = start_waiting(program, table, *TELL)
@@ -551,6 +559,7 @@ def test_killed_while_it_waits(program: Program, table: Path) -> None:
     assert not (program.folder / "ran").exists()
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -581,6 +590,7 @@ def test_no_time_to_wait_is_one_look(folder: Path) -> None:
 # --- What is refused before anything is made --------------------------------------------------------------------------
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize(
     "path",
     [path for path in sorted(INVALID.iterdir()) if not path.name.startswith("not_ready_")],
@@ -596,6 +606,7 @@ def test_bad_table_ends_it_at_once(path: Path, tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("args", "env", "expected"),
     [
@@ -627,6 +638,7 @@ def test_bad_input_makes_and_overwrites_nothing(
     assert [b"earlier", b"earlier"] == [path.read_bytes() for path in earlier]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "command", [("python3", "train.py"), ("./train.py",), ("python3", "-u", "train.py", "--lr", "1")]
 )
@@ -689,6 +701,7 @@ def test_nodes_of_a_job_cover_all_ranks(tmp_path: Path) -> None:
     } == _tell_all(tmp_path, table, pods)
 
 
+@pytest.mark.deep
 def test_pods_of_one_server_cover_its_ranks_once(tmp_path: Path) -> None:
     """Two pods on one host start their own devices each, with local indices from 0."""
     pods = {name: {"BATCH_TASK_CURRENT_INSTANCE": name} for name in ("job-worker-0", "job-worker-1")}
@@ -699,6 +712,7 @@ def test_pods_of_one_server_cover_its_ranks_once(tmp_path: Path) -> None:
     } == _tell_all(tmp_path, VALID / "group_list_2_pods_on_1_server.json", pods)
 
 
+@pytest.mark.deep
 def test_nodes_of_a_server_list_cover_all_ranks(tmp_path: Path) -> None:
     """Nodes are found by their addresses, and have the ranks of the table."""
     table = VALID / "server_list_ranks_do_not_rise.json"

@@ -61,6 +61,7 @@ def run(
 words = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=20)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("shell", SHELLS)
 @settings(max_examples=15)
 @given(arguments=st.lists(words, max_size=3), values=st.lists(words, min_size=3, max_size=3))

@@ -261,6 +261,7 @@ def test_stalled_terminal_does_not_block_close(console: Console, screen: Screen)
         screen.out.leave()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("room", [0, 5000])
 def test_stalled_stderr_does_not_block_close(console: Console, screen: Screen, room: int) -> None:
     """close() returns although a message is longer than the room left in a pipe without a reader."""

@@ -97,6 +97,7 @@ def reap(leader: Leader) -> None:
     leader.reap()
 
 
+@pytest.mark.deep(quick=1)
 def test_peak_memory_is_that_of_the_rank(output: Output) -> None:
     """Without more memory than the runner, whose memory it has until it executes its program, it is unknown."""
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + (64 << 20)

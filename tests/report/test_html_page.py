@@ -26,6 +26,7 @@ from tests.report.test_write_queue import void
 FAILURE = Exited(0, Ending(exit_code=7))
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize(
     ("html", "cause", "is_loaded"),
     [

@@ -73,6 +73,7 @@ def test_wait_is_announced_once(tmp_path: Path) -> None:
     assert [True] == [sentence.startswith("waiting for hook checkpoint, ") for sentence in job.told]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("command", ["sleep 1000", "trap '' TERM; setsid sh -c 'sleep 1000; true' & sleep 1000"])
 def test_limit(tmp_path: Path, command: str) -> None:
     """A hook that hangs is killed with everything it has started, and the next one runs."""

@@ -263,6 +263,7 @@ def test_requests_that_are_refused(job: Job, message: dict[str, object], sentenc
     assert [] == [*job.wakes, *job.messages.lines]
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     "data",
     [b"x", b"[]", b"{}", b'{"request": 7}', b"\xff\xfe", b"[" * 4000, b'{"request": "checkpoint"}' + b" " * 5000],
@@ -307,8 +308,13 @@ def test_connections_that_say_nothing_make_room(job: Job) -> None:
 
 def test_silent_connection_is_given_up(job: Job) -> None:
     """It is closed after a while."""
-    with job.connect() as connection:
-        assert b"" == connection.recv(1)
+    path = os.path.join(job.folder, "other")
+    with closing(control.Control(job.requests, job.messages, patience=0.1)) as impatient:
+        impatient.start(path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(path)
+            connection.settimeout(LIMIT)
+            assert b"" == connection.recv(1)
 
     assert ["a connection without a message"] == [
         warning.partition(" on ")[0].partition(" ")[2] for warning in job.messages.of("warning")

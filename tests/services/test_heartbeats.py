@@ -26,6 +26,7 @@ from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 
+NAP: Final = 0.02
 SEND: Final = """
 import socket, sys
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sys.argv[1])
@@ -69,7 +70,9 @@ def sending(path: str, text: str, *, new_session: bool = False) -> Iterator[None
 def test_each_rank_has_its_own_beats(folder: str) -> None:
     """Later datagrams add to what the rank has told before; also a process in a session of its own speaks for it."""
     steps: list[tuple[float, int]] = []
-    with closing(Heartbeats(lambda: 7.0, show_step=lambda at, step: steps.append((at, step)))) as heartbeats:
+    with closing(
+        Heartbeats(lambda: 7.0, show_step=lambda at, step: steps.append((at, step)), longest_nap=NAP)
+    ) as heartbeats:
         job = heartbeats.open(job_of(3), folder)
         first = Beat(at=7.0, step=5, section="evaluation", status="fine")
         with sending(address(job, 0), "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
@@ -87,7 +90,10 @@ def test_each_rank_has_its_own_beats(folder: str) -> None:
 
 def test_strangers_are_ignored(folder: str) -> None:
     """A process that does not descend from the runner, such as this one itself, tells nothing."""
-    with closing(Heartbeats()) as heartbeats, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+    with (
+        closing(Heartbeats(longest_nap=NAP)) as heartbeats,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger,
+    ):
         job = heartbeats.open(job_of(1), folder)
         for _ in range(3):
             stranger.sendto(b"WATCHDOG=1\nX_STEP=99", address(job, 0))
@@ -115,7 +121,7 @@ def test_sender_that_cannot_be_looked_at_is_unknown(folder: str, monkeypatch: py
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return really_open(path, flags, mode)
 
-    with closing(Heartbeats()) as heartbeats:
+    with closing(Heartbeats(longest_nap=NAP)) as heartbeats:
         job = heartbeats.open(job_of(1), folder)
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", refuse)
@@ -130,7 +136,7 @@ def test_sender_that_cannot_be_looked_at_is_unknown(folder: str, monkeypatch: py
 def test_beats_count_only_while_they_are_received(folder: str) -> None:
     """If the thread has ended, the output of the ranks has to show that they are alive."""
     times = iter((7.0,))
-    with closing(Heartbeats(now=lambda: next(times))) as heartbeats:
+    with closing(Heartbeats(now=lambda: next(times), longest_nap=NAP)) as heartbeats:
         job = heartbeats.open(job_of(1), folder)
         with sending(address(job, 0), "X_STEP=1"):
             wait_until(lambda: bool(heartbeats.of({0})))
@@ -151,7 +157,7 @@ def test_nobody_listens_without_a_directory(folder: str) -> None:
 def test_checkpoint_is_saved_when_every_process_of_the_rank_has_reported_it(folder: str) -> None:
     """Processes that have announced it are waited for, unless they have ended; a checkpoint is no heartbeat."""
     news = threading.Event()
-    with closing(Heartbeats(now=lambda: 7.0, wake=news.set)) as heartbeats:
+    with closing(Heartbeats(now=lambda: 7.0, wake=news.set, longest_nap=NAP)) as heartbeats:
         job = heartbeats.open(job_of(2), folder)
         with sending(address(job, 0), "X_SAVES=1"), sending(address(job, 1), "X_CHECKPOINT=a\nX_STEP=3"):
             wait_until(lambda: list(heartbeats.saving_ranks) == [0])

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import pytest
+
 from ascend_runner.guardian import process_tree
 from ascend_runner.services.matching import MOST_AT_ONCE, Matcher
 from ascend_runner.training.steps import LONGEST
@@ -65,6 +67,7 @@ def test_longest_lines_at_once() -> None:
     assert ([LONGEST] * MOST_AT_ONCE, []) == (found, warnings)
 
 
+@pytest.mark.deep
 def test_other_lines_beside_a_search_that_does_not_end() -> None:
     """They are searched for the other expressions."""
     with matching(ENDLESS, STEP) as (matcher, warnings):

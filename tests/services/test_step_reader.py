@@ -37,6 +37,7 @@ def reading(
     job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **perf)
     pass_on = ([] if found is None else found).append
     reader = StepReader(job, devices or NO_DEVICES, warnings.append, pass_on=pass_on)
+    reader.pause = 0.05
     reader.start()
     try:
         yield reader, warnings
@@ -61,6 +62,7 @@ def test_guide_to_the_letter() -> None:
         ]
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     "line",
     [

@@ -344,6 +344,7 @@ def test_interrupted_file_is_continued(staging: Staging) -> None:
     assert [] == [name for name in os.listdir(staging.target) if name.startswith(PART)]
 
 
+@pytest.mark.deep
 def test_killed_at_any_point(tmp_path: Path) -> None:
     """A few of the points of scripts/chaos-staging: the copy is resumed by one of two processes, and identical."""
     script = Path(__file__).parents[2] / "scripts" / "chaos_staging.py"

@@ -391,7 +391,7 @@ def explore(rank_ids: tuple[int, ...], world: World) -> int:
 
 
 @pytest.mark.timeout(1800)  # 100 s of pure computing for 4 ranks, which a busy machine may make many times longer
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(ranks, marks=pytest.mark.deep) for ranks in (3, 4))])
 def test_laws_hold_in_every_interleaving(ranks: int) -> None:
     """The laws hold for 1 to 4 ranks in every order of events."""
     steps = explore(tuple(range(ranks)), World())
@@ -401,7 +401,7 @@ def test_laws_hold_in_every_interleaving(ranks: int) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("save", [0.0, SAVE])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_laws_hold_with_requests_for_checkpoints(ranks: int, save: float) -> None:
     """The laws hold in every order of events if a checkpoint is asked for, too, before a stop or just so."""
     steps = explore(tuple(range(ranks)), World(save=save, most_signals=3, may_request=True))
@@ -411,7 +411,7 @@ def test_laws_hold_with_requests_for_checkpoints(ranks: int, save: float) -> Non
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("save", [0.0, SAVE])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_laws_hold_with_slow_training_and_unhealthy_nodes(ranks: int, save: float) -> None:
     """The first of slow training, a finding about the node and every other cause wins; ended attempts ignore both."""
     steps = explore(tuple(range(ranks)), World(save=save, may_request=save > 0, watches=(SLOW, UNHEALTHY)))
@@ -419,6 +419,7 @@ def test_laws_hold_with_slow_training_and_unhealthy_nodes(ranks: int, save: floa
     assert steps > 10**ranks
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "world",

@@ -153,6 +153,7 @@ def parts(folder: Path, save: Save) -> Iterator[str]:
     write(folder, save[-1:])
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize("form", FORMATS)
 def test_no_part_of_a_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int], Save]) -> None:
     """Cut at every file, and at every byte of the last one, a save leaves the one before it as the newest."""
@@ -169,6 +170,7 @@ def test_no_part_of_a_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int],
     assert checkpoints.look(tmp_path).is_progress_since(before)
 
 
+@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize("form", [form for form in FORMATS if form is not accelerate_custom])
 def test_no_part_of_the_first_save_is_a_checkpoint(tmp_path: Path, form: Callable[[int], Save]) -> None:
     """The same holds for the first save of all, except for accelerate's registered objects, which are not known yet."""
@@ -258,6 +260,7 @@ def test_first_checkpoint_is_progress(tmp_path: Path) -> None:
     assert checkpoints.look(tmp_path).is_progress_since(first) is False
 
 
+@pytest.mark.deep
 def test_a_crowded_directory_is_unknown(tmp_path: Path) -> None:
     """Only a limited number of entries is checked; whether a newer checkpoint is among the rest is unknown."""
     for number in range(checkpoints.MOST_ENTRIES + 1):
@@ -275,6 +278,7 @@ def test_a_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("version", ["3.7", "3.8"])
 def test_old_pythons_of_trainings_run_it(tmp_path: Path, version: str) -> None:
     """The training's Python may be older than the runner's, and has none of its dependencies."""

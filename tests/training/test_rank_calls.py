@@ -82,6 +82,7 @@ class World:
         pytest.fail(f"the ranks are at {self.steps} and saved {self.saved}")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("count", "every"), [(1000, 1), (200, 5)])
 def test_same_step_in_uneven_ranks(tmp_path: Path, count: int, every: int) -> None:
     """Many requests, each seen by every rank at its own moment and by some twice: one save each, at one step."""

@@ -132,6 +132,7 @@ def test_cause_is_not_repeated_as_a_condition(write: Write) -> None:
     assert "Hanging" not in rendered(write(document(2, conditions=[hang], cause={"sentence": "no output, likely"})))
 
 
+@pytest.mark.deep
 def test_strange_members(write: Write) -> None:
     """Members of another type, or out of range, count as missing."""
     odd: list[object] = [None, True, -1, 1e300, "x" * 10, [], {}, [[]], [{}], "9999-12-31T23:59:59-12:00"]
@@ -144,6 +145,7 @@ def test_strange_members(write: Write) -> None:
         assert [] == page.open
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(("count", "limit"), [(8, 50_000), (64, 200_000), (1024, 2_000_000)])
 @pytest.mark.parametrize("logs", [log, differing])
 def test_size(count: int, limit: int, logs: Callable[[int], bytes], write: Write) -> None:
@@ -292,6 +294,7 @@ def test_hostile_rank_table(text: str, write: Write) -> None:
     assert all(char.isprintable() or char == "\n" for char in shown)
 
 
+@pytest.mark.deep
 def test_many_ranks_have_few_elements(write: Write) -> None:
     """A page about 1,024 ranks is as easy to read aloud as one about 64, also if no two logs are alike."""
     counts = {}

@@ -194,6 +194,7 @@ def test_two_spare_devices() -> None:
     assert [(ERROR, "rank_list[3].local_id", sentence, BAD_VALUE)] == _found(**changes)
 
 
+@pytest.mark.deep
 def test_number_of_ranks() -> None:
     """HCCL accepts at most 65,536 ranks."""
     levels: list[object] = [{"net_layer": 0, "net_instance_id": "a", "rank_addr_list": []}]

@@ -6,6 +6,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from ascend_runner.guardian import process_tree
 from ascend_runner.services.run_folder import CONTROL
 from tests.helpers.program import Program
@@ -58,6 +60,7 @@ def test_limit(start: Start, tool: Tool) -> None:
     assert 2 == run.screen.count(" ascend-job: the time limit ")
 
 
+@pytest.mark.deep
 def test_limit_of_a_job_that_waits(start: Start, tool: Tool) -> None:
     """Also a job that waits for its next attempt can be changed."""
     run = start("exit 7", "--max-restarts", "1", "--restart-delay", "1h", ranks=1)

@@ -18,6 +18,7 @@ AFTERWARDS = tuple(words for words in LIVE if words != ("stacks",))
 LONG = "x" * (1 << 20)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("texts", [HOSTILE, ("plain", LONG, f"\x1b]0;{LONG}", "\u202e" * 1000, "\0" * 1000)])
 def test_views(texts: tuple[str, ...], program: Program, tool: Tool, run_dir: os.PathLike[str]) -> None:
     """Each view has printable characters only, and as many lines as with harmless text."""

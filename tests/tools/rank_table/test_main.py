@@ -503,6 +503,7 @@ def test_reader_that_leaves() -> None:
     assert b"" == ran.stderr
 
 
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [

@@ -115,6 +115,7 @@ def test_command_that_cannot_be_started(batch: Batch) -> None:
     assert "ascend-job: cannot start the command on line 1: argument list too long" in screen
 
 
+@pytest.mark.deep
 def test_file_may_be_edited_between_two_runs(batch: Batch) -> None:
     """What has succeeded keeps its logs and does not run again; other commands have other logs."""
     batch.fill(a=0, b=0)
@@ -164,6 +165,7 @@ def test_files_that_are_none(
     assert not list(tmp_path.glob("*state*"))
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("content", ["", "{}x", "7", '[{"number": 1}]'])
 def test_states_that_are_none(batch: Batch, content: str) -> None:
     """A file that is not the state of the batch is neither read nor replaced."""
@@ -178,6 +180,7 @@ def test_states_that_are_none(batch: Batch, content: str) -> None:
     assert [] == batch.noted
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_the_batch(batch: Batch, signum: int) -> None:
     """The command that is running is stopped, no other one starts, and the next run begins with it."""
@@ -235,6 +238,7 @@ def test_killed_batch_stops_its_command(batch: Batch) -> None:
     assert is_gone(int(batch.noted[0]))
 
 
+@pytest.mark.deep
 def test_killed_batch_releases_its_command(batch: Batch) -> None:
     """Nobody has sent SIGTERM to a job that is held: its launcher has ended, and the screen and the events say so."""
     batch.path.write_text("--nproc-per-node 1 --hold 1h --log-dir log sh -c 'exit 7'")
@@ -253,6 +257,7 @@ def test_killed_batch_releases_its_command(batch: Batch) -> None:
     assert json.loads(events.splitlines()[-1])["data"]["is_orphaned"]
 
 
+@pytest.mark.deep
 def test_two_batches_of_one_file(batch: Batch) -> None:
     """The second one is refused while the first one runs."""
     batch.path.write_text(f"--nproc-per-node 1 sh -c 'echo a >> {batch.notes}; exec sleep 1000'")

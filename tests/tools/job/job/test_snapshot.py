@@ -172,6 +172,7 @@ def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: P
         assert secret not in screen
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("script", "expected", "word"),
     [
@@ -279,6 +280,7 @@ def test_limit_of_a_held_job(start: Start, tool: Tool) -> None:
     assert "time limit" not in run.screen
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "content", ["", "7", "[" * 100_000, '{"state": 7, "ranks": [1, {"rank_id": "x"}], "cause": 3}']
 )

@@ -58,6 +58,7 @@ def test_pipe_that_is_closed(tmp_path: Path) -> None:
     assert set() == names
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_local", [True, False])
 def test_directory_that_cannot_be_watched(tmp_path: Path, is_local: bool) -> None:  # noqa: FBT001  a parameter
     """Where the kernel cannot tell of all changes, any file may have changed after a while."""

@@ -19,7 +19,7 @@ from tests.helpers.waiting import LIMIT
 
 Check = Callable[[Pilot[None]], Awaitable[None]]
 TEXTS = ["[bold red]x[/]", "[link=file:///etc]x", "[/]", "\\[", "{x}", "段错误" * 30, "e\u0301" * 99]
-FAST = 0.01  # seconds between two looks
+FAST = 0.05  # seconds between two looks; more often, and textual's pilot waits a second for an idle process
 
 
 class Shown(Top):

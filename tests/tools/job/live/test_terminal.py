@@ -29,6 +29,7 @@ def read_until(fd: int, text: bytes) -> None:
         shown += os.read(fd, 1 << 16)
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("key", "shown"), [(b"a", b""), (b"\r", b"in the pager")])
 def test_terminated(start: Start, run_dir: Path, key: bytes, shown: bytes) -> None:
     """SIGTERM ends it as `q` does, and the pager with it: the terminal is as it was before."""

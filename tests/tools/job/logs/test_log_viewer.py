@@ -186,6 +186,7 @@ def test_directory_of_many_nodes(shared: Path, tool: Tool) -> None:
     assert (0, expected) == tool("logs", str(shared), "-n", "1")
 
 
+@pytest.mark.deep
 def test_directory_of_other_machines_is_followed(shared: Path, follow: Follow) -> None:
     """Until all reports say that their part of the job has ended."""
     reader = follow(str(shared), "-n", "1", "-r", "5,6")
@@ -211,6 +212,7 @@ def test_log_that_comes_later(shared: Path, follow: Follow) -> None:
     assert {"[rank 0] 0\n", "[rank 1] 1\n"} == {next_line(reader), next_line(reader)}
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("words", "expected", "sentence"),
     [

@@ -269,6 +269,7 @@ def test_real_job(start: Start, tool: Tool) -> None:
     assert "no job 'other'" in tool("metrics", "other")[1]
 
 
+@pytest.mark.deep
 def test_real_job_without_its_runner(start: Start, tool: Tool) -> None:
     """A runner that was killed is not up, and none of its ranks is running."""
     run = start("echo ready; exec sleep 1000")

@@ -27,6 +27,7 @@ main()
 """
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("command", "options", "is_written"),
     [
@@ -103,6 +104,7 @@ def test_killed_runner(tmp_path: Path, tool: Tool, state: str, doing: str) -> No
     assert 5 == tool("status", str(tmp_path / "job-report.json"))[0]
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("has_board", [True, False])
 def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board: object) -> None:
     """The page about a job whose runner was killed ends with the last activity: of its board, or else its logs."""

@@ -263,6 +263,7 @@ def test_ends_before_starts(tmp_path: Path) -> None:
     assert [True, True] == [node.has_report for node in merged_reports.read(str(tmp_path)).job.nodes]
 
 
+@pytest.mark.deep
 def test_hostile_members(tool: Tool, tmp_path: Path) -> None:
     """Members of any type and size are unknown; no byte of theirs controls the terminal."""
     wild: list[object] = [None, -1, 10**30, 1e308, "\x1b[31m\0\ud800", [], {}, [[]], True, "9" * 5000]
