@@ -49,17 +49,12 @@ class Options(TypedDict, total=False):
     stdin: int | None
     launcher: str | None
     hosts: str | Iterable[str] | None
-    mpi_hostfile: str | os.PathLike[str] | None
-    mpich_hostfile: str | os.PathLike[str] | None
-    deepspeed_hostfile: str | os.PathLike[str] | None
     job_name: str | None
     log_dir: str | os.PathLike[str] | None
     log_runs: int | None
     log_max_size: int | str | None
-    log_backups: int | None
     html: str | None
     console: str | Iterable[int] | None
-    no_prefix: bool
     timestamps: bool
     color: str | None
     progress_bars: str | None
@@ -74,14 +69,13 @@ class Options(TypedDict, total=False):
     checkpoint_grace: float | None
     time_limit: float | None
     max_restarts: int | None
-    max_same_failures: int | None
     no_restart_on: str | Iterable[int | str] | None
     restart_on: str | Iterable[int | str] | None
     restart_delay: float | None
     exit_verdict: bool
     linger: float | None
     checkpoint_dir: str | os.PathLike[str] | None
-    perf_pattern: str | Iterable[str] | None
+    perf_pattern: str | None
     perf_threshold: float | None
     perf_drop: float | None
     perf_action: str | None
@@ -90,7 +84,6 @@ class Options(TypedDict, total=False):
     hook: str | Iterable[str] | None
     precheck: str | None
     inspect: str | None
-    inspect_interval: float | None
     # </options>
 
 
@@ -104,7 +97,7 @@ def launch(
     """Run `command` as `ascend-runner [OPTIONS] COMMAND` does, wait until it ends, and return the outcome.
 
     `options` are those of the command line by name, such as `nproc_per_node=4`, `grace=60.0` (seconds), `console=[0]`
-    or `no_prefix=True`. The output of the ranks is shown as usual. `environ` and `cwd` are by default those of this
+    or `exit_verdict=True`. The output of the ranks is shown as usual. `environ` and `cwd` are by default those of this
     process. A failed rank raises no exception: see `Outcome.status`, `Outcome.cause` and `Outcome.check()`.
 
         import ascend_runner

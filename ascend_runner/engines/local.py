@@ -51,9 +51,6 @@ class Request:
     log_dir: str
     report_of_node_0: str
     read_text: Callable[[str], str]
-    mpi_hostfile: str | None = None
-    mpich_hostfile: str | None = None
-    deepspeed_hostfile: str | None = None
     resolve: Callable[[str], str] = str
 
 

@@ -87,10 +87,10 @@ def rewrite_for_mpirun(request: Request) -> Handover:
     files: dict[str, bytes] = {}
     if len(node.hosts) > 1:
         named = next(filter(None, map(request.environ.get, OPEN_MPI)), "")
-        path, content = _host_file(request, request.mpi_hostfile, named or OPEN_MPI_FILE, " slots=")
+        path, content = _host_file(request, named or OPEN_MPI_FILE, " slots=")
         variables.update({name: path for name in OPEN_MPI if request.environ.get(name) != path})
         files.update(content)
-        path, content = _host_file(request, request.mpich_hostfile, request.environ.get(HYDRA) or MPICH_FILE, ":")
+        path, content = _host_file(request, request.environ.get(HYDRA) or MPICH_FILE, ":")
         variables.update({HYDRA: path} if request.environ.get(HYDRA) != path else {})
         files.update(content)
         if _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
@@ -111,7 +111,7 @@ def rewrite_for_deepspeed(request: Request) -> Handover:
     is_several = len(request.node.hosts) > 1
     path, files = DEEPSPEED_FILE, dict[str, bytes]()
     if is_several:
-        path, files = _host_file(request, request.deepspeed_hostfile, DEEPSPEED_FILE, " slots=")
+        path, files = _host_file(request, DEEPSPEED_FILE, " slots=")
     hostfile = (f"--hostfile={path}",) if path != DEEPSPEED_FILE else ()
     command = python_command(request.argv)
     if calls(request.argv, "deepspeed", DEEPSPEED_MODULE):
@@ -139,7 +139,7 @@ def _check_hosts(request: Request, engine: str) -> None:
         )
 
 
-def _host_file(request: Request, chosen: str | None, usual: str, separator: str) -> tuple[str, dict[str, bytes]]:
+def _host_file(request: Request, usual: str, separator: str) -> tuple[str, dict[str, bytes]]:
     """Return the path of a file of hosts, and its content by its path if it must be written.
 
     A file that exists is left alone. If it is missing, or if the options differ from the platform, another file is
@@ -148,8 +148,6 @@ def _host_file(request: Request, chosen: str | None, usual: str, separator: str)
     node = request.node
     slots = node.slots or (request.nproc,) * len(node.hosts)
     content = "".join(f"{host}{separator}{count}\n" for host, count in zip(node.hosts, slots)).encode()
-    if chosen:
-        return chosen, {chosen: content}
     by_option = (node.sources.get("hosts"), node.sources.get("devices_per_node"))
     is_contradicted = by_option[0] == places.OPTION or by_option[1] == "--nproc-per-node"
     if request.read_text(usual) and not is_contradicted:

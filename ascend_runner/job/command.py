@@ -56,9 +56,6 @@ def without_effect(context: PlanContext) -> Iterator[str]:
     yield from settings.without_effect()
     if not settings.stage and (placeholder := ranks.without_place(context.command)):
         yield placeholder
-    if settings.inspect_interval != Settings().inspect_interval and not preparation.is_inspected(settings.inspect):
-        why = "this node has no NPU" if settings.inspect is None else "--inspect is off"
-        yield f"--inspect-interval has no effect because {why}"
 
 
 def refuse_restarts(settings: Settings, *, is_part: bool) -> None:

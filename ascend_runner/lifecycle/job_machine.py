@@ -29,6 +29,7 @@ from ascend_runner.supervision.state import Phase, State
 
 FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
 LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
+MOST_SAME_FAILURES: Final = 3  # restarts in a row after the same failure without progress
 OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # a limit, the runner, commands that do not start
 
 
@@ -101,7 +102,6 @@ class Policy:
     """
 
     max_restarts: int = 0
-    max_same_failures: int = 3
     always: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
     delay: float | None = None
@@ -260,7 +260,7 @@ def _verdict(job: Job, event: Event) -> Verdict:
         return Verdict.NOT_CLEAR
     if job.attempt >= policy.max_restarts:
         return Verdict.USED_UP
-    limit = 1 if restart is Restart.CONFIRM else policy.max_same_failures
+    limit = 1 if restart is Restart.CONFIRM else MOST_SAME_FAILURES
     return Verdict.SAME_FAILURE if job.same_failures > limit else Verdict.RESTART
 
 

@@ -560,7 +560,7 @@ def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process
 def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
     """Plan how the lines of a process are shown, and set the terminal's width, which the process cannot query."""
     settings, env = context.settings, spec.env
-    prefix = "" if settings.no_prefix else f"[{spec.title}] "
+    prefix = f"[{spec.title}] "
     width = context.columns - len(prefix) - (TIME_WIDTH if settings.timestamps else 0)
     if width > 0:
         env = {"COLUMNS": str(width), **env}
@@ -569,7 +569,7 @@ def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
 
     if settings.stdin is not None:
         env = {"PYTHONBREAKPOINT": "0", **env}  # without a terminal, breakpoint() does nothing
-    if prefix and context.has_colors:
+    if context.has_colors:
         prefix = colored(prefix, PREFIX_STYLES[spec.rank_id % len(PREFIX_STYLES)])
     is_shown = settings.console is None or spec.rank_id in settings.console
     return attrs.evolve(spec, env=env, prefix=prefix.encode() if is_shown else None)
@@ -593,7 +593,7 @@ def plan_job(
         pod_name=share.pod_name,
         grace=settings.grace,
         hang_timeout=settings.hang_timeout,
-        rotation=Rotation(max_size=settings.log_max_size, backups=settings.log_backups),
+        rotation=Rotation(max_size=settings.log_max_size),
         log_dir=context.log_dir,
         has_own_process_logs=not context.environ.get("ASCEND_PROCESS_LOG_PATH"),
         folders=_folders((*ranks, *beside), context),
@@ -621,7 +621,7 @@ def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
         hooks=settings.hook,
         html_states=HTML_STATES[settings.html],
         hang_action=_hang_action(settings),
-        perf_patterns=settings.perf_pattern,
+        perf_pattern=settings.perf_pattern,
         perf_threshold=settings.perf_threshold,
         perf_drop=settings.perf_drop,
         perf_action=WatchAction(settings.perf_action or WatchAction.WARN),
@@ -629,7 +629,6 @@ def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,
         inspect=None if settings.inspect is None else InspectAction(settings.inspect),
-        inspect_interval=settings.inspect_interval,
     )
 
 
@@ -649,7 +648,6 @@ def _hang_action(settings: Settings) -> WatchAction:
 def _restarts(settings: Settings, node: Node) -> Policy:
     return Policy(
         max_restarts=settings.max_restarts,
-        max_same_failures=settings.max_same_failures,
         always=settings.restart_on or frozenset(),
         never=settings.no_restart_on or frozenset(),
         delay=settings.restart_delay,
@@ -734,9 +732,6 @@ def hand_over(share: NodeShare, context: PlanContext) -> Handover:
             environ=context.environ,
             log_dir=os.path.join(context.log_dir, context.job_id, settings.launcher),
             report_of_node_0=_report_of_node_0(context),
-            mpi_hostfile=settings.mpi_hostfile,
-            mpich_hostfile=settings.mpich_hostfile,
-            deepspeed_hostfile=settings.deepspeed_hostfile,
             resolve=context.resolve,
             read_text=context.read_text,
         ),

@@ -68,7 +68,7 @@ class Rotation:
     """The rotation of a log file: before it exceeds `max_size` bytes (0: never). `backups` rotated files are kept."""
 
     max_size: int = 0
-    backups: int = 0
+    backups: int = 3
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -89,7 +89,7 @@ class JobSpec:
     the rank table that gives the number of nodes; its files have the name of this node until then. `nodes` are the
     numbers of nodes that take part and that could (--min-nodes). `restarts` says when the job is started again after a
     failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and `attempt` counts its starts from 0.
-    This node is inspected every `inspect_interval` seconds, if `inspect` says so (None: if it has NPUs). `hooks` are
+    This node is inspected if `inspect` says so (None: if it has NPUs). `hooks` are
     events with shell commands. In one of `html_states` the report is also written as HTML. `platform`, `framework`
     (`auto` if the platform has prepared none) and `runner_version` are for the report. `notes` are sentences about the
     plan.
@@ -110,7 +110,7 @@ class JobSpec:
     beside: tuple[RankSpec, ...] = ()
     host_files: Mapping[str, bytes] = {}
     hang_action: WatchAction = WatchAction.STOP
-    perf_patterns: tuple[str, ...] = ()
+    perf_pattern: str | None = None
     perf_threshold: float | None = None
     perf_drop: float | None = None
     perf_action: WatchAction = WatchAction.WARN
@@ -128,7 +128,6 @@ class JobSpec:
     checkpoint_grace: float = 0.0
     restarts: Policy = NO_RESTARTS
     inspect: InspectAction | None = None
-    inspect_interval: float = 60.0
     hooks: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     attempt: int = 0
@@ -146,7 +145,7 @@ class JobSpec:
     @property
     def watches_performance(self) -> bool:
         """Whether a slow training is reported."""
-        return bool(self.perf_patterns or self.perf_threshold or self.perf_drop)
+        return bool(self.perf_pattern or self.perf_threshold or self.perf_drop)
 
     @property
     def reads_steps(self) -> bool:

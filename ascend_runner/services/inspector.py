@@ -20,6 +20,7 @@ from ascend_runner.supervision.causes import NodeFinding
 from ascend_runner.supervision.state import Phase, State
 
 END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one that hangs in a driver takes longer
+INTERVAL: Final = 60.0  # seconds between two inspections
 SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
 PROGRAM: Final = (
     "import os, sys; sys.path[:] = {path!r}; from ascend_runner.node import inspection;"
@@ -36,8 +37,9 @@ class Inspector:
         device_ids: tuple[int, ...],
         environ: Mapping[str, str],
         pass_on: Callable[[NodeFinding], None],
+        interval: float = INTERVAL,
     ) -> None:
-        """`pass_on` is called in a thread."""
+        """`pass_on` is called in a thread; `interval` is in seconds."""
         places = [Place(name="log directory", path=spec.log_dir), SHARED_MEMORY]
         if spec.checkpoint_dir:
             places.append(Place(name="checkpoint directory", path=spec.checkpoint_dir))
@@ -45,7 +47,7 @@ class Inspector:
         self._node = Node(
             host=Host(), environ=environ, device_ids=device_ids, places=tuple(places), has_peers=has_peers
         )
-        self._interval = spec.inspect_interval
+        self._interval = interval
         self._pass_on = pass_on
         self._child: subprocess.Popen[str] | None = None
         self.pids: set[int] = set()  # the process that inspects, which belongs to no rank

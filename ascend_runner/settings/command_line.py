@@ -18,7 +18,7 @@ import attrs
 
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, SEPARATOR, Option, Topic, with_dashes
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, REMOVED, SEPARATOR, Option, Topic, with_dashes
 from ascend_runner.settings.parsing import did_you_mean
 
 SHELL_OPERATORS: Final = ("&&", "||")  # | |
@@ -57,10 +57,14 @@ def parse(argv: Sequence[str]) -> CommandLine:
         if given in {"--help", "-h"}:
             return CommandLine(wants_help=True, help_topic=_topic([value] if equals else words))
         flag = with_dashes(given)
+        if instead := REMOVED.get(flag[2:].replace("-", "_")):
+            raise SettingsError(f"option {flag} has been removed: {instead}")
         if flag not in options:
             raise SettingsError(f"unknown option {given}{_meant_by_option(given, words)}")
         option = options[flag]
         text = _value(option, value if equals else None, words)
+        if option.name == "perf_pattern" and option.name in values:
+            raise SettingsError(f"{option.flag} is given twice: join the expressions with |")
         is_further = option.is_repeatable and option.name in values
         values[option.name] = SEPARATOR.join([values[option.name], text]) if is_further else text
 

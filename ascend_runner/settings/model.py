@@ -13,7 +13,7 @@ import attrs
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
-from ascend_runner.settings.options import OPTIONS, SEPARATOR, VARIABLE_PREFIX, Option, with_dashes
+from ascend_runner.settings.options import OPTIONS, REMOVED, SEPARATOR, VARIABLE_PREFIX, Option, with_dashes
 from ascend_runner.settings.parsing import NONE, nearest
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import counted, rank_list
@@ -49,11 +49,9 @@ def _near_variable(name: str) -> str:
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "hang_action": ("hang_timeout",),
     "perf_action": ("perf_threshold", "perf_drop", "perf_pattern"),
-    "max_same_failures": ("max_restarts",),
     "restart_delay": ("max_restarts",),
     "restart_on": ("max_restarts", "exit_verdict"),
     "no_restart_on": ("max_restarts", "exit_verdict"),
-    "log_backups": ("log_max_size",),
 }
 
 
@@ -82,17 +80,12 @@ class Settings:
     stdin: int | None = None
     launcher: str = "direct"
     hosts: tuple[tuple[str, int], ...] | None = None
-    mpi_hostfile: str | None = None
-    mpich_hostfile: str | None = None
-    deepspeed_hostfile: str | None = None
     job_name: str | None = None
     log_dir: str | None = None
     log_runs: int = 10
     log_max_size: int = 0
-    log_backups: int = 3
     html: str = "failure"
     console: frozenset[int] | None = None
-    no_prefix: bool = False
     timestamps: bool = False
     color: str = "auto"
     progress_bars: str = "fold"
@@ -107,14 +100,13 @@ class Settings:
     checkpoint_grace: float = 0.0
     time_limit: float | None = None
     max_restarts: int = 0
-    max_same_failures: int = 3
     no_restart_on: frozenset[int] | None = None
     restart_on: frozenset[int] | None = None
     restart_delay: float | None = None
     exit_verdict: bool = False
     linger: float | None = None
     checkpoint_dir: str | None = None
-    perf_pattern: tuple[str, ...] = ()
+    perf_pattern: str | None = None
     perf_threshold: float | None = None
     perf_drop: float | None = None
     perf_action: str | None = None
@@ -123,7 +115,6 @@ class Settings:
     hook: tuple[tuple[str, str], ...] = ()
     precheck: str = "warn"
     inspect: str | None = None
-    inspect_interval: float = 60.0
     dry_run: bool = False
     check: bool = False
     json: bool = False

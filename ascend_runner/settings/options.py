@@ -25,6 +25,15 @@ from ascend_runner.text import quoted
 from ascend_runner.training import steps
 
 VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
+REMOVED: Final[Mapping[str, str]] = {  # options of earlier versions, and what to do instead
+    "deepspeed_hostfile": "DeepSpeed's host file is written to the log directory unless /job/hostfile exists",
+    "inspect_interval": "a node is inspected once a minute; --inspect off turns it off",
+    "log_backups": "three rotated log files are kept; choose a larger --log-max-size",
+    "max_same_failures": "the same failure is retried three times in a row; limit all restarts with --max-restarts",
+    "mpi_hostfile": "set OMPI_MCA_orte_default_hostfile to the path of Open MPI's host file",
+    "mpich_hostfile": "set HYDRA_HOST_FILE to the path of MPICH's host file",
+    "no_prefix": "show one rank with --console RANK, or read its log file, which has no prefixes",
+}
 SEPARATOR: Final = "\0"  # separates the values of a repeated option; no argument contains it
 
 
@@ -276,27 +285,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             default_text="from the platform's variables or host files",
             help="all hosts of the job in the order of the nodes, each with its number of devices",
         ),
-        Option(
-            name="mpi_hostfile",
-            metavar="PATH",
-            parse=parsing.path,
-            default_text="the platform's, else in the log directory",
-            help="host file to write for Open MPI",
-        ),
-        Option(
-            name="mpich_hostfile",
-            metavar="PATH",
-            parse=parsing.path,
-            default_text="the platform's, else in the log directory",
-            help="host file to write for MPICH",
-        ),
-        Option(
-            name="deepspeed_hostfile",
-            metavar="PATH",
-            parse=parsing.path,
-            default_text="the platform's, else in the log directory",
-            help="host file to write for DeepSpeed",
-        ),
     ),
     Topic.OUTPUT: (
         Option(
@@ -330,13 +318,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             help="rotate a log file before it exceeds SIZE, such as 500M, without splitting a line",
         ),
         Option(
-            name="log_backups",
-            metavar="N",
-            parse=parsing.number,
-            default=3,
-            help="number of rotated log files to keep",
-        ),
-        Option(
             name="html",
             choices=HTML,
             default=HTML[0],
@@ -350,7 +331,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             help="ranks to show on the console, such as 0 or 0,8-15",
             is_common=True,
         ),
-        Option(name="no_prefix", help="show the lines of ranks without '[rank N] '"),
         Option(name="timestamps", help="begin each line on the console with the time"),
         Option(
             name="color",
@@ -442,13 +422,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             is_common=True,
         ),
         Option(
-            name="max_same_failures",
-            metavar="N",
-            parse=parsing.count,
-            default=3,
-            help="maximum number of restarts in a row after the same failure without a newer checkpoint",
-        ),
-        Option(
             name="no_restart_on",
             metavar="STATUS,...",
             parse=parsing.statuses,
@@ -496,11 +469,9 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="perf_pattern",
             metavar="REGEX",
             parse=steps.step_pattern,
-            default=(),
             default_text="the lines of common frameworks",
             help="regular expression for further lines about a step, with groups named step, seconds or ms, hardware,"
-            " e2e (both in ms); repeatable",
-            is_repeatable=True,
+            " e2e (both in ms)",
             shown=quoted,
         ),
         Option(
@@ -574,13 +545,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             default_text="warn if this node has NPUs, else off",
             help="watch the NPUs, links, disks and memory of this node while the job runs, and after an error warn, ask"
             " for a checkpoint, or stop the job with exit status 124",
-        ),
-        Option(
-            name="inspect_interval",
-            metavar="DURATION",
-            parse=parsing.positive_seconds,
-            default=60.0,
-            help="time between inspections",
         ),
     ),
     Topic.CHECKS: (

@@ -29,7 +29,7 @@ function __ascend_runner_command
                 break
             case '--*=*'
                 set -e words[1]
-            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --mpi-hostfile --mpich-hostfile --deepspeed-hostfile --job-name --log-dir --log-runs --log-max-size --log-backups --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --max-same-failures --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --inspect-interval
+            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect
                 set -e words[1]
                 set -e words[1]
             case '-*'
@@ -74,17 +74,12 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l bind -d 'bin
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stdin -d 'rank that reads standard input, for input() and pdb; its output is shown at once and without a prefix' -r -f -a 'none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l launcher -d 'program that starts the ranks of a node: direct, torchrun, torch.distributed.launch, init-method, mpirun, deepspeed, msrun; direct is ascend-runner itself' -r -f -a 'direct torchrun torch.distributed.launch init-method mpirun deepspeed msrun'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hosts -d 'all hosts of the job in the order of the nodes, each with its number of devices' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l mpi-hostfile -d 'host file to write for Open MPI' -r -F
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l mpich-hostfile -d 'host file to write for MPICH' -r -F
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l deepspeed-hostfile -d 'host file to write for DeepSpeed' -r -F
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l job-name -d 'name of the job in its logs and report, and JOB_ID of the ranks' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-dir -d 'directory for the log of each rank and the report; ./logs/latest links to the newest one' -r -f -a '(__fish_complete_directories (commandline -ct))'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-runs -d 'number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-max-size -d 'rotate a log file before it exceeds SIZE, such as 500M, without splitting a line' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-backups -d 'number of rotated log files to keep' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l html -d 'when to also write the report as an HTML file; failure: unless the job succeeds or a signal stops it' -r -f -a 'failure always never'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l console -d 'ranks to show on the console, such as 0 or 0,8-15' -r -f -a 'all none'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-prefix -d 'show the lines of ranks without \'[rank N] \''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l timestamps -d 'begin each line on the console with the time'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l color -d 'color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and always with FORCE_COLOR' -r -f -a 'auto always never'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l progress-bars -d 'show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)' -r -f -a 'fold pass'
@@ -99,14 +94,13 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-s
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-grace -d 'time to wait for the ranks to save a checkpoint before SIGTERM, --time-limit, --inspect stop or --perf-action stops them; 0 disables this' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l time-limit -d 'time after which the job is stopped, with exit status 124; measured from the start of the job, across all attempts' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l max-restarts -d 'maximum number of restarts after a failure (single-node jobs); failures that a restart cannot fix are not retried' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l max-same-failures -d 'maximum number of restarts in a row after the same failure without a newer checkpoint' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-restart-on -d 'exit statuses and signals after which the job is not restarted, such as 2,SIGSEGV' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l restart-on -d 'exit statuses and signals after which the job is restarted, whatever the cause' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l restart-delay -d 'time between the end of an attempt and the start of the next one' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l exit-verdict -d 'exit with 75 if a retry by the platform may help, or 93 if it will not, instead of the exit status of a failed rank'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l linger -d 'delay the exit of a node whose ranks failed only because they lost a peer, so that the node with the cause exits first' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-dir -d 'directory where the training saves its checkpoints, which need not exist yet; a newer checkpoint is progress, and the newest complete one is passed to the ranks in ASCEND_RUNNER_CHECKPOINT' -r -f -a '(__fish_complete_directories (commandline -ct))'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-pattern -d 'regular expression for further lines about a step, with groups named step, seconds or ms, hardware, e2e (both in ms); repeatable' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-pattern -d 'regular expression for further lines about a step, with groups named step, seconds or ms, hardware, e2e (both in ms)' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-threshold -d 'consider the training slow if hardware time / end-to-end time is above RATIO in three steps in a row' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-drop -d 'consider the training slow if it has lost more than this fraction of its best speed, such as 0.3; the speed is the median of 20 steps' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l perf-action -d 'what to do when the training is slow, or one rank of a node is slower than the others; stop ends the job even with --max-restarts' -r -f -a 'warn restart stop'
@@ -115,7 +109,6 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hold -d 'kee
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hook -d 'run the shell command CMD at an event (before-start, checkpoint, after-attempt, before-exit), 60 s at most; repeatable' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l precheck -d 'check this node as --check does; warn: only while the job waits for its rank table, a host or a dataset, without delaying the start; stop: always, and start nothing if there is an error' -r -f -a 'off warn stop'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect -d 'watch the NPUs, links, disks and memory of this node while the job runs, and after an error warn, ask for a checkpoint, or stop the job with exit status 124' -r -f -a 'off warn checkpoint stop'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect-interval -d 'time between inspections' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l dry-run -d 'print the plan as JSON and start nothing'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l check -d 'report within seconds what would prevent the job from running on this node, and start nothing; the exit status is 1 if there is an error; COMMAND is optional'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l json -d 'print the results of --check as JSON'
