@@ -73,6 +73,7 @@ NEIGHBOURS: Final = {
     ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
     ("report", "html_report"): "the report is written as HTML, too",
     ("report", "evidence"): "a report shows the records that evidence has gathered",
+    ("observations", "plan"): "the record of a rank begins with its plan",
     ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
     ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
     ("guardian", "text"): "names of signals are written as everywhere",
@@ -112,7 +113,7 @@ IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"
 
 ORJSON_USERS: Final = {
     "rank_table.codec": "reads and writes rank tables",
-    "report.document": "writes the report",
+    "report.writing": "writes the report",
 }
 
 # Everything else is imported at the top of its file.
@@ -137,6 +138,8 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
     ("observations.rank_record", "html_table"): "as above",
+    ("observations.rank_record", "diagnosis.finding"): "10 ms that only the readers of reports need",
+    ("observations.job_record", "diagnosis.finding"): "as above",
     ("cli", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
     ("report.html_page", "views.page_content"): "as above",

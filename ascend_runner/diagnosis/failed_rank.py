@@ -175,10 +175,10 @@ def read_disks(
 
 def places_of(job: JobSpec) -> dict[int, Place]:
     """Return the server and device of each rank of the whole job; without a rank table, of this node's ranks only."""
-    if job.table is None:
+    if job.files.table is None:
         return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
 
-    return root_cause.places(codec.loads(job.table.data))
+    return root_cause.places(codec.loads(job.files.table.data))
 
 
 def _read(rank: FailedRank, masker: Masker) -> Finding:

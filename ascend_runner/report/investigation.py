@@ -96,7 +96,7 @@ class Investigation:
         finding = failed.finding if failed else None
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
         restart = failure.judge(cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
-        if self.job.is_stopped_for(cause):
+        if self.job.watching.stops_for(cause):
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(cause, ending, finding)
 
@@ -123,7 +123,7 @@ class Investigation:
 
     def _full_disks(self) -> tuple[str, ...]:
         first = self.job.processes[0]
-        paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
+        paths = [self.job.files.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
         return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], is_cut=self.is_cut)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
@@ -137,7 +137,7 @@ class Investigation:
                 log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
                 size=output.size,
                 plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
-                has_own_plog_folder=self.job.has_own_process_logs,
+                has_own_plog_folder=self.job.files.has_own_process_logs,
                 started_at=self.began,
             )
             for exited, output in failures

@@ -38,14 +38,14 @@ class Inspector:
         pass_on: Callable[[NodeFinding], None],
     ) -> None:
         """`pass_on` is called in a thread."""
-        places = [Place(name="log directory", path=spec.log_dir), SHARED_MEMORY]
-        if spec.checkpoint_dir:
-            places.append(Place(name="checkpoint directory", path=spec.checkpoint_dir))
+        places = [Place(name="log directory", path=spec.files.log_dir), SHARED_MEMORY]
+        if spec.files.checkpoint_dir:
+            places.append(Place(name="checkpoint directory", path=spec.files.checkpoint_dir))
         has_peers = len(spec.ranks) < spec.rank_size
         self._node = Node(
             host=Host(), environ=environ, device_ids=device_ids, places=tuple(places), has_peers=has_peers
         )
-        self._interval = spec.inspect_interval
+        self._interval = spec.watching.inspect_interval
         self._pass_on = pass_on
         self._child: subprocess.Popen[str] | None = None
         self.pids: set[int] = set()  # the process that inspects, which belongs to no rank
