@@ -19,7 +19,7 @@ from ascend_runner import errors
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Topic
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, REMOVED, Topic
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing.Unpack: Python 3.11
@@ -206,6 +206,8 @@ def _flags(options: Mapping[str, object]) -> list[str]:
     known = {option.name: option for option in OPTIONS if option not in OPTIONS_OF[Topic.CHECKS]}
     flags: list[str] = []
     for name, value in options.items():
+        if name in REMOVED:
+            raise TypeError(f"option {name!r} has been removed: {REMOVED[name]}")
         if name not in known:
             raise TypeError(f"unknown option {name!r}, expected one of {', '.join(known)}")
         option = known[name]

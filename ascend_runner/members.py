@@ -1,10 +1,15 @@
-"""Reads members of JSON objects from untrusted sources: a value of another type counts as missing. Pure."""
+"""Records as members of JSON objects, and back from untrusted sources: a value of another type counts as missing. Pure.
+
+A record is encoded and decoded by the names and types of its fields; what is written in another way, such as a time,
+is up to the record's own `encode` and `decode`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -12,6 +17,9 @@ from ascend_runner.text import number_within
 
 LARGEST: Final = float(1 << 53)  # whole numbers up to here are exact, and can be formatted
 LATEST: Final = float(1 << 33)  # seconds since the epoch: the year 2242
+
+Count = int  # the type of a field that is not negative
+Choice = TypeVar("Choice", bound=enum.Enum)
 
 
 @attrs.frozen
@@ -37,6 +45,14 @@ class Members:
         """Return an integer that is not negative, or None if it is missing or out of range."""
         value = self.whole(name)
         return None if value is None or value < 0 else value
+
+    def signed(self, name: str) -> float | None:
+        """Return a number, or None if it is missing or out of range."""
+        return number_within(self.members.get(name), LARGEST, -LARGEST)
+
+    def choice(self, name: str, choices: type[Choice]) -> Choice | None:
+        """Return one of the choices by its value, or None if it is missing or unknown."""
+        return next((choice for choice in choices if choice.value == self.members.get(name)), None)
 
     def seconds(self, name: str) -> float | None:
         """Return a duration, or a time since the epoch, in seconds, or None if it is missing or out of range."""
@@ -80,6 +96,11 @@ class Members:
         items = (item for item in self._items(name) if isinstance(item, (list, tuple)))
         return tuple(Members({str(index): value for index, value in enumerate(item)}) for item in items)
 
+    def fields(self, record: type) -> dict[str, Any]:
+        """Return the members that a record has as fields of a plain type. A member without a value is 0, "" or None."""
+        kinds = record.__annotations__.items()  # strings: annotations are not evaluated
+        return {name: _READERS[kind](self, name) for name, kind in kinds if kind in _READERS}
+
     def _items(self, name: str) -> tuple[object, ...]:
         value = self.members.get(name)
         return tuple(value) if isinstance(value, (list, tuple)) else ()
@@ -87,3 +108,40 @@ class Members:
 
 def _whole(value: object) -> int | None:
     return value if type(value) is int and abs(value) <= LARGEST else None
+
+
+_READERS: Final[Mapping[str, Callable[[Members, str], object]]] = {
+    "str": Members.text,
+    "bool": Members.flag,
+    "bool | None": lambda members, name: members.flag(name) if type(members.members.get(name)) is bool else None,
+    "int": lambda members, name: members.whole(name) or 0,
+    "int | None": Members.whole,
+    "Count": lambda members, name: members.count(name) or 0,
+    "Count | None": Members.count,
+    "float": lambda members, name: members.number(name) or 0.0,
+    "float | None": Members.number,
+    "tuple[str, ...]": Members.texts,
+    "tuple[int, ...]": Members.wholes,
+}
+
+
+def iso(epoch: float | None) -> str:
+    """Format a time in ISO 8601 with milliseconds, to which it is rounded, and the local offset; None is ""."""
+    return (
+        "" if epoch is None else datetime.fromtimestamp(round(epoch, 3)).astimezone().isoformat(timespec="milliseconds")
+    )
+
+
+def plain(value: object) -> Any:  # JSON
+    """Convert records to objects, and escape bytes of names and paths that are not UTF-8: JSON has neither."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(member) for name, member in value.items()}
+    if isinstance(value, Iterable):
+        return list(map(plain, value))
+    return plain(attrs.asdict(value, recurse=False))  # type: ignore[arg-type]  # a record

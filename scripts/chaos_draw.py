@@ -117,9 +117,9 @@ def draw(seed: int) -> Schedule:
     if "hanging" in surroundings and dice.random() < 0.3:
         plans[0] = f"write={FLOOD},{plans[0]}"
     faults = _draw_faults(dice, plans, surroundings)
-    options: tuple[str, ...] = dice.choice(((), ("--console", "none"), ("--quiet",), ("--no-prefix",)))
+    options: tuple[str, ...] = dice.choice(((), ("--console", "none"), ("--quiet",)))
     if dice.random() < 0.1 and not any(fault.name == "REMOVE" for fault in faults):
-        options += ("--log-max-size", "64K", "--log-backups", "1000")
+        options += ("--log-max-size", "16M")
     return Schedule(seed, tuple(plans), tuple(sorted(faults)), options, surroundings)
 
 

@@ -21,66 +21,48 @@ from tests.helpers.waiting import LIMIT
 # Imports go down only. "" is `ascend_runner/__init__.py`: the public names, of which the package itself reads only
 # `__version__`, in its entrances.
 FLOORS: Final = {
-    "": 10,
-    "cli": 9,
-    "library": 9,
-    "rank_library": 9,
-    "__main__": 9,
-    "rank_table_tool": 9,
-    "job_tool": 9,
-    "check": 8,
-    "launcher": 7,
-    "manager": 6,
-    "preparation": 6,
-    "board": 5,
-    "processes": 5,
-    "output": 5,
-    "evidence": 5,
-    "html_report": 5,
-    "report": 5,
-    "services": 5,
-    "staging": 5,
-    "inspection": 5,
-    "tool": 4,
-    "plan": 4,
-    "observations": 4,
-    "settings": 3,
-    "lifecycle": 3,
-    "merge": 3,
-    "frameworks": 2,
+    "": 12,
+    "__main__": 12,
+    "cli": 11,
+    "rank_library": 11,
+    "job": 10,
+    "library": 10,
+    "tools": 10,
+    "manager": 9,
+    "report": 9,
+    "board": 8,
+    "ranks": 8,
+    "services": 8,
+    "views": 8,
+    "observations": 7,
+    "merge": 6,
+    "plan": 6,
+    "tool": 6,
+    "lifecycle": 5,
+    "diagnosis": 4,
+    "settings": 4,
+    "node": 3,
     "engines": 2,
-    "supervision": 2,
-    "diagnosis": 2,
+    "frameworks": 2,
+    "rank_table": 2,
     "report_file": 2,
-    "platforms": 1,
-    "rank_table": 1,
-    "host": 1,
+    "supervision": 2,
+    "files": 1,
+    "guardian": 1,
+    "html_table": 1,
     "members": 1,
-    "training": 1,
+    "platforms": 1,
+    "problems": 1,
+    "secrets": 1,
     "activity": 0,
     "errors": 0,
     "import_path": 0,
-    "problems": 0,
-    "files": 0,
-    "html_table": 0,
     "text": 0,
-    "secrets": 0,
-    "guardian": 0,
+    "training": 0,
 }
-ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "rank_table_tool", "job_tool"}
+ENTRANCES: Final = {"cli", "library", "rank_library", "__main__", "tools"}
 # Rooms of one floor do not import each other, with these exceptions.
-NEIGHBOURS: Final = {
-    ("diagnosis", "supervision"): "a diagnosis explains how a rank ended, which is a record of supervision",
-    ("report", "html_report"): "the report is written as HTML, too",
-    ("report", "evidence"): "a report shows the records that evidence has gathered",
-    ("__main__", "cli"): "the second half of the same entrance, behind the guardian's fork",
-    ("guardian", "errors"): "exit statuses and the wording of OSError are written once",
-    ("guardian", "text"): "names of signals are written as everywhere",
-    ("problems", "errors"): "exit statuses and the wording of OSError are written once",
-    ("secrets", "text"): "what cannot be shown is escaped as everywhere",
-    ("html_table", "text"): "what cannot be shown is escaped as everywhere",
-    ("files", "errors"): "exit statuses and the wording of OSError are written once",
-}
+NEIGHBOURS: Final[dict[tuple[str, str], str]] = {}
 
 # A pure room decides on records that it is given: it touches no file, environment, clock or process. So of the standard
 # library it may use what computes, and of modules that do both, these names.
@@ -96,7 +78,7 @@ PURE_ROOMS: Final = {
     "rank_table",
     "observations",
 }
-IMPURE_MODULES: Final = {"rank_table.source"}
+IMPURE_MODULES: Final = {"rank_table.source", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"}
 PURE_MODULES: Final = set(
     "__future__ attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib importlib"
     " ipaddress itertools json math operator orjson re shlex statistics string textwrap types typing typing_extensions"
@@ -112,7 +94,7 @@ IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"
 
 ORJSON_USERS: Final = {
     "rank_table.codec": "reads and writes rank tables",
-    "report.document": "writes the report",
+    "report.writing": "writes the report",
 }
 
 # Everything else is imported at the top of its file.
@@ -121,26 +103,24 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("__init__", "library"): "as above",
     ("__init__", "rank_table"): "as above",
     ("__init__", "importlib.import_module"): "as above",
-    ("__init__", "check"): "before the function of that name, which a later import of the package would hide",
-    ("__init__", "plan"): "as above",
+    ("__init__", "plan"): "before the function of that name, which a later import of the package would hide",
     ("__main__", "cli"): "behind the fork: the guardian must stay small",
     ("__main__", "threading"): "as above",
     ("__main__", "report.result"): "as above, and only `launch()` needs it",
     ("tools.rank_table.__main__", "tools.rank_table.main"): "Ctrl-C during the imports must not print a traceback",
     ("tools.job.__main__", "tools.job.main"): "as above",
     **{
-        ("job_tool.commands", f"job_tool.commands.{path.stem}"): "only the command that is run: each needs much"
-        for path in (PACKAGE / "job_tool" / "commands").glob("*.py")
-        if path.stem not in {"__init__", "extras", "running"}
+        ("tools.job.commands", f"tools.job.{name}"): "only the command that is run: each needs much"
+        for name in ("batch", "logs", "processes", "reports", "screens")
     },
     ("tools.job.commands", "tools.job.metrics"): "prometheus_client, of the optional extra `view`",
     ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
     ("observations.rank_record", "html_table"): "as above",
+    ("observations.rank_record", "diagnosis.finding"): "10 ms that only the readers of reports need",
+    ("observations.job_record", "diagnosis.finding"): "as above",
     ("cli", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
-    ("report.html_page", "views.page_content"): "as above",
-    ("report.html_page", "views.page_content"): "as above",
     ("report.html_page", "views.page"): "jinja2, which only a page needs",
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
     # Features that are off must not cost each start 10 ms or more.

@@ -114,7 +114,7 @@ def test_version() -> None:
         (["--quiet", "--", "true"], ["true"]),
         (["--quiet", "true", "--verbose"], ["true", "--verbose"]),
         (["--grace=3", "true"], ["true"]),
-        (["--grace", "3", "--no-prefix", "true", "-c", "--no-prefix"], ["true", "-c", "--no-prefix"]),
+        (["--grace", "3", "--timestamps", "true", "-c", "--timestamps"], ["true", "-c", "--timestamps"]),
         (["--grace", "3", "--", "true", "-c"], ["true", "-c"]),
         (["true", "", " ", "a b", "*", "$HOME"], ["true", "", " ", "a b", "*", "$HOME"]),
         (["true", "-1", "--nproc-per-node=9"], ["true", "-1", "--nproc-per-node=9"]),
@@ -353,7 +353,6 @@ def test_missing_working_directory_is_the_runners_failure(commands: Path) -> Non
     ("options", "stdout", "levels"),
     [
         ((), "[rank 0] a\n[rank 1] a\n", {"INFO"}),
-        (("--no-prefix",), "a\na\n", {"INFO"}),
         (("--console", "1"), "[rank 1] a\n", {"INFO"}),
         (("--console", "none"), "", {"INFO"}),
         (("--quiet",), "[rank 0] a\n[rank 1] a\n", set()),

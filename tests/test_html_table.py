@@ -11,7 +11,7 @@ import pytest
 
 from ascend_runner import html_table
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.observations.rank_record import Outcome, RankRecord
+from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.supervision.causes import Ending, Exited
 from tests.helpers.surroundings import CLEAN
@@ -96,9 +96,9 @@ def test_rank_table_without_devices() -> None:
 def test_outcome() -> None:
     """The cause comes first, then the ranks, those that have failed before the others."""
     ranks = (
-        RankRecord(rank_id=0, ending=Ending(signum=15), is_stopped=True, pid=41, log_path="/log/0"),
+        RankRecord(rank_id=0, ending=Ending(signum=15), state=RankState.STOPPED, pid=41, log_path="/log/0"),
         RankRecord(rank_id=1, ending=Ending(7), pid=42, seconds=4, finding=Finding(exception="ValueError: x")),
-        RankRecord(rank_id=2, is_started=False),
+        RankRecord(rank_id=2, state=RankState.NOT_STARTED),
     )
     outcome = Outcome(cause=Exited(1, Ending(7)), ranks=ranks, seconds=65)
     rows = shown(outcome).rows

@@ -89,45 +89,13 @@ def test_error_that_asks_for_a_checkpoint(program: Program) -> None:
 
 def test_npu_smi_that_prints_what_nobody_knows(program: Program) -> None:
     """It is reported once, and the job goes on."""
-    run = start(program, "--inspect", "stop", "--inspect-interval", "0.1", tool="echo nobody knows this")
+    run = start(program, "--inspect", "stop", tool="echo nobody knows this")
     run.wait_for("npu-smi info printed no table in a known format")
     go(program)
 
     assert 7 == run.finish()
     assert 1 == run.screen.count("no table in a known format")
     assert 1 == len(events(program, "notice"))
-
-
-def test_warning_is_told_again_only_after_a_recovery(program: Program) -> None:
-    """A finding is reported when it appears and when it is gone, however many inspections see it."""
-    healthy = NPU_SMI.replace("Alarm", "OK")
-    run = start(program, "--inspect", "warn", "--inspect-interval", "0.1")
-    run.wait_for(FOUND)
-    fake_npu_smi(program.folder, healthy)
-    run.wait_for(f"resolved: {FOUND}")
-    go(program)
-
-    assert 7 == run.finish()
-    assert (1, 1) == (len(events(program, "unhealthy")), len(events(program, "unhealthy-over")))
-    assert [] == program.report()["conditions"]
-    assert " node " not in run.screen
-
-
-@pytest.mark.deep
-def test_finding_between_two_attempts(program: Program) -> None:
-    """It is recorded when it is found, not when the next attempt starts, hours later."""
-    options = ("--inspect", "warn", "--inspect-interval", "0.1", "--max-restarts", "1", "--restart-delay", "1h")
-    run = start(program, *options, tool=NPU_SMI.replace("Alarm", "OK"))
-    run.wait_for("starting rank")
-    go(program)
-    wait_until(lambda: program.report().get("state") == "restarting")
-    fake_npu_smi(program.folder, NPU_SMI)
-    run.wait_for(f"WARNING inspection: {FOUND}")
-    wait_until(lambda: len(events(program, "unhealthy")) == 1)
-    run.send(signal.SIGTERM)
-
-    assert 143 == run.finish()
-    assert (1, 1) == (run.screen.count(f"inspection: {FOUND}"), len(events(program, "unhealthy")))
 
 
 @pytest.mark.deep
@@ -165,7 +133,7 @@ def test_held_job_is_not_inspected(program: Program) -> None:
 @pytest.mark.parametrize("with_guardian", [False, True], ids=["runner", "runner-and-guardian"])
 def test_inspection_ends_with_a_killed_runner(program: Program, *, with_guardian: bool) -> None:
     """The process that inspects the node ends after SIGKILL to the runner, with or without its guardian."""
-    run = start(program, "--inspect", "warn", "--inspect-interval", "3600")
+    run = start(program, "--inspect", "warn")
     run.wait_for(FOUND)
     wait_until(lambda: len(process_tree.children(run.runner_pid)) == 2)
     runner, children = run.runner_pid, process_tree.children(run.runner_pid)

@@ -558,8 +558,7 @@ def test_engine_that_is_not_there(program: Program) -> None:
 
 @pytest.mark.deep
 def test_lists_of_hosts_are_written_first(program: Program) -> None:
-    """Host files are written where the options say; a dry run prints them only."""
-    files = ("--mpi-hostfile", "etc/hosts", "--mpich-hostfile", "etc/mpich")
+    """Host files that the platform has not written are in the log directory; a dry run prints them only."""
     env = {
         **_engine(program, "mpirun"),
         "MA_NUM_HOSTS": "2",
@@ -567,17 +566,19 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
         "VC_WORKER_HOSTS": "a,b",
         "MA_NUM_GPUS": "4",
     }
-    plan = plan_of(program.folder, "--launcher", "mpirun", *files, env=env)
+    hosts, mpich = program.log_dir / "hostfile", program.log_dir / "mpich_hostfile"
+    options = ("--log-dir", str(program.log_dir), "--launcher", "mpirun")
+    plan = plan_of(program.folder, *options, env=env)
     assert [
-        {"path": f"{program.folder}/etc/hosts", "lines": ["a slots=4", "b slots=4"]},
-        {"path": f"{program.folder}/etc/mpich", "lines": ["a:4", "b:4"]},
+        {"path": str(hosts), "lines": ["a slots=4", "b slots=4"]},
+        {"path": str(mpich), "lines": ["a:4", "b:4"]},
     ] == plan["host_files"]
-    assert not (program.folder / "etc").exists()
-    run = program.start("--launcher", "mpirun", *files, "python", "train.py", env=env)
+    assert not hosts.exists()
+    run = program.start("--launcher", "mpirun", "python", "train.py", env=env)
 
     assert 0 == run.finish()
-    assert b"a slots=4\nb slots=4\n" == (program.folder / "etc" / "hosts").read_bytes()
-    assert b"a:4\nb:4\n" == (program.folder / "etc" / "mpich").read_bytes()
+    assert b"a slots=4\nb slots=4\n" == hosts.read_bytes()
+    assert b"a:4\nb:4\n" == mpich.read_bytes()
     assert (
         (program.log_dir / "job-proc-mpirun-node-0.txt").read_bytes().startswith(b"mpirun --allow-run-as-root -np 8 ")
     )

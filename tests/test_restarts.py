@@ -60,7 +60,7 @@ def test_hopeless_failure_is_not_tried_again(program: Program, code: str, status
     ("script", "options", "attempts"),
     [
         (FAIL, (), 4),
-        (FAIL, ("--max-same-failures", "1"), 2),
+        (FAIL, ("--max-restarts", "1"), 2),
         (FAIL, ("--max-restarts", "2"), 3),
         (FAIL, ("--no-restart-on", "7"), 1),
         (FAIL, ("--max-restarts", "0"), 1),
@@ -125,12 +125,12 @@ def write_checkpoints(folder: Path) -> str:
 def test_progress_keeps_a_job_alive(program: Program) -> None:
     """A job that saves a newer checkpoint each time goes on to its limit, each time from the newest checkpoint."""
     folder = program.folder / "checkpoints"
-    options = ("--max-same-failures", "1", "--max-restarts", "3", "--checkpoint-dir", str(folder))
+    options = ("--max-restarts", "5", "--checkpoint-dir", str(folder))
     run = start(program, write_checkpoints(folder), *options, ranks=1)
 
     assert 7 == run.finish()
-    assert [True] * 4 == [attempt["progress"] for attempt in program.report()["attempts"]]
-    assert ["from=", *(f"from={folder}/iter_000000{number}" for number in range(3))] == (
+    assert [True] * 6 == [attempt["progress"] for attempt in program.report()["attempts"]]
+    assert ["from=", *(f"from={folder}/iter_000000{number}" for number in range(5))] == (
         program.log(0).decode().splitlines()
     )
 

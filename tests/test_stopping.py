@@ -134,7 +134,7 @@ def test_daemon_of_its_own_session_has_the_grace(program: Program) -> None:
 def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
     """pkill(1), systemd and Slurm signal all processes of ours, also those of a runner under a runner: one request."""
     options = ("--nproc-per-node", "1", "--grace", "60")
-    inner = (program.python, str(PATIENT), "--nnodes", "1", "--no-prefix", "--log-dir", str(program.folder / "inner"))
+    inner = (program.python, str(PATIENT), "--nnodes", "1", "--log-dir", str(program.folder / "inner"))
     run = program.start_patient(*options, *inner, *options, program.python, "-c", SAVES + WAITS)
     run.wait_for("ready")
     ours = [run.popen.pid]
@@ -151,7 +151,7 @@ def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
 @pytest.mark.deep
 def test_nested_runners_ask_once(program: Program) -> None:
     """A runner as the command of a rank forwards the request itself: its ranks are asked once."""
-    inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", "--no-prefix", *GRACE)
+    inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", *GRACE)
     logs = ("--log-dir", str(program.folder / "inner"))
     run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "10"))
     lines = stopped(program, run)

@@ -117,14 +117,14 @@ def test_end_of_input(start: Start) -> None:
 
 def test_pipe_is_read_by_the_rank(tmp_path: Path) -> None:
     """Without a terminal the rank reads whatever the runner's standard input is; the others read nothing."""
-    command = ["--nproc-per-node", "2", "--stdin", "1", "--no-prefix", "sh", "-c", "echo $RANK $(cat)"]
+    command = ["--nproc-per-node", "2", "--stdin", "1", "sh", "-c", "echo $RANK $(cat)"]
     done = subprocess.run(
         [sys.executable, "-m", "ascend_runner", "--log-dir", "log", *command],
         cwd=tmp_path, env=CLEAN, input=b"typed", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=LIMIT,
         check=True,
     )  # fmt: skip
 
-    assert [b"0", b"1 typed"] == sorted(done.stdout.splitlines())
+    assert [b"1 typed", b"[rank 0] 0"] == sorted(done.stdout.splitlines())
 
 
 def test_job_in_the_background_takes_no_input(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_limit_while_the_rank_table_is_awaited(program: Program) -> None:
 def test_no_restart_after_the_limit(program: Program) -> None:
     """The limit counts over all attempts."""
     options = ("--nproc-per-node", "1", "--max-restarts", "99", "--restart-delay", "0", "--restart-on", "7")
-    run = program.start(*options, "--max-same-failures", "99", "--time-limit", "2", "sh", "-c", "sleep 0.5; exit 7")
+    run = program.start(*options, "--time-limit", "2", "sh", "-c", "sleep 0.9; exit 7")
 
     assert 124 == run.finish()
     took = re.search(r"; stopped after ([0-9.]+) s", run.screen)

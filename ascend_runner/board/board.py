@@ -36,7 +36,7 @@ class Board:
         self._step: tuple[float, ...] = (0, 0, 0.0)
         self.activities: dict[int, Activity] = {}
 
-    def begin(self, spec: JobSpec) -> None:
+    def begin(self, spec: JobSpec, attempt: int = 0) -> None:
         """Store what is known before ranks start."""
         now = time.monotonic()
         for index, rank in enumerate(spec.processes):
@@ -48,7 +48,7 @@ class Board:
             layout.WHO.pack_into(self._room, place, rank.rank_id, rank.local_rank, rank.name.encode(errors="replace"))
         layout.PHASE.pack_into(self._room, layout.PHASE_AT, 0, now)
         layout.LIMIT.pack_into(self._room, layout.LIMIT_AT, self._deadline() or layout.NO_LIMIT)
-        counts = (layout.RECORD, len(self._places), spec.attempt, os.getpid())
+        counts = (layout.RECORD, len(self._places), attempt, os.getpid())
         layout.HEAD.pack_into(self._room, 0, layout.MAGIC, layout.LAYOUT, *counts, time.time(), now)
 
     @property
@@ -101,13 +101,13 @@ def size_of(spec: JobSpec) -> int:
     return layout.RANKS_AT + len(spec.processes) * layout.RECORD
 
 
-def opened(folder: str, spec: JobSpec, deadline: Callable[[], float | None]) -> Board:
+def opened(folder: str, spec: JobSpec, deadline: Callable[[], float | None], attempt: int = 0) -> Board:
     """Return the board of an attempt: a file in the directory of the job if possible, or else memory of this process.
 
     `deadline` returns the end of the time limit on the monotonic clock.
     """
     board = Board(deadline, _room(folder, size_of(spec)))
-    board.begin(spec)
+    board.begin(spec, attempt)
     return board
 
 

@@ -15,7 +15,7 @@ import attrs
 from ascend_runner import activity
 from ascend_runner.board import layout
 from ascend_runner.members import LATEST
-from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import Phase
@@ -81,6 +81,14 @@ def decode(data: bytes, now: float) -> View:
     )
 
 
+def _state(ending: Ending | None, *, is_started: bool, is_stopped: bool) -> RankState:
+    if not (is_started and ending):
+        return RankState.RUNNING if is_started else RankState.NOT_STARTED
+    if is_stopped:
+        return RankState.STOPPED
+    return RankState.SUCCEEDED if ending.is_success else RankState.FAILED
+
+
 def _step(data: bytes, began: float, start: float) -> Mapping[str, object] | None:
     step, steps, seconds, at = layout.STEP.unpack_from(data, layout.STEP_AT)
     after = _after(at, start)
@@ -102,9 +110,7 @@ def _rank(data: bytes, began: float, now: float) -> RankRecord:
     return RankRecord(
         rank_id=rank_id,
         ending=ending,
-        is_started=started is not None,
-        is_running=started is not None and ending is None,
-        is_stopped=bool(stopped),
+        state=_state(ending, is_started=started is not None, is_stopped=bool(stopped)),
         name=printable(name.rstrip(b"\0").decode(errors="replace")).replace("\t", " "),
         pid=pid if pid <= LARGEST_PID else 0,
         started_after=started or 0.0,

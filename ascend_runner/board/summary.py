@@ -16,7 +16,7 @@ from ascend_runner.board import reader
 from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
 from ascend_runner.node import bounded
-from ascend_runner.observations.rank_states import RankState
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase
@@ -45,7 +45,7 @@ def writing(spec: JobSpec, board: Board, steps: Steps, write: Callable[[str], No
     Raises:
         AscendRunnerError: The limit of processes is reached.
     """
-    interval = spec.summary_interval
+    interval = spec.watching.summary_interval
     if interval is None:
         yield
         return

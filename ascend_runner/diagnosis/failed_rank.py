@@ -18,14 +18,12 @@ from typing import Final
 import attrs
 
 from ascend_runner import files
-from ascend_runner.diagnosis import endings, log_evidence, root_cause, tracebacks
+from ascend_runner.diagnosis import endings, log_evidence, tracebacks
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Death, Place
+from ascend_runner.diagnosis.root_cause import Death
 from ascend_runner.node import bounded
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.rank_table import codec
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import lines_of, shown
@@ -171,14 +169,6 @@ def read_disks(
     if len(found) < len(ranks):
         warn(f"the disk with the logs did not respond within {DISK_LIMIT:g} s; diagnosing without plogs")
     return found
-
-
-def places_of(job: JobSpec) -> dict[int, Place]:
-    """Return the server and device of each rank of the whole job; without a rank table, of this node's ranks only."""
-    if job.table is None:
-        return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
-
-    return root_cause.places(codec.loads(job.table.data))
 
 
 def _read(rank: FailedRank, masker: Masker) -> Finding:

@@ -316,8 +316,8 @@ def rank_table(context: CheckContext) -> Findings:
     """Report the state of the rank table, and everything that HCCL would report about it."""
     prepared, table = context.prepared, context.prepared.table
     problems = list(prepared.about(Subject.RANK_TABLE))
-    if table and context.settings.no_table_checks and prepared.plan and prepared.plan.table:
-        found = tables.check(table, prepared.plan.table, prepared.context)
+    if table and context.settings.no_table_checks and prepared.plan and prepared.plan.files.table:
+        found = tables.check(table, prepared.plan.files.table, prepared.context)
         problems += [attrs.evolve(one, severity=Severity.WARNING, remedy="") for one in found]
     yield from without_repeated_remedies(problems)
     if table and not problems:
@@ -430,7 +430,7 @@ def folders(context: CheckContext) -> Findings:
     """Report directories that cannot be created, and a log directory that a running job of the same name writes to."""
     plan = context.prepared.plan
     try:
-        disks.check_folders(plan.folders if plan else ())
+        disks.check_folders(plan.files.folders if plan else ())
     except OutputError as failure:
         yield error(str(failure))
         return

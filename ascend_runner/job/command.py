@@ -12,7 +12,6 @@ from ascend_runner.engines import command
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
-from ascend_runner.job import preparation
 from ascend_runner.node import disks, executables
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import PlanContext

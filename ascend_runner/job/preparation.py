@@ -29,19 +29,19 @@ from ascend_runner.frameworks.registry import without_auto
 from ascend_runner.guardian import process_tree
 from ascend_runner.job import command as commands
 from ascend_runner.job import table as tables
-from ascend_runner.node import cores, executables, network, terminal
+from ascend_runner.node import cores, executables, network
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import Fact
 from ascend_runner.plan import ranks
-from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, launch_context, plan_job, plan_ranks
-from ascend_runner.plan.spec import JobSpec, TableFile, with_cores, with_devices
+from ascend_runner.plan.ranks import Command, Kind, NodeShare, PlanContext, Seats, launch_context, plan_job, plan_ranks
+from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms import detect, tf_config
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.node import FREE_PORT, Node
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.ranks.messages import Messages
-from ascend_runner.report import holding
+from ascend_runner.report import screen
 from ascend_runner.settings import command_line
 from ascend_runner.supervision.causes import InspectAction, NodeFinding
 
@@ -63,18 +63,19 @@ class Preparation:
     table: RankTable | None
     why: str
     share: NodeShare | None = None
+    plan_with_table: Callable[[TableFile], JobSpec] | None = None  # None: the ranks read none
     problems: tuple[Problem, ...] = ()
     error: AscendRunnerError | None = None
 
-    def job(self) -> JobSpec:
-        """Return the plan of a job that can be started.
+    def job(self, table: TableFile | None = None) -> JobSpec:
+        """Return the plan of a job that can be started; `table` is its rank table at another path.
 
         Raises:
             AscendRunnerError: It cannot be started; this is the first error.
         """
         if self.error or not self.plan:
             raise self.error or AscendRunnerError("there is no plan")
-        return self.plan
+        return self.plan_with_table(table) if table and self.plan_with_table else self.plan
 
     def about(self, subject: Subject) -> tuple[Problem, ...]:
         """Return the problems of one subject."""
@@ -84,17 +85,16 @@ class Preparation:
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # exists in any pod
 
 
-def placed(job: JobSpec, context: PlanContext, say: Callable[[str], None]) -> JobSpec:
-    """Return the plan with the NPU of each rank, as far as that is known, and the cores that --bind requests for it."""
-    host, nproc = Host(), len(job.ranks)
+def seats(nproc: int, context: PlanContext, say: Callable[[str], None]) -> Seats:
+    """Find the NPUs of the ranks, as far as they are known, and the cores that --bind requests for them."""
+    host = Host()
     devices = cores.of_ranks(host, nproc, env_patch.visible_devices(context.environ))
-    job = with_devices(job, devices)
     if not context.settings.bind:
-        return job
+        return Seats(device_ids=devices)
     placement = cores.place(host, context.settings.bind, nproc, devices)
     if not placement.is_near:
         say("--bind divides the cores evenly: the NUMA node of each NPU is unknown")
-    return with_cores(job, placement.cores)
+    return Seats(device_ids=devices, cores=tuple(placement.cores))
 
 
 def device_ids(spec: JobSpec, environ: Mapping[str, str]) -> tuple[int, ...]:
@@ -123,13 +123,13 @@ def await_release(
     """Wait until no process has the NPUs of a job open."""
     holders = cores.await_release(Host(), device_ids(spec, environ), pause)
     if holders:
-        messages.warning(holding.held_devices(holders))
+        messages.warning(screen.held_devices(holders))
 
 
 def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
     """Report facilities that this system or installation lacks for the job."""
     search_path = spec.processes[0].env.get("PATH", os.defpath)
-    if spec.hang_timeout is not None and not executables.find_py_spy(search_path):
+    if spec.watching.hang_timeout is not None and not executables.find_py_spy(search_path):
         messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
     if not process_tree.is_proc_ours():
         messages.warning(
@@ -143,19 +143,6 @@ def way_in(spec: JobSpec, environ: Mapping[str, str]) -> str:
     """Return the command that opens a shell where this runner runs, "" if it is unknown."""
     namespace = Host().read_text(NAMESPACE_FILE).strip()
     return detect.way_in(environ, spec.pod_name, os.uname().nodename, namespace)
-
-
-def without_stolen_stdin(job: JobSpec, warn: Callable[[str], None]) -> JobSpec:
-    """Return the plan without a rank that would take the terminal's input from what runs in the foreground."""
-    readers = [process for process in job.processes if process.has_stdin]
-    if not readers or not terminal.is_in_background(os.getpgid(os.getppid())):
-        return job
-    warn("--stdin is ignored because the job runs in the background")
-    return attrs.evolve(
-        job,
-        ranks=tuple(attrs.evolve(rank, has_stdin=False) for rank in job.ranks),
-        beside=tuple(attrs.evolve(process, has_stdin=False) for process in job.beside),
-    )
 
 
 class NoInspector:
@@ -179,7 +166,7 @@ def inspector(
     spec: JobSpec, environ: Mapping[str, str], pass_on: Callable[[NodeFinding], None]
 ) -> Inspector | NoInspector:
     """Return the inspector of a job."""
-    if not is_inspected(spec.inspect):
+    if not is_inspected(spec.watching.inspect):
         return NoInspector()
     from ascend_runner.services.inspector import Inspector  # noqa: PLC0415  15 ms for jobs that are not inspected
 
@@ -203,6 +190,7 @@ class Preparer:
     _node: Node | None = attrs.field(default=None, init=False)
     _share: NodeShare | None = attrs.field(default=None, init=False)
     _table: RankTable | None = attrs.field(default=None, init=False)
+    _plan_with_table: Callable[[TableFile], JobSpec] | None = attrs.field(default=None, init=False)
     _why: str = attrs.field(default="", init=False)
 
     def prepare(self) -> Preparation:
@@ -235,6 +223,7 @@ class Preparer:
             error=self._found.error,
             node=self._node,
             share=self._share,
+            plan_with_table=self._plan_with_table,
             table=self._table,
             why=self._why,
         )
@@ -290,8 +279,10 @@ class Preparer:
 
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
         """Plan one process per device of this node."""
-        job = self._found.ask(Subject.VARIABLES, plan_ranks, command, share, self.context, file)
-        return placed(job, self.context, self.messages.note) if job else None
+        places = seats(len(share.rank_ids), self.context, self.messages.note)
+        plan = partial(plan_ranks, command, share, self.context, seats=places)
+        self._plan_with_table = plan if file else None
+        return self._found.ask(Subject.VARIABLES, plan, file)
 
     def _plan_handover(self, share: NodeShare) -> JobSpec | None:
         """Plan one process of another engine, which starts this node's ranks itself."""
@@ -378,8 +369,9 @@ class Preparer:
 
     def _begin(self) -> None:
         if self.begin and self._node:
-            job = plan_job(self._share or ranks.waiting(self._node, self.context), self.context, ())
-            self.begin(attrs.evolve(job, is_placed=bool(self._share) or self._node.is_numbered))
+            share = self._share or ranks.waiting(self._node, self.context)
+            is_placed = bool(self._share) or self._node.is_numbered
+            self.begin(plan_job(share, self.context, kind=Kind(is_placed=is_placed)))
 
     def _check_table(self, table: RankTable, file: TableFile) -> None:
         problems = tables.check(table, file, self.context)
@@ -401,6 +393,9 @@ class Preparer:
 
     def _check_plan(self, plan: JobSpec) -> None:
         settings = self.context.settings
+        is_here = not plan.ranks or settings.stdin in {rank.rank_id for rank in plan.ranks}
+        if settings.stdin is not None and is_here and self.context.is_in_background():
+            self.messages.warning("--stdin is ignored because the job runs in the background")
         if plan.processes[0].cwd != self.context.cwd:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
@@ -410,7 +405,7 @@ class Preparer:
             self._warn(Subject.SETTINGS, "--linger has no effect on a single-node job")
         if not self._table:
             self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
-        self._found.ask(Subject.SETTINGS, commands.check_checkpoint_dir, plan.checkpoint_dir, self.messages.note)
+        self._found.ask(Subject.SETTINGS, commands.check_checkpoint_dir, plan.files.checkpoint_dir, self.messages.note)
         if plan.ranks and plan.rank_size and not settings.min_nodes:  # with --min-nodes, a restart may have fewer ranks
             for sentence in settings.selects_beyond(plan.rank_size):
                 self._found.add_error(Subject.SETTINGS, SettingsError(sentence))

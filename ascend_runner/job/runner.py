@@ -24,7 +24,7 @@ from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.observations.facts import CheckpointEnded, Fact
 from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.plan.spec import JobSpec, of_attempt, with_checkpoint_requests
+from ascend_runner.plan.spec import Attempt, JobSpec
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.ranks.processes import RankProcesses
@@ -67,10 +67,9 @@ class JobHooks:
         if isinstance(fact, State) and fact.phase is Phase.CHECKPOINTING:
             self._why = checkpoint.why(fact)
         elif isinstance(fact, CheckpointEnded) and fact.parts and self._for_checkpoints:
-            saved = checkpoint.member(fact, "")
-            path = str(saved["path"])
-            variables = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, path)
-            self._for_checkpoints.start({**variables, **hooks.of_checkpoint(saved, self._why)})
+            saved = checkpoint.record(fact, 0.0)
+            variables = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, saved.path)
+            self._for_checkpoints.start({**variables, **hooks.of_checkpoint(attrs.asdict(saved), self._why)})
 
     def are_due(self, event: str) -> bool:
         """Whether hooks of an event are to run: those of an end run only once, and none after a second stop signal."""
@@ -124,6 +123,7 @@ class JobRunner:
         self._console = console
         self._reporter = EndReporter(setup, journal)
         self._checkpoints: Checkpoints | None = None  # before the attempt; None if unknown
+        self._attempt: Attempt | None = None  # the newest; None: none is prepared
         self._hooks = JobHooks(setup, journal)
         self._inspector: Inspector | preparation.NoInspector = preparation.NoInspector()
 
@@ -170,29 +170,31 @@ class JobRunner:
         """Make what an attempt needs on disk."""
         self._checkpoints = self._look_for_checkpoints()
         newest = self._checkpoints and self._checkpoints.newest
-        spec = of_attempt(spec, self._journal.job.attempt, newest.path if newest else "")
-        self._journal.spec = spec
-        self._journal.spec = self._setup.make(spec)
+        self._journal.spec = spec = self._setup.make(spec)
+        self._attempt = Attempt(spec, self._journal.job.attempt, newest.path if newest else "")
+        self._reporter.processes = self._attempt.processes
         self._run_hooks(hooks.BEFORE_START)
         self._journal.note_missing_nodes()
         return Event(kind=Kind.PREPARED)
 
     def _start(self) -> Event:
-        spec, folder = self._journal.spec, self._setup.run_folder
-        recorder = Recorder(spec, self._signals.is_hurried, self._signals.is_stopped)
-        progress = Progress(spec, self._messages)
+        attempt, folder = self._attempt or Attempt(self._journal.spec), self._setup.run_folder
+        spec = attempt.job
+        signals, environ = self._signals, self._setup.environ
+        recorder = Recorder(spec, signals.is_hurried, signals.is_stopped, environ, attempt.processes)
+        progress = Progress(spec, self._messages, attempt.number)
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
-            shown = board.opened(folder, spec, lambda: self._setup.requests.deadline)
-            spec = with_checkpoint_requests(spec, folder)
+            shown = board.opened(folder, spec, lambda: self._setup.requests.deadline, attempt.number)
             warn, wake = self._messages.warning, self._signals.wake
-            reports = receiving(spec, folder, warn, wake=wake, show_step=shown.store_step)
-            spec, heartbeats = beside.enter_context(reports)
+            rank_ids = [rank.rank_id for rank in spec.ranks]
+            reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.store_step)
+            addresses, heartbeats = beside.enter_context(reports)
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
             steps = self._read_steps(beside, shown)
-            output = RankOutputs(spec, self._console, warn, shown.activities, tap=steps.tap if steps else None)
+            output = RankOutputs(attempt, self._console, warn, shown.activities, tap=steps.tap if steps else None)
             node = ManagedNode(
                 processes=processes,
                 output=output,
@@ -202,12 +204,13 @@ class JobRunner:
                 requests=self._setup.requests,
             )
             observers = (shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector)
-            Manager(spec, node, observers=(*observers, steps) if steps else observers).run()
+            started = attempt.processes_with(folder, addresses)
+            Manager(attempt, started, node, (*observers, steps) if steps else observers).run()
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
         """Read the steps of the training, and sum up the job at intervals, if an option needs that."""
-        if not self._journal.spec.reads_steps:
+        if not self._journal.spec.watching.reads_steps:
             return None
         from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
         from ascend_runner.services import pace  # noqa: PLC0415
@@ -247,15 +250,13 @@ class JobRunner:
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
         return checkpoint_dir.look(
-            self._journal.spec.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried
+            self._journal.spec.files.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried
         )
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
-        outcome = recorder.finish(self._messages.warning)
-        if outcome.cause and outcome.cause.stop_signal is not None:
-            outcome = attrs.evolve(outcome, cause=self._signals.first_stop())
+        outcome = recorder.finish(self._messages.warning, self._signals.first_stop)
         cause, self._reporter.outcome = outcome.cause, outcome
         self._reporter.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
@@ -280,7 +281,7 @@ class JobRunner:
     def _has_progressed(self) -> bool | None:
         """Return whether there is a newer checkpoint than before the attempt, or None if that is unknown."""
         spec = self._journal.spec
-        if not (spec.checkpoint_dir and (spec.restarts.max_restarts or spec.restarts.gives_verdict)):
+        if not (spec.files.checkpoint_dir and (spec.restarts.max_restarts or spec.restarts.gives_verdict)):
             return False
         found = self._look_for_checkpoints()
         return found.is_progress_since(self._checkpoints) if found and self._checkpoints else None

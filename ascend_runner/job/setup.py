@@ -19,14 +19,13 @@ import attrs
 
 from ascend_runner import errors, files
 from ascend_runner.errors import RankTableError, SettingsError, reason
-from ascend_runner.job import preparation
 from ascend_runner.job import table as tables
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, network, terminal
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.spec import JobSpec, of_attempt, with_table_at
+from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.rank_table import checks
@@ -73,28 +72,28 @@ def current() -> str:
         raise SettingsError(f"cannot use the current directory: {reason(error)}; change to another one") from error
 
 
-def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> JobSpec:
-    """Create the directories and files of a plan; return the plan with the actual path of its rank table.
+def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> TableFile | None:
+    """Create the directories and files of a plan; return its rank table with the actual path.
 
     Raises:
         OutputError: A directory or file cannot be made.
         RankTableError: HCCL would not read the rank table where it had to be written (with `checks_table`).
     """
-    for folder in job.folders:
+    for folder in job.files.folders:
         files.make_folder(folder)
-    for path, content in job.host_files.items():
+    for path, content in job.files.host_files.items():
         files.make_folder(os.path.dirname(path))
         files.write_atomically(path, content)
-    if not job.table:
-        return job
+    if not job.files.table:
+        return None
 
-    path = tables.write(job.table, warn)
-    if path == job.table.path:
-        return job
+    path = tables.write(job.files.table, warn)
+    if path == job.files.table.path:
+        return job.files.table
     problem = checks.name_problem(os.path.realpath(path))
     if problem and checks_table:
         raise RankTableError(f"{problem}; {tables.NO_TABLE_CHECKS}")
-    return with_table_at(job, path)
+    return attrs.evolve(job.files.table, path=path)
 
 
 class JobSetup:
@@ -117,6 +116,7 @@ class JobSetup:
         signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None
+        self._prepared: Preparation | None = None
         self._port: socket.socket | None = None  # the port of node 0, bound as long as this process lives
         self._staging: Staging | None = None
 
@@ -135,7 +135,8 @@ class JobSetup:
         begin, stage = (None, None) if self._settings.dry_run else (self.begin, self.stage)
         prepared = Preparer(context, self.messages, self.pause, begin=begin, stage=stage).prepare()
         self._context = attrs.evolve(context, stages=prepared.context.stages)
-        return attrs.evolve(prepared, plan=prepared.plan and of_attempt(prepared.plan, 0))
+        self._prepared = prepared
+        return prepared
 
     def _gather(self, command: Sequence[str], version: str) -> PlanContext:
         cwd = current()
@@ -155,7 +156,12 @@ class JobSetup:
             cores=cores.available(Host()),
             columns=terminal.columns(terminal.STDOUT),
             has_colors=self._has_colors(),
+            is_in_background=self._is_in_background,
         )
+
+    def _is_in_background(self) -> bool:
+        is_plan_only = self._settings.dry_run or self._settings.check
+        return not is_plan_only and terminal.is_in_background(os.getpgid(os.getppid()))
 
     def prepare_again(self) -> JobSpec:
         """Plan the job again, with its rank table as it is now.
@@ -166,7 +172,8 @@ class JobSetup:
         """
         if not self._context:
             raise ValueError("prepare() must be called first")
-        return Preparer(self._context, self.messages, self.pause).prepare().job()
+        self._prepared = Preparer(self._context, self.messages, self.pause).prepare()
+        return self._prepared.job()
 
     def _has_colors(self) -> bool:
         color = self._settings.color
@@ -226,7 +233,7 @@ class JobSetup:
         return self._staging.results(self.pause) if self._staging else ()
 
     def make(self, job: JobSpec) -> JobSpec:
-        """Create the files of a plan; return the plan as it can be carried out.
+        """Create the files of a plan; return the plan, with the rank table where it was written.
 
         Raises:
             AscendRunnerError: The pre-check found an error that prevents the start.
@@ -236,9 +243,9 @@ class JobSetup:
         """
         if self.precheck:
             self.precheck.end(self.pause)
-        warn = self.messages.warning
-        job = write(job, warn, checks_table=not self._settings.no_table_checks)
-        job = preparation.without_stolen_stdin(job, warn)
+        written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
+        if written and written != job.files.table and self._prepared:
+            job = self._prepared.job(written)
         self.pause(0.0)
         return job
 
@@ -283,7 +290,7 @@ class JobSetup:
             return
         if self.requests.take_limit_change():
             self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
-        is_for_attempt = self.journal.spec.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
+        is_for_attempt = self.journal.spec.watching.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
         for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
             self.journal.observe(finding, self.signals.now())
             show_finding(finding, self.messages)

@@ -27,7 +27,7 @@ from ascend_runner.guardian.sweep import POLL_INTERVAL, SWEEP_LIMIT
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.manager.requests import RequestWatch
 from ascend_runner.observations.facts import Beat, Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
-from ascend_runner.plan.spec import JobSpec, RankSpec
+from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec
 from ascend_runner.ranks import leader
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.causes import Exited, HangDetected, SignalReceived, SpawnFailed, WatchAction
@@ -69,7 +69,7 @@ class HangWatch:
 
     def begin(self) -> None:
         """Watch from now on, if there is a limit."""
-        limit = self._job.hang_timeout
+        limit = self._job.watching.hang_timeout
         if limit is not None:
             self._silence = Silence(limit if isinstance(limit, float) else None, since=self._node.clock.now())
 
@@ -111,7 +111,7 @@ class HangWatch:
         earlier = self._earlier if self._read_in == silence.since else ()
         seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier)
         self._tell(attrs.evolve(seen, beats=beats))
-        if self._job.hang_action is WatchAction.WARN:
+        if self._job.watching.hang_action is WatchAction.WARN:
             silence.go_on()
             self._hang, self._hung_since = hang, last_activity
             return []
@@ -157,7 +157,7 @@ class Cleanup:
             AscendRunnerError: The output of the ranks could no longer be read.
         """
         self._stop_signals += state.is_interrupted
-        grace_ends = self._clock.now() + self._job.grace if grace_ends is None else grace_ends
+        grace_ends = self._clock.now() + self._job.stopping.grace if grace_ends is None else grace_ends
         self._wait_for_escaped(state.stop_signum, grace_ends)
         has_survivors = self._sweep(GIVEN_UP_LIMIT if state.alive else SWEEP_LIMIT)
         self._finish_output(GIVEN_UP_LIMIT if has_survivors else DRAIN_LIMIT)
@@ -232,19 +232,21 @@ HOLD_POLL: Final = 0.1  # seconds between two checks of the output of ranks that
 class Manager:
     """Runs one job, once."""
 
-    def __init__(self, job: JobSpec, node: ManagedNode, observers: Sequence[Observer]) -> None:
-        self._job = job
+    def __init__(
+        self, attempt: Attempt, processes: Sequence[RankSpec], node: ManagedNode, observers: Sequence[Observer]
+    ) -> None:
+        job = self._job = attempt.job
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
-        self._requests = RequestWatch(job, node, self._tell)
+        self._requests = RequestWatch(attempt, node, self._tell)
         self._cleanup = Cleanup(job, node, self._requests, self._tell)
         self._observers = tuple(observers)
-        self._specs = {spec.rank_id: spec for spec in job.processes}
+        self._specs = {spec.rank_id: spec for spec in processes}
         self._deadline: float | None = None  # the machine's
         self._grace_ends: float | None = None  # set once a teardown has begun
         self._events: deque[Event] = deque()  # in the order in which the machine gets them
-        self._state = State(grace=job.grace)
+        self._state = State(grace=job.stopping.grace)
 
     def run(self) -> None:
         """Run the job to its end. None of its processes is alive afterwards, and its output is in the log files.
@@ -255,7 +257,10 @@ class Manager:
         """
         self._output.start()
         self._state, actions = machine.start(
-            tuple(self._specs), self._job.grace, self._job.stop_signum, checkpoint_grace=self._job.checkpoint_grace
+            tuple(self._specs),
+            self._job.stopping.grace,
+            self._job.stopping.stop_signum,
+            checkpoint_grace=self._job.stopping.checkpoint_grace,
         )
         self._tell(self._state)
         self._requests.note(self._state)
@@ -295,7 +300,7 @@ class Manager:
         if is_stop_pending or self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
                 is_killing = self._state.phase is Phase.KILLING
-                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.grace)
+                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.stopping.grace)
             self._tell(self._state)
             if self._state.phase is Phase.TERMINATING and self._state.cause and self._state.cause.ending:
                 self._output.settle()
@@ -351,8 +356,8 @@ class Manager:
                 events += self._requests.read(signum, self._state.phase) if signum != SIGCHLD else []
             if SIGCHLD in signums or is_over or not (signums or self._events):  # the latter if a process has ended
                 events = self._with_deaths(events)
-            if isinstance(self._state.cause, Exited) and self._state.phase is Phase.HOLDING and not events:
-                is_over = is_over or not self._is_open(self._state.cause)
+            if self._state.held and not events:
+                is_over = is_over or not self._is_open(self._state.held)
             if is_over and not events:
                 self._deadline = None
                 events.append(DeadlineReached())

@@ -20,7 +20,7 @@ from ascend_runner.observations.facts import (
     LimitChanged,
     SignalsSent,
 )
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import Attempt
 from ascend_runner.supervision.causes import Ending, FindingKind, InspectAction, LimitReached, NodeFinding, WatchAction
 from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Event, Saved
 from ascend_runner.supervision.machine import ANSWER_LIMIT
@@ -49,8 +49,8 @@ class _Pending:
 class RequestWatch:
     """Watches one attempt for requests, findings about this node and the training, and the time limit of the job."""
 
-    def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
-        self._job = job
+    def __init__(self, attempt: Attempt, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
+        self._job, self._attempt = attempt.job, attempt.number
         self._node = node
         self._tell = tell
         self._near: float | None = None  # the deadline of the job before which a checkpoint was asked for
@@ -64,8 +64,8 @@ class RequestWatch:
         """Note the state. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
         self._node.requests.is_running = state.phase in ASKABLE
         self._node.requests.is_tearing_down = state.phase not in {*ASKABLE, Phase.DONE}
-        is_ending = is_last(state, self._job.restarts, self._job.attempt)
-        self._node.requests.is_ending = is_ending or self._job.is_stopped_for(state.cause)
+        is_ending = is_last(state, self._job.restarts, self._attempt)
+        self._node.requests.is_ending = is_ending or self._job.watching.stops_for(state.cause)
         if state.phase not in ASKABLE:
             self._is_postponed = False
             self._node.requests.take_checkpoint_request()
@@ -83,12 +83,12 @@ class RequestWatch:
 
     @property
     def _limit_moment(self) -> float | None:
-        deadline, grace = self._node.requests.deadline, self._job.checkpoint_grace
+        deadline, grace = self._node.requests.deadline, self._job.stopping.checkpoint_grace
         return deadline if deadline is None or deadline == self._near else deadline - grace
 
     def read(self, signum: int, phase: Phase) -> list[Event]:
         """Return the events that follow from a signal to the runner."""
-        if signum != self._job.checkpoint_signum or signum in STOP_SIGNALS:
+        if signum != self._job.stopping.checkpoint_signum or signum in STOP_SIGNALS:
             return [self._node.clock.received(signum)]
         now = self._node.clock.now()
         if now - self._signalled_at < ONE_SIGNAL:
@@ -117,7 +117,7 @@ class RequestWatch:
         events: list[Event] = []
         if self._node.requests.take_limit_change():
             self._tell(LimitChanged(self._node.requests.limit))
-        if self._node.requests.take_checkpoint_request() and self._job.checkpoint_signum:
+        if self._node.requests.take_checkpoint_request() and self._job.stopping.checkpoint_signum:
             events += self._request(state.phase)
             if state.cause:  # the ranks are saving before a stop, and are not asked again
                 reached = self._pending.reached if self._pending else frozenset()
@@ -142,16 +142,16 @@ class RequestWatch:
                 events += self._consequences(finding, state.phase)
             elif not (state.cause or state.is_tearing_down):  # ranks that are stopped are slow
                 self._tell(finding)
-                is_end = not finding.is_over and self._job.perf_action is not WatchAction.WARN
+                is_end = not finding.is_over and self._job.watching.perf_action is not WatchAction.WARN
                 events += [finding] if is_end else []
         return events
 
     def _consequences(self, finding: NodeFinding, phase: Phase) -> list[Event]:
         if phase not in ASKABLE or finding.kind is not FindingKind.UNHEALTHY or not finding.is_error:
             return []
-        if self._job.inspect is InspectAction.STOP:
+        if self._job.watching.inspect is InspectAction.STOP:
             return [finding]
-        return self._request(phase) if self._job.inspect is InspectAction.CHECKPOINT else []
+        return self._request(phase) if self._job.watching.inspect is InspectAction.CHECKPOINT else []
 
     def _limits(self, now: float) -> list[Event]:
         moment, deadline = self._limit_moment, self._node.requests.deadline
@@ -214,7 +214,7 @@ class RequestWatch:
 
     def _asked(self, reached: frozenset[int], unreached: frozenset[int]) -> CheckpointAsked:
         return CheckpointAsked(
-            signum=self._job.checkpoint_signum,
+            signum=self._job.stopping.checkpoint_signum,
             reached=reached,
             unreached=unreached & {rank.rank_id for rank in self._job.ranks},
             seconds=self._time,
@@ -223,7 +223,7 @@ class RequestWatch:
     @property
     def _time(self) -> float:
         """The seconds that the ranks have to answer."""
-        return self._job.checkpoint_grace or ANSWER_LIMIT
+        return self._job.stopping.checkpoint_grace or ANSWER_LIMIT
 
     @property
     def _stacks_limit(self) -> float:
@@ -232,10 +232,10 @@ class RequestWatch:
 
     def _send(self, rank_ids: frozenset[int]) -> frozenset[int]:
         """Send ranks the signal for a checkpoint; return those with a process that handles it."""
-        reached = frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.checkpoint_signum)))
+        reached = frozenset(self._node.processes.notify(dict.fromkeys(rank_ids, self._job.stopping.checkpoint_signum)))
         self._retry_at = self._node.clock.now() + RETRY_EVERY
         if reached:
-            self._tell(SignalsSent(dict.fromkeys(reached, self._job.checkpoint_signum)))
+            self._tell(SignalsSent(dict.fromkeys(reached, self._job.stopping.checkpoint_signum)))
         return reached
 
     def end(self, state: State) -> None:
@@ -270,10 +270,10 @@ class RequestWatch:
 
     def _is_answer(self, ending: Ending) -> bool:
         """Return whether a rank may have ended this way because it was asked, such as a shell with 128 + the signal."""
-        return ending.is_success or ending.exit_status - 128 in {*STOP_SIGNALS, self._job.checkpoint_signum}
+        return ending.is_success or ending.exit_status - 128 in {*STOP_SIGNALS, self._job.stopping.checkpoint_signum}
 
     def _expected(self, state: State, rank_ids: frozenset[int]) -> frozenset[int]:
         """Return the ranks that should have answered: unless they get time before a stop, those that can report."""
-        if self._job.checkpoint_grace and state.cause and state.cause.saves_first:
+        if self._job.stopping.checkpoint_grace and state.cause and state.cause.saves_first:
             return rank_ids
         return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

@@ -32,40 +32,33 @@ if TYPE_CHECKING:
 class RankReaped:
     """A rank whose processes have all ended was reaped, which freed its pid.
 
-    `max_rss` is the peak memory in bytes, `user_seconds` and `system_seconds` the CPU time, of the leader and the
-    children it waited for. The peak is None if it is not above that of the runner, with whose memory the leader began.
+    The figures are those of the leader and the children it waited for.
     """
 
     rank_id: int
-    max_rss: int | None
+    max_rss: int | None  # bytes; None: not above that of the runner, with whose memory the leader began
     user_seconds: float
     system_seconds: float
 
 
 @attrs.frozen(kw_only=True, repr=False)  # it may be long, and have secrets
 class RankOutput:
-    """The output of a rank so far: its size in bytes and its end. Observers get it when it is complete.
+    """The output of a rank so far. Observers get it when it is complete.
 
     After a failure, the output of ranks about to be stopped is also reported beforehand, because later output may be a
-    consequence of the stop.
-
-    It begins at the offset `start` of the log, after that of earlier attempts. The log lacks `lost` of these bytes,
-    the first at its offset `lost_from` (None: it lacks none).
-    With `is_disk_hung`, its disk did not respond at the end, so that nothing on it should be waited for.
-    The rank wrote at `first_at` and `last_at` in seconds of the manager's clock, None if it wrote nothing; `activity`
-    are the bytes in each span of `cell_seconds` since the start of the job.
+    consequence of the stop. Times are in seconds of the manager's clock, None if it wrote nothing.
     """
 
     rank_id: int
-    start: int = 0
-    size: int = 0
+    start: int = 0  # its offset in the log, after the output of earlier attempts
+    size: int = 0  # bytes
     tail: bytes = b""
-    lost: int = 0
-    lost_from: int | None = None
-    is_disk_hung: bool = False
+    lost: int = 0  # the bytes of it that the log lacks
+    lost_from: int | None = None  # the offset of the first one in the log
+    is_disk_hung: bool = False  # whether its disk did not respond at the end: nothing on it should be waited for
     first_at: float | None = None
     last_at: float | None = None
-    activity: tuple[int, ...] = ()
+    activity: tuple[int, ...] = ()  # the bytes in each span of `cell_seconds` since the start of the job
     cell_seconds: float = 0.0
 
     @property
@@ -131,9 +124,9 @@ class CheckpointRefused:
 
 @attrs.frozen(kw_only=True)
 class Beat:
-    """A rank's latest report about itself; `at` is in seconds of the manager's clock. Texts are the rank's own."""
+    """A rank's latest report about itself. Texts are the rank's own."""
 
-    at: float
+    at: float  # in seconds of the manager's clock
     step: int | None = None
     section: str = ""
     status: str = ""
@@ -142,49 +135,35 @@ class Beat:
 
 @attrs.frozen(kw_only=True)
 class SavedCheckpoint:
-    """A rank's report that it has saved its part of a checkpoint; `at` is in seconds of the manager's clock.
+    """A rank's report that it has saved its part of a checkpoint, or gone on without saving."""
 
-    `path` is "" and `step` None if the rank has not said so.
-    """
-
-    at: float
-    path: str = ""
+    at: float  # in seconds of the manager's clock
+    path: str = ""  # "": it has not said so, or has not saved
     step: int | None = None
 
 
 @attrs.frozen
 class HangSeen:
-    """The stacks of all living ranks of a hanging job, outliers first; `beats` are those of the ranks that send any.
-
-    `refusal` says why the stacks are the kernel's view instead of Python's, and is "" if they are Python's.
-    """
+    """The stacks of all living ranks of a hanging job, outliers first."""
 
     stacks: tuple[StackGroup, ...]
-    refusal: str = ""
-    beats: Mapping[int, Beat] = {}
+    refusal: str = ""  # why they are the kernel's view instead of Python's; "": they are Python's
+    beats: Mapping[int, Beat] = {}  # of the ranks that send any
 
 
 @attrs.frozen(kw_only=True)
 class CheckpointEnded:
-    """A request for a checkpoint that was made at `asked_at` is over, `seconds` later.
-
-    `saved` are the reports by rank; one without a path says that the rank has gone on without saving. Those ranks that
-    were expected to report as well, but did not, are `missing`, with their `stacks`, which are empty if they were not
-    read; the endings of those that failed before they had reported are in `failed`. Of those that cannot report, the
-    endings of those that have failed since the request are in `failed_since`. Those that were not asked because they do
-    not handle the signal are `unasked`. With `is_cut`, the ranks did not get all the time that they have to report, for
-    example because a further stop signal has arrived.
-    """
+    """A request for a checkpoint is over."""
 
     asked_at: float
-    seconds: float
-    is_cut: bool = False
-    saved: Mapping[int, SavedCheckpoint] = {}
-    missing: tuple[int, ...] = ()
-    stacks: HangSeen = HangSeen(())
-    failed: Mapping[int, Ending] = {}
-    failed_since: Mapping[int, Ending] = {}
-    unasked: tuple[int, ...] = ()
+    seconds: float  # since then
+    is_cut: bool = False  # whether the ranks did not get all the time, for example because of a further stop signal
+    saved: Mapping[int, SavedCheckpoint] = {}  # the reports, by rank
+    missing: tuple[int, ...] = ()  # the ranks that were expected to report, but did not
+    stacks: HangSeen = HangSeen(())  # theirs, if they were read
+    failed: Mapping[int, Ending] = {}  # the endings of the ranks that failed before they had reported
+    failed_since: Mapping[int, Ending] = {}  # of those that cannot report, and have failed since the request
+    unasked: tuple[int, ...] = ()  # the ranks that do not handle the signal
 
     @property
     def parts(self) -> Mapping[int, SavedCheckpoint]:
@@ -208,13 +187,10 @@ class Escaped:
 
 @attrs.frozen(kw_only=True)
 class Swept:
-    """The processes left after the ranks had ended: those killed outside their rank's session (names by pid).
+    """The processes left after the ranks had ended."""
 
-    `survivors` are descriptions of the processes, of whatever session, that are still alive after SIGKILL.
-    """
-
-    killed: Mapping[int, str]
-    survivors: tuple[str, ...]
+    killed: Mapping[int, str]  # those killed outside their rank's session: names by pid
+    survivors: tuple[str, ...]  # descriptions of those, of whatever session, that are still alive after SIGKILL
 
 
 # A State is reported whenever the phase changes; DONE comes last, after the output is complete. While ranks are

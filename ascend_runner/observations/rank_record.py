@@ -1,17 +1,17 @@
-"""The observations of a job and of each of its ranks: the one record that the screen, the report and `launch` share.
-
-Written once, by `report.recorder`. It has no sentences and no file formats.
-"""
+"""The record of a rank, its members in a report, and the words for its state; and the outcome of a job. Pure."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from ascend_runner.errors import JobFailedError
-from ascend_runner.observations.rank_states import RankState, described
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.members import Count, Members, iso
 from ascend_runner.supervision.causes import (
     Cause,
     Ending,
@@ -24,61 +24,125 @@ if TYPE_CHECKING:
     from ascend_runner.node.clock import Clock
 
 
+# The fields that are not in a report under their name.
+WRITTEN_OTHERWISE: Final = {"ending", "started_after", "first_output_after", "last_output_after", "last_lines"}
+NOT_ENDED: Final = {"exit_code": None, "signal": None, "core_dumped": False}
 HEADS: Final = ("rank", "pid", "state", "reason", "time", "CPU time", "memory", "output", "log")
+
+
+class RankState(enum.Enum):
+    """The state of a rank, while its job runs or after it."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"  # asked to stop by the runner, and ended, with whatever exit status
+    NOT_STARTED = "not_started"
+    NOT_KILLED = "not_killed"  # still alive after SIGKILL
+    ENDED = "ended"  # without being observed: the runner was killed, or has not noticed yet
+    UNKNOWN = "unknown"  # of a report of a later version
+
+
+WORDS: Final[Mapping[RankState, str]] = {
+    RankState.NOT_STARTED: "not started",
+    RankState.NOT_KILLED: "still alive after SIGKILL",
+}
+ENDS_OF_A_STOP: Final = STOP_SIGNALS | {SIGKILL}
+STOPPED: Final = frozenset({RankState.STOPPED, RankState.NOT_KILLED})
+WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
+
+
+def _usual_state(rank: RankRecord) -> RankState:
+    if rank.ending is None:
+        return RankState.NOT_KILLED
+    return RankState.SUCCEEDED if rank.ending.is_success else RankState.FAILED
 
 
 @attrs.frozen(kw_only=True)
 class RankRecord:
-    """The observations of one rank, or of an auxiliary process, which has a `name` and a `rank_id` below 0.
+    """What is known of one rank, or of an auxiliary process, which has a `name` and a `rank_id` below 0.
 
-    `ending` is None for a rank that was not started or is still alive after SIGKILL; `pid` is 0 for the former.
-    `started_after` is in seconds since the start of the job, `seconds` is how long the rank ran. `max_rss` (bytes) and
-    the CPU times include the processes that the leader waited for (getrusage(2)), and are None if unknown. The log
-    lacks `log_lost` of the `log_size` bytes that the rank wrote, the first at `log_lost_from`; they begin at
-    `log_start`, after those of earlier attempts. `rerun` is a shell command that runs the rank again ("" if its script
-    was not written), `finding` is why it failed, None if it did not.
-
-    The times of the first and the last output (None without output) are in seconds since the start of the job as well,
-    as is the time at which each of the `signals` was first sent. `activity` has the bytes written in each span of
-    `cell_seconds` since the start of the job.
+    Times are in seconds since the start of the job, None if it has not come to that. In a report they are ISO 8601.
     """
 
     rank_id: int
-    ending: Ending | None = None
-    is_started: bool = True
-    is_running: bool = False
-    is_stopped: bool = False  # asked to stop by the runner, without having failed before
+    ending: Ending | None = None  # None: not started, running, or still alive after SIGKILL
+    state: RankState = attrs.field(default=attrs.Factory(_usual_state, takes_self=True))
     name: str = ""
-    pid: int = 0
+    local_rank: Count = 0
+    device_id: Count | None = None  # the physical number of its NPU; None: unknown
+    pid: Count = 0  # 0: not started
     started_after: float = 0.0
-    seconds: float = 0.0
-    max_rss: int | None = None
+    seconds: float = 0.0  # how long it ran
+    # The peak memory in bytes, and CPU time, of the leader and the processes it waited for (getrusage(2)). The peak is
+    # None if it is not above that of the runner.
+    max_rss: Count | None = None
     user_seconds: float | None = None
     system_seconds: float | None = None
     first_output_after: float | None = None
     last_output_after: float | None = None
-    signals: tuple[tuple[int, float], ...] = ()
-    activity: tuple[int, ...] = ()
+    signals: tuple[tuple[int, float], ...] = ()  # those sent to it, each with the first time
+    activity: tuple[int, ...] = ()  # the bytes written in each span of `cell_seconds` since the start of the job
     cell_seconds: float = 0.0
     log_path: str = ""
-    log_start: int = 0
-    log_size: int = 0
-    log_lost: int = 0
-    log_lost_from: int | None = None
-    last_lines: tuple[str, ...] = ()
-    rerun: str = ""
-    finding: Finding | None = None
+    log_start: Count = 0  # the offset of its output in the log, after that of earlier attempts
+    log_size: Count | None = None  # bytes that it wrote
+    log_lost: Count = 0  # bytes of them that the log lacks
+    log_lost_from: Count | None = None  # the offset of the first of those
+    last_lines: tuple[str, ...] = ()  # of its output, not in the report
+    process_log_path: str = ""  # the directory of its plogs
+    cwd: str = ""
+    variables: Mapping[str, str] = attrs.field(
+        factory=dict, repr=False
+    )  # set or changed by the runner, without secrets
+    rerun: str = ""  # a shell command that runs it again; "": no script was written
+    finding: Finding | None = None  # why it failed
 
     @property
-    def state(self) -> RankState:
-        """The state of the rank, which follows from its ending."""
-        if not self.is_started:
-            return RankState.NOT_STARTED
-        if self.ending is None:
-            return RankState.RUNNING if self.is_running else RankState.NOT_KILLED
-        if self.is_stopped:
-            return RankState.STOPPED
-        return RankState.SUCCEEDED if self.ending.is_success else RankState.FAILED
+    def is_started(self) -> bool:
+        """Whether its process was started."""
+        return self.state is not RankState.NOT_STARTED
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs."""
+        return self.state is RankState.RUNNING
+
+    def encode(self, began: float) -> dict[str, object]:
+        """Return the rank as a member of the report of a job that began at `began` (seconds since the epoch)."""
+        started_at = began + self.started_after
+        end = interval(started_at, self.seconds)
+        members = attrs.asdict(self, recurse=False)
+        return {
+            **{name: value for name, value in members.items() if name not in WRITTEN_OTHERWISE},
+            "state": self.state.value,
+            **(self.ending.encode() if self.ending else NOT_ENDED),
+            "started_at": iso(started_at) if self.is_started else "",
+            **(end if self.ending else {**end, "ended_at": ""}),
+            "first_output_at": _moment(began, self.first_output_after),
+            "last_output_at": _moment(began, self.last_output_after),
+            "signals": [(signum, _moment(began, after)) for signum, after in self.signals],
+            **_rounded(user_seconds=self.user_seconds, system_seconds=self.system_seconds),
+        }
+
+    @classmethod
+    def decode(cls, members: Members, began: float) -> RankRecord:
+        """Return what `encode` has written; what is missing in an older report, or damaged, is as if unknown."""
+        variables = members.child("variables")
+        signals = ((one.whole("0"), _after(one.moment("1"), began)) for one in members.pairs("signals"))
+        return cls(
+            **{
+                **members.fields(cls),
+                "ending": Ending.decode(members),
+                "state": members.choice("state", RankState) or RankState.UNKNOWN,
+                "started_after": _after(members.moment("started_at"), began) or 0.0,
+                "first_output_after": _after(members.moment("first_output_at"), began),
+                "last_output_after": _after(members.moment("last_output_at"), began),
+                "signals": tuple((signum, at) for signum, at in signals if signum is not None and at is not None),
+                "variables": {name: variables.text(name) for name in variables.members},
+                "finding": _finding(members.child("finding")),
+            }
+        )
 
     @property
     def ended_after(self) -> float:
@@ -88,35 +152,25 @@ class RankRecord:
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """The outcome of a job. `cause` is None if and only if every rank exited with 0; `ranks` is in rank order.
+    """The outcome of a job, or of an attempt: what `launch` returns."""
 
-    `started_at` is in seconds since the epoch, `seconds` is how long the job ran, by the `clock`. `suspected_peer` is
-    set if the failed ranks only report a peer, `root` if a rank's failure ended the job, `hang` if the job hung.
-    `secrets_masked` counts those in the ends of logs. `findings` are about this node, the newest of each subject.
-    `last_failure` is the last attempt that failed, if something else ended the job after it; `ranks` are those of the
-    newest attempt. `unsaved` are the ranks that failed instead of saving a checkpoint before a stop. `exit_verdict` is
-    the exit status of the runner if that is not `status`, but says whether a retry may help. `report` is the content of
-    the report file, see report/README.md ({} in `last_failure`); `report_problem` says why it could not be written, ""
-    if it was, and `report_place` is the path where it was written, in that case in the run directory, or "".
-    """
-
-    cause: Cause | None
-    ranks: tuple[RankRecord, ...] = ()
-    started_at: float = 0.0
-    seconds: float = 0.0
+    cause: Cause | None  # None if and only if every rank exited with 0
+    ranks: tuple[RankRecord, ...] = ()  # in rank order, of the newest attempt
+    started_at: float = 0.0  # in seconds since the epoch
+    seconds: float = 0.0  # how long it ran, by the clock
     clock: Clock | None = attrs.field(default=None, repr=False)
-    suspected_peer: Peer | None = None
-    root: RootCause | None = None
-    hang: tuple[StackGroup, ...] = ()
+    suspected_peer: Peer | None = None  # if the failed ranks only report a peer
+    root: RootCause | None = None  # if a rank's failure ended the job
+    hang: tuple[StackGroup, ...] = ()  # if the job hung
     warnings: tuple[str, ...] = ()
-    findings: tuple[NodeFinding, ...] = ()
-    secrets_masked: int = 0
-    last_failure: Outcome | None = None
-    unsaved: Mapping[int, Ending] = attrs.field(factory=dict)
-    exit_verdict: int | None = None
-    report: Mapping[str, object] = attrs.field(factory=dict, repr=False)
-    report_problem: str = ""
-    report_place: str = ""
+    findings: tuple[NodeFinding, ...] = ()  # about this node, the newest of each subject
+    secrets_masked: int = 0  # in variables and in the ends of logs
+    last_failure: Outcome | None = None  # of the last attempt that failed, if something else ended the job after it
+    unsaved: Mapping[int, Ending] = attrs.field(factory=dict)  # ranks that failed instead of saving before a stop
+    exit_verdict: int | None = None  # the exit status of the runner if that is not `status`: whether a retry may help
+    report: Mapping[str, object] = attrs.field(factory=dict, repr=False)  # the content of the report file
+    report_problem: str = ""  # why the report could not be written
+    report_place: str = ""  # where it was written, which is the run directory if there is a problem; "": nowhere
 
     @property
     def status(self) -> int:
@@ -183,6 +237,49 @@ def _row(rank: RankRecord) -> tuple[str, ...]:
         duration(rank.seconds) if rank.is_started else "",
         duration(sum(filter(None, cpu))) if None not in cpu else "",
         "" if rank.max_rss is None else size(rank.max_rss),
-        size(rank.log_size),
+        size(rank.log_size or 0),
         rank.log_path,
     )
+
+
+def interval(began: float, seconds: float) -> dict[str, object]:
+    """Return the members about the end of what began then, rounded such that the times differ by exactly `seconds`."""
+    seconds = round(seconds, 3)
+    return {"ended_at": iso(round(began, 3) + seconds), "seconds": seconds}
+
+
+def _rounded(**seconds: float | None) -> dict[str, object]:
+    return {name: value and round(value, 3) for name, value in seconds.items()}
+
+
+def _moment(began: float, after: float | None) -> str:
+    return iso(None if after is None else began + after)
+
+
+def _after(at: float | None, began: float) -> float | None:
+    return None if at is None else max(0.0, round(at - began, 3))
+
+
+def _finding(members: Members) -> Finding | None:
+    if not members.members:
+        return None
+    from ascend_runner.diagnosis.finding import Finding, Peer  # noqa: PLC0415  10 ms that only a reader needs
+
+    return Finding(
+        **members.fields(Finding), points_at=tuple(Peer(**one.fields(Peer)) for one in members.children("points_at"))
+    )
+
+
+def described(state: RankState, ending: Ending | None) -> str:
+    """Describe a rank: "running", "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
+    if state not in WITH_ENDING:
+        return WORDS.get(state, state.value)
+    verb = _stopped(ending) if state is RankState.STOPPED else state.value
+    return f"{verb} ({ending.in_parentheses.replace('killed by ', '')})" if ending else verb
+
+
+def _stopped(ending: Ending | None) -> str:
+    """Say how a rank has ended that was asked to stop: if not of that, it may have failed by itself all the same."""
+    if ending and not (ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP):
+        return "ended after being asked to stop"
+    return f"{'killed' if ending and ending.signum == SIGKILL else 'stopped'} by the runner"

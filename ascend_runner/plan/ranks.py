@@ -28,7 +28,7 @@ from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.lifecycle.job_machine import JobState, Policy
-from ascend_runner.plan.spec import NO_RANK, JobSpec, RankSpec, Rotation, TableFile
+from ascend_runner.plan.spec import NO_RANK, Files, JobSpec, RankSpec, Rotation, Stopping, TableFile, Watching
 from ascend_runner.platforms import detect, places
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
@@ -120,36 +120,26 @@ class Command:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False, slots=False)  # cached properties need a __dict__
 class PlanContext:
-    """The settings, the command, the environment, the caller's working directory and facts of the machine.
-
-    `stages` are the datasets that are copied to this node before its ranks start.
-
-    `logs` is where each run gets a log directory unless the user or the platform has one, and `started_at` is the time
-    as a part of its name. `version` is the runner's. `cores` is the number of cores that this node may use (None:
-    unknown). Facts that take long to find, or are rarely needed, are functions: `is_folder` checks a path,
-    `read_text` reads a file ("": there is none), `own_addresses` lists the addresses of this machine, `resolve` turns a
-    host name into an address, and `hold_port` returns a port that no other job on this machine uses, the given one if
-    it is free. `columns` is the width of the terminal that shows lines of ranks (0: there is none), `has_colors` is
-    whether their prefixes are colored.
-    """
+    """What a plan is made from. Facts that take long to find, or are rarely needed, are functions."""
 
     settings: Settings = attrs.field(factory=Settings)
     command: tuple[str, ...] = ()
     environ: Mapping[str, str]
-    cwd: str
-    logs: str = "/"
-    started_at: str = ""
-    version: str = ""
+    cwd: str  # the caller's working directory
+    logs: str = "/"  # where each run gets a log directory unless the user or the platform has one
+    started_at: str = ""  # the time as a part of the name of that directory
+    version: str = ""  # the runner's
     host_name: str
     is_folder: Callable[[str], bool]
-    read_text: Callable[[str], str] = lambda _path: ""
+    read_text: Callable[[str], str] = lambda _path: ""  # "": there is no such file
     own_addresses: Callable[[], Sequence[str]] = tuple
-    resolve: Callable[[str], str] = str
-    hold_port: Callable[[int], int] = int
-    cores: int | None = None
-    columns: int = 0
-    has_colors: bool = False
-    stages: tuple[Stage, ...] = ()
+    resolve: Callable[[str], str] = str  # turns a host name into an address
+    hold_port: Callable[[int], int] = int  # holds a port that no other job here uses, the given one if it is free
+    cores: int | None = None  # the number of cores that this node may use (None: unknown)
+    columns: int = 0  # the width of the terminal that shows lines of ranks (0: there is none)
+    has_colors: bool = False  # whether the prefixes of these lines are colored
+    is_in_background: Callable[[], bool] = lambda: False  # whether something else reads the terminal's input
+    stages: tuple[Stage, ...] = ()  # the datasets that are copied to this node before its ranks start
 
     @cached_property
     def job_id(self) -> str:
@@ -509,26 +499,45 @@ _ALL_ENDS: Final = _BAD_ENDS | {JobState.SUCCEEDED, JobState.STOPPED}
 HTML_STATES: Final = dict(zip(HTML, (_BAD_ENDS, _ALL_ENDS, frozenset[JobState]())))
 
 
-def plan_ranks(command: Command, share: NodeShare, context: PlanContext, table: TableFile | None) -> JobSpec:
+@attrs.frozen(kw_only=True)
+class Seats:
+    """Where this node's ranks run, in local order."""
+
+    device_ids: Sequence[int] = ()  # the physical number of each rank's NPU; of another length: unknown
+    cores: Sequence[frozenset[int]] = ()  # the cores of each rank (none: all)
+
+
+def plan_ranks(
+    command: Command, share: NodeShare, context: PlanContext, table: TableFile | None, *, seats: Seats | None = None
+) -> JobSpec:
     """Plan this node's ranks; `table` is the rank table that they read, if any.
 
     Raises:
         SettingsError: The environment holds variables that must not be set together.
     """
-    launch = launch_context(share, context, table)
+    seats, launch = seats or Seats(), launch_context(share, context, table)
     patch = patch_environment(launch)
     environ, own = context.rank_environ, context.job_variable
 
     ranks = tuple(
-        plan_process(command, {**env, **own}, context, rank_id=rank_id, local_rank=local_rank)
+        _seated(plan_process(command, {**env, **own}, context, rank_id=rank_id, local_rank=local_rank), share, seats)
         for local_rank, (rank_id, env) in enumerate(zip(share.rank_ids, patch.environments_of_ranks(environ)))
     )
     auxiliary = tuple(
         plan_process(command, {**patch.environment_of_process(name, environ), **own}, context, name=name)
         for name in patch.beside
     )
-    job = plan_job(share, context, ranks, auxiliary)
-    return attrs.evolve(job, table=table, notes=patch.notes, framework=without_auto(launch)[0].framework)
+    framework = without_auto(launch)[0].framework
+    return plan_job(share, context, ranks, auxiliary, Kind(table=table, notes=patch.notes, framework=framework))
+
+
+def _seated(spec: RankSpec, share: NodeShare, seats: Seats) -> RankSpec:
+    number = spec.local_rank
+    return attrs.evolve(
+        spec,
+        device_id=seats.device_ids[number] if len(seats.device_ids) == len(share.rank_ids) else None,
+        cores=seats.cores[number] if seats.cores else None,
+    )
 
 
 def plan_process(  # noqa: PLR0913  a rank has two numbers, an auxiliary process a name
@@ -565,7 +574,7 @@ def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
     if width > 0:
         env = {"COLUMNS": str(width), **env}
     if settings.stdin == spec.rank_id:
-        return with_stdin(attrs.evolve(spec, env=env))
+        return with_stdin(attrs.evolve(spec, env=env), context)
 
     if settings.stdin is not None:
         env = {"PYTHONBREAKPOINT": "0", **env}  # without a terminal, breakpoint() does nothing
@@ -575,59 +584,95 @@ def _with_console(spec: RankSpec, context: PlanContext) -> RankSpec:
     return attrs.evolve(spec, env=env, prefix=prefix.encode() if is_shown else None)
 
 
-def with_stdin(spec: RankSpec) -> RankSpec:
+def with_stdin(spec: RankSpec, context: PlanContext) -> RankSpec:
     """Return the plan of a process that reads the runner's standard input. Its prompts have no prefix."""
-    return attrs.evolve(spec, has_stdin=True, prefix=b"")
+    return attrs.evolve(spec, has_stdin=not context.is_in_background(), prefix=b"")
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """In what a plan differs from those of other kinds."""
+
+    table: TableFile | None = None
+    host_files: Mapping[str, bytes] = {}
+    framework: str = ""  # "": the one that the user has chosen
+    notes: tuple[str, ...] = ()
+    is_passed_through: bool = False
+    is_placed: bool = True
+    is_waiting: bool = False  # it only waits for node 0, so that neither its silence nor its failure has a meaning
+
+
+ORDINARY: Final = Kind()
 
 
 def plan_job(
-    share: NodeShare, context: PlanContext, ranks: tuple[RankSpec, ...], beside: tuple[RankSpec, ...] = ()
+    share: NodeShare,
+    context: PlanContext,
+    ranks: tuple[RankSpec, ...] = (),
+    beside: tuple[RankSpec, ...] = (),
+    kind: Kind = ORDINARY,
 ) -> JobSpec:
     """Plan the job that consists of some processes."""
-    settings = context.settings
-    job = JobSpec(
+    settings, node = context.settings, share.node
+    return JobSpec(
         job_id=context.job_id,
         ranks=ranks,
+        beside=beside,
         rank_size=share.rank_size,
         server_id=share.server_id,
         pod_name=share.pod_name,
-        grace=settings.grace,
-        hang_timeout=settings.hang_timeout,
-        rotation=Rotation(max_size=settings.log_max_size),
+        node_number=node.file_number,
+        nodes=(node.nnodes, node.nnodes + node.missing),
+        is_placed=kind.is_placed,
+        is_passed_through=kind.is_passed_through,
+        files=_files(context, (*ranks, *beside), kind),
+        stopping=_stopping(settings),
+        watching=_watching(settings, kind),
+        restarts=_restarts(settings, node, hold=0.0 if kind.is_waiting else settings.hold),
+        hooks=settings.hook,
+        platform=node.platform if node.detected_by else "",
+        framework=kind.framework or settings.framework,
+        runner_version=context.version,
+        notes=kind.notes,
+    )
+
+
+def _files(context: PlanContext, processes: Sequence[RankSpec], kind: Kind) -> Files:
+    settings = context.settings
+    return Files(
         log_dir=context.log_dir,
+        folders=_folders(processes, context),
+        host_files=kind.host_files,
+        table=kind.table,
+        rotation=Rotation(max_size=settings.log_max_size),
         has_own_process_logs=not context.environ.get("ASCEND_PROCESS_LOG_PATH"),
-        folders=_folders((*ranks, *beside), context),
-        beside=beside,
-        folds_progress_bars=settings.progress_bars == FOLD,
-        has_timestamps=settings.timestamps,
-        summary_interval=settings.summary,
         log_runs=settings.log_runs,
         newest_link=context.newest_link,
-        node_number=share.node.file_number,
-        nodes=(share.node.nnodes, share.node.nnodes + share.node.missing),
-        platform=share.node.platform if share.node.detected_by else "",
-        runner_version=context.version,
-        restarts=_restarts(settings, share.node),
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
-    )
-    return _with_supervision(job, settings)
-
-
-def _with_supervision(job: JobSpec, settings: Settings) -> JobSpec:
-    """Return the plan with the settings that end a job, ask it for a checkpoint or select its reports."""
-    return attrs.evolve(
-        job,
-        framework=settings.framework,
-        hooks=settings.hook,
         html_states=HTML_STATES[settings.html],
+        folds_progress_bars=settings.progress_bars == FOLD,
+        has_timestamps=settings.timestamps,
+    )
+
+
+def _stopping(settings: Settings) -> Stopping:
+    return Stopping(
+        grace=settings.grace,
+        stop_signum=STOP_SIGNUMS[settings.stop_signal],
+        checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
+        checkpoint_grace=settings.checkpoint_grace,
+    )
+
+
+def _watching(settings: Settings, kind: Kind) -> Watching:
+    return Watching(
+        hang_timeout=None if kind.is_waiting else settings.hang_timeout,
         hang_action=_hang_action(settings),
         perf_pattern=settings.perf_pattern,
         perf_threshold=settings.perf_threshold,
         perf_drop=settings.perf_drop,
         perf_action=WatchAction(settings.perf_action or WatchAction.WARN),
-        stop_signum=STOP_SIGNUMS[settings.stop_signal],
-        checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
-        checkpoint_grace=settings.checkpoint_grace,
+        summary_interval=settings.summary,
         inspect=None if settings.inspect is None else InspectAction(settings.inspect),
     )
 
@@ -645,7 +690,7 @@ def _hang_action(settings: Settings) -> WatchAction:
     return WatchAction(settings.hang_action)
 
 
-def _restarts(settings: Settings, node: Node) -> Policy:
+def _restarts(settings: Settings, node: Node, *, hold: float) -> Policy:
     return Policy(
         max_restarts=settings.max_restarts,
         always=settings.restart_on or frozenset(),
@@ -653,7 +698,7 @@ def _restarts(settings: Settings, node: Node) -> Policy:
         delay=settings.restart_delay,
         gives_verdict=settings.exit_verdict,
         linger=node.linger if settings.linger is None else settings.linger,
-        hold=settings.hold,
+        hold=hold,
     )
 
 
@@ -679,11 +724,15 @@ def in_place(context: PlanContext) -> PlanContext:
     return attrs.evolve(context, settings=attrs.evolve(context.settings, workdir=workdir))
 
 
-def plan_single(command: Command, single: SingleProcess, context: PlanContext, node: Node | None) -> JobSpec:
+def plan_single(
+    command: Command, single: SingleProcess, context: PlanContext, node: Node | None, *, is_waiting: bool = False
+) -> JobSpec:
     """Plan the command as one process in the environment as it is.
 
     This process is the whole part of the job on `node`; None: another launcher has started it beside others.
     """
+    ranks: tuple[RankSpec, ...]
+    beside: tuple[RankSpec, ...]
     env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ}
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name, node=node or Node())
     if single.rank_id is None or single.local_rank is None:
@@ -692,29 +741,24 @@ def plan_single(command: Command, single: SingleProcess, context: PlanContext, n
         name = name if number is None else f"{name}-node-{number}"
         process = plan_process(command, env, context, name=name)
         if context.settings.stdin is not None:
-            process = with_stdin(process)  # the only one there is
-        job = plan_job(share, context, (), (process,))
+            process = with_stdin(process, context)  # the only one there is
+        ranks, beside = (), (process,)
     else:
         rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
-        job = plan_job(share, context, (rank,))
+        ranks, beside = (rank,), ()
 
-    return attrs.evolve(job, is_passed_through=node is None)
+    return plan_job(share, context, ranks, beside, Kind(is_passed_through=node is None, is_waiting=is_waiting))
 
 
 def plan_waiting(single: SingleProcess, context: PlanContext, node: Node) -> JobSpec:
     """Plan a process that waits for node 0, instead of a command that starts everything from there."""
     argv = node_0.wait(_report_of_node_0(context)).argv
-    return _waiting(plan_single(Command(argv[0], argv), single, context, node))
+    return plan_single(Command(argv[0], argv), single, context, node, is_waiting=True)
 
 
 def _report_of_node_0(context: PlanContext) -> str:
     """Return the path of the report of node 0 if each node has one process (see `JobSpec.report_path`)."""
     return os.path.join(context.log_dir, f"{context.job_id}-report-node-0.json")
-
-
-def _waiting(job: JobSpec) -> JobSpec:
-    """Return the plan of a process that only waits for node 0, whose silence and failure have no meaning."""
-    return attrs.evolve(job, hang_timeout=None, restarts=attrs.evolve(job.restarts, hold=0.0))
 
 
 def hand_over(share: NodeShare, context: PlanContext) -> Handover:
@@ -774,9 +818,9 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
         context,
         name=launcher if node.nnodes == 1 else f"{launcher}-node-{node.node_rank}",
     )
-    job = plan_job(share, context, (), (process,))
-    return attrs.evolve(
-        _waiting(job) if engine.is_waiting else job,
+    kind = Kind(
         host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
+        is_waiting=engine.is_waiting,
     )
+    return plan_job(share, context, beside=(process,), kind=kind)

@@ -1,13 +1,13 @@
 """The finished plan: everything that is needed to run this node's part of a job. Nothing below it sees a setting.
 
-The plan of one attempt: the variables that give its ranks its number, and the file in which they agree on steps.
+One attempt of a job: the processes that it starts, which follow from the plan and from nothing else.
 """
 
 from __future__ import annotations
 
 import os
 import os.path
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from signal import SIGTERM, SIGUSR1, Signals
 from typing import Final
 
@@ -71,76 +71,46 @@ class Rotation:
     backups: int = 3
 
 
-@attrs.frozen(kw_only=True, eq=False, repr=False)
-class JobSpec:
-    """The plan for this node's part of a job.
+@attrs.frozen(kw_only=True)
+class Files:
+    """The files of a job, and what must exist before its first process starts."""
 
-    `rank_size` is the number of ranks on all nodes (0: unknown). `grace` and `hang_timeout` (None: no limit, or "auto")
-    are in seconds; `hang_action` is what a hang leads to, and `perf_action` a slow training; the other `perf_*` say
-    when it is slow, see `supervision.performance`. `folders` must be created and `host_files` (content by path) written
-    before the first process starts. `beside` holds at most one auxiliary process. `is_passed_through` means that
-    another launcher has started this process, and others of the job beside it or on other nodes. `folds_progress_bars`
-    limits how often a redrawn line is shown, and with `has_timestamps` each line on the console begins with the time. A
-    line sums up the running job every `summary_interval` seconds (None: never). `log_runs` is the number of earlier
-    runs whose files are kept, `newest_link` the symlink that points at the newest log directory ("": none).
-    `stop_signum` asks the ranks to stop. For a checkpoint they are asked with `checkpoint_signum` (0: never), and have
-    `checkpoint_grace` seconds before they are stopped (0: they are not asked then). `node_number` tells the files of
-    several nodes apart (None: there is one node, or its number is unknown). `is_placed` is False while a job waits for
-    the rank table that gives the number of nodes; its files have the name of this node until then. `nodes` are the
-    numbers of nodes that take part and that could (--min-nodes). `restarts` says when the job is started again after a
-    failure, `checkpoint_dir` is where its checkpoints appear ("": unknown), and `attempt` counts its starts from 0.
-    This node is inspected if `inspect` says so (None: if it has NPUs). `hooks` are
-    events with shell commands. In one of `html_states` the report is also written as HTML. `platform`, `framework`
-    (`auto` if the platform has prepared none) and `runner_version` are for the report. `notes` are sentences about the
-    plan.
-    """
-
-    job_id: str
-    ranks: tuple[RankSpec, ...]
-    rank_size: int
-    server_id: str
-    pod_name: str
-    grace: float
-    hang_timeout: float | str | None
-    rotation: Rotation
     log_dir: str
-    has_own_process_logs: bool
-    folders: tuple[str, ...]
-    table: TableFile | None = None
-    beside: tuple[RankSpec, ...] = ()
-    host_files: Mapping[str, bytes] = {}
+    folders: tuple[str, ...] = ()  # created before the first process starts
+    host_files: Mapping[str, bytes] = {}  # content by path, written before the first process starts
+    table: TableFile | None = None  # the rank table that the ranks read
+    rotation: Rotation = attrs.field(factory=Rotation)
+    has_own_process_logs: bool = False  # whether CANN's logs are below the log directory
+    log_runs: int = 10  # earlier runs whose files are kept
+    newest_link: str = ""  # the symlink that points at the newest log directory ("": none)
+    checkpoint_dir: str = ""  # where the checkpoints of the training appear ("": unknown)
+    html_states: frozenset[JobState] = frozenset()  # in one of these the report is also written as HTML
+    folds_progress_bars: bool = True  # limits how often a redrawn line is shown on the console
+    has_timestamps: bool = False  # each line on the console begins with the time
+
+
+@attrs.frozen(kw_only=True)
+class Stopping:
+    """How the ranks are asked to save a checkpoint, and to stop."""
+
+    grace: float = 15.0  # seconds between the signal and SIGKILL
+    stop_signum: int = SIGTERM
+    checkpoint_signum: int = SIGUSR1  # asks for a checkpoint (0: the ranks are never asked)
+    checkpoint_grace: float = 0.0  # seconds to save before they are stopped (0: they are not asked then)
+
+
+@attrs.frozen(kw_only=True)
+class Watching:
+    """What is watched while the ranks run, and what it leads to."""
+
+    hang_timeout: float | str | None = None  # seconds of silence that are a hang, or "auto" (None: no limit)
     hang_action: WatchAction = WatchAction.STOP
-    perf_pattern: str | None = None
-    perf_threshold: float | None = None
+    perf_pattern: str | None = None  # a further form of lines about steps
+    perf_threshold: float | None = None  # this and the next say when a training is slow, see supervision.performance
     perf_drop: float | None = None
     perf_action: WatchAction = WatchAction.WARN
-    is_passed_through: bool = False
-    folds_progress_bars: bool = True
-    has_timestamps: bool = False
-    summary_interval: float | None = None
-    log_runs: int = 10
-    newest_link: str = ""
-    node_number: int | None = None
-    is_placed: bool = True
-    nodes: tuple[int, int] = (1, 1)
-    stop_signum: int = SIGTERM
-    checkpoint_signum: int = SIGUSR1
-    checkpoint_grace: float = 0.0
-    restarts: Policy = NO_RESTARTS
-    inspect: InspectAction | None = None
-    hooks: tuple[tuple[str, str], ...] = ()
-    checkpoint_dir: str = ""
-    attempt: int = 0
-    html_states: frozenset[JobState] = frozenset()
-    platform: str = ""
-    framework: str = ""
-    runner_version: str = ""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def processes(self) -> tuple[RankSpec, ...]:
-        """All processes in the order in which they start: the auxiliary one first, because ranks connect to it."""
-        return (*self.beside, *self.ranks)
+    summary_interval: float | None = None  # seconds between two lines that sum up the job (None: never)
+    inspect: InspectAction | None = None  # None: this node is inspected if it has NPUs
 
     @property
     def watches_performance(self) -> bool:
@@ -151,6 +121,43 @@ class JobSpec:
     def reads_steps(self) -> bool:
         """Whether the ranks' lines about their steps are read."""
         return self.watches_performance or self.summary_interval is not None
+
+    def stops_for(self, cause: Cause | None) -> bool:
+        """Whether the user wants a hang or a slow training to end the job, whatever restarts are left."""
+        actions = {HangDetected.report_kind: self.hang_action, Slowdown.report_kind: self.perf_action}
+        return cause is not None and actions.get(cause.report_kind) is WatchAction.STOP
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class JobSpec:
+    """The plan for this node's part of a job."""
+
+    job_id: str
+    ranks: tuple[RankSpec, ...]
+    beside: tuple[RankSpec, ...] = ()  # at most one auxiliary process
+    rank_size: int  # the number of ranks on all nodes (0: unknown)
+    server_id: str
+    pod_name: str
+    node_number: int | None = None  # tells the files of several nodes apart (None: there is one node, or it is unknown)
+    nodes: tuple[int, int] = (1, 1)  # the numbers of nodes that take part and that could (--min-nodes)
+    # While a job waits for the rank table that gives the number of nodes, its files have the name of this node.
+    is_placed: bool = True
+    # Another launcher has started this process, and others of the job beside it or on other nodes.
+    is_passed_through: bool = False
+    files: Files
+    stopping: Stopping = attrs.field(factory=Stopping)
+    watching: Watching = attrs.field(factory=Watching)
+    restarts: Policy = NO_RESTARTS  # when the job is started again after a failure
+    hooks: tuple[tuple[str, str], ...] = ()  # events with shell commands
+    platform: str = ""  # this and the next two are for the report
+    framework: str = ""  # `auto` if the platform has prepared none
+    runner_version: str = ""
+    notes: tuple[str, ...] = ()  # sentences about the plan
+
+    @property
+    def processes(self) -> tuple[RankSpec, ...]:
+        """All processes in the order in which they start: the auxiliary one first, because ranks connect to it."""
+        return (*self.beside, *self.ranks)
 
     @property
     def has_all_ranks(self) -> bool:
@@ -181,97 +188,82 @@ class JobSpec:
     @property
     def report_path(self) -> str:
         """The report of this part of the job."""
-        return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.json")
+        return os.path.join(self.files.log_dir, f"{self.job_id}-report{self.part}.json")
 
     @property
     def html_path(self) -> str:
         """The report as an HTML page."""
-        return os.path.join(self.log_dir, f"{self.job_id}-report{self.part}.html")
+        return os.path.join(self.files.log_dir, f"{self.job_id}-report{self.part}.html")
 
     @property
     def events_path(self) -> str:
         """The events of this part of the job, one line each."""
-        return os.path.join(self.log_dir, f"{self.job_id}-events{self.part}.jsonl")
+        return os.path.join(self.files.log_dir, f"{self.job_id}-events{self.part}.jsonl")
 
     @property
     def run_path(self) -> str:
         """The file with which `ascend-job` finds this part of the job."""
-        return os.path.join(self.log_dir, f"{self.job_id}-run{self.part}.json")
-
-    def is_stopped_for(self, cause: Cause | None) -> bool:
-        """Whether the user wants a hang or a slow training to end the job, whatever restarts are left."""
-        actions = {HangDetected.report_kind: self.hang_action, Slowdown.report_kind: self.perf_action}
-        return cause is not None and actions.get(cause.report_kind) is WatchAction.STOP
+        return os.path.join(self.files.log_dir, f"{self.job_id}-run{self.part}.json")
 
     def hook_log_path(self, event: str) -> str:
         """The output of the hooks of an event."""
-        return os.path.join(self.log_dir, f"{self.job_id}-hook-{event}{self.part}.txt")
+        return os.path.join(self.files.log_dir, f"{self.job_id}-hook-{event}{self.part}.txt")
 
     def rerun_path(self, process: RankSpec) -> str:
         """The script that runs a process again after a failure."""
-        return os.path.join(self.log_dir, f"{self.job_id}-rerun-{process.title.replace(' ', '-')}.sh")
-
-
-def with_table_at(job: JobSpec, path: str) -> JobSpec:
-    """Return the plan with its rank table at another path, also in the environments of the ranks."""
-    return attrs.evolve(
-        job,
-        ranks=tuple(
-            attrs.evolve(rank, env={**rank.env, "RANK_TABLE_FILE": path}) if "RANK_TABLE_FILE" in rank.env else rank
-            for rank in job.ranks
-        ),
-        table=job.table and attrs.evolve(job.table, path=path),
-    )
-
-
-def with_cores(job: JobSpec, cores: Sequence[frozenset[int]]) -> JobSpec:
-    """Return the plan with the cores of each rank, given in local order."""
-    return attrs.evolve(job, ranks=tuple(attrs.evolve(rank, cores=own) for rank, own in zip(job.ranks, cores)))
-
-
-def with_devices(job: JobSpec, device_ids: Sequence[int]) -> JobSpec:
-    """Return the plan with the physical number of each rank's NPU, given in local order, if there is one for each."""
-    if len(device_ids) != len(job.ranks):
-        return job
-    ranks = (attrs.evolve(rank, device_id=device_id) for rank, device_id in zip(job.ranks, device_ids))
-    return attrs.evolve(job, ranks=tuple(ranks))
+        return os.path.join(self.files.log_dir, f"{self.job_id}-rerun-{process.title.replace(' ', '-')}.sh")
 
 
 RESTART_COUNT: Final = "TORCHELASTIC_RESTART_COUNT"
 # torch takes TORCHELASTIC_RUN_ID as a sign of an agent whose store it may use, so that is never set.
 MAX_RESTARTS: Final = "TORCHELASTIC_MAX_RESTARTS"
 STARTS: Final = "MA_PROC_START_CNT"  # ModelArts: how often the command was started in this container, from 1
+NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"  # as in sd_notify(3)
 CHECKPOINT_REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
 
 
-def of_attempt(job: JobSpec, attempt: int, checkpoint: str = "") -> JobSpec:
-    """Return the plan of an attempt, counted from 0; `checkpoint` is the newest complete one ("": there is none)."""
-    variables = {CHECKPOINT: checkpoint} if checkpoint else {}
-    if job.restarts.max_restarts:
-        variables |= {
-            ATTEMPT: str(attempt),
-            RESTART_COUNT: str(attempt),
-            MAX_RESTARTS: str(job.restarts.max_restarts),
-        }
+@attrs.frozen(eq=False, repr=False)
+class Attempt:
+    """One attempt of a job."""
 
-    def planned(spec: RankSpec) -> RankSpec:
+    job: JobSpec
+    number: int = 0  # the starts of the ranks before this one
+    checkpoint: str = ""  # the newest complete checkpoint ("": there is none)
+
+    @property
+    def processes(self) -> tuple[RankSpec, ...]:
+        """The processes in the order in which they start, as a user can run them again: without a runner to answer."""
+        return tuple(map(self._numbered, self.job.processes))
+
+    def processes_with(self, folder: str, addresses: Mapping[int, str]) -> tuple[RankSpec, ...]:
+        """Return the processes of an attempt that the runner watches.
+
+        In `folder` ("": there is none) the ranks agree on the step of a checkpoint. `addresses` are the sockets to
+        which they report, by rank.
+        """
+        signum = self.job.stopping.checkpoint_signum
+        signal = Signals(signum).name[3:] if signum else "none"
+        requests = f"{signal}:{os.path.join(folder, 'checkpoint-requests')}"
+
+        def watched(rank: RankSpec) -> RankSpec:
+            if rank.name:
+                return rank
+            env = {name: value for name, value in rank.env.items() if name != CHECKPOINT_REQUESTS_VARIABLE}
+            if folder:
+                env[CHECKPOINT_REQUESTS_VARIABLE] = requests
+            if rank.rank_id in addresses:
+                env[NOTIFY_SOCKET] = addresses[rank.rank_id]
+            return attrs.evolve(rank, env=env)
+
+        return tuple(map(watched, self.processes))
+
+    def _numbered(self, spec: RankSpec) -> RankSpec:
+        variables = {CHECKPOINT: self.checkpoint} if self.checkpoint else {}
+        limit = self.job.restarts.max_restarts
+        if limit:
+            variables |= {ATTEMPT: str(self.number), RESTART_COUNT: str(self.number), MAX_RESTARTS: str(limit)}
         starts = spec.env.get(STARTS, "")
-        counted = {STARTS: str(int(starts) + attempt)} if attempt and starts.isdecimal() else {}
+        if self.number and starts.isdecimal():
+            variables[STARTS] = str(int(starts) + self.number)
         # A runner without restarts inside a rank of another runner leaves the number of that one.
-        return attrs.evolve(spec, env={ATTEMPT: str(attempt), **spec.env, **variables, **counted})
-
-    return attrs.evolve(
-        job, attempt=attempt, ranks=tuple(map(planned, job.ranks)), beside=tuple(map(planned, job.beside))
-    )
-
-
-def with_checkpoint_requests(job: JobSpec, folder: str) -> JobSpec:
-    """Return the plan with the file in which the ranks agree on the step of a checkpoint."""
-    signal = Signals(job.checkpoint_signum).name[3:] if job.checkpoint_signum else "none"
-    own = {CHECKPOINT_REQUESTS_VARIABLE: f"{signal}:{os.path.join(folder, 'checkpoint-requests')}"} if folder else {}
-
-    def planned(rank: RankSpec) -> RankSpec:
-        inherited = {name: value for name, value in rank.env.items() if name != CHECKPOINT_REQUESTS_VARIABLE}
-        return attrs.evolve(rank, env={**inherited, **own})
-
-    return attrs.evolve(job, ranks=tuple(map(planned, job.ranks)))
+        return attrs.evolve(spec, env={ATTEMPT: str(self.number), **spec.env, **variables})

@@ -53,20 +53,20 @@ def remove_old(job: JobSpec, warn: Callable[[str], None], clock: Callable[[], fl
             raise _TimeIsOverError
 
     try:
-        old = sorted(_earlier(job), reverse=True)[job.log_runs :]
+        old = sorted(_earlier(job), reverse=True)[job.files.log_runs :]
         deadline = clock() + REMOVE_LIMIT
         with suppress(_TimeIsOverError):
             for _ended_at, folder in old:
                 with suppress(FileNotFoundError):  # another runner is removing it
                     _remove_run(folder, job, check_time)
     except OSError as error:
-        warn(f"cannot remove an earlier run from {os.path.dirname(job.log_dir)!r}: {reason(error)}")
+        warn(f"cannot remove an earlier run from {os.path.dirname(job.files.log_dir)!r}: {reason(error)}")
 
 
 def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
     """Yield the directories of other runs with the time when the report was last written, in nanoseconds."""
     is_name = re.compile(re.escape(job.job_id) + _TIME).fullmatch
-    logs, own = os.path.split(job.log_dir)
+    logs, own = os.path.split(job.files.log_dir)
     with os.scandir(logs) as entries:
         for entry in entries:
             if entry.name == own or not is_name(entry.name):
@@ -164,13 +164,13 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
         OutputError: Another job writes to it, or it cannot be used.
     """
     try:
-        files.make_folder(job.log_dir)
+        files.make_folder(job.files.log_dir)
     except OutputError as error:
         raise OutputError(f"{error}; use another --log-dir") from error
     fd = _locked(job)
     try:
         _put_aside(job, warn)
-        if job.newest_link:
+        if job.files.newest_link:
             _point_at_newest(job)
             remove_old(job, warn)
         yield
@@ -196,12 +196,12 @@ def _is_locked(path: str) -> bool:
 
 def busy_sentence(job: JobSpec) -> str:
     """Return the sentence for a log directory in use, with what to do."""
-    return f"another job named {job.job_id!r} is writing to {job.log_dir!r}; use another --log-dir"
+    return f"another job named {job.job_id!r} is writing to {job.files.log_dir!r}; use another --log-dir"
 
 
 def lock_path(job: JobSpec) -> str:
     """Return the path of the file that is locked while this part of a job runs."""
-    return os.path.join(job.log_dir, f"{job.job_id}{job.part}.lock")
+    return os.path.join(job.files.log_dir, f"{job.job_id}{job.part}.lock")
 
 
 def _is_file_of(job: JobSpec) -> Callable[[str], bool]:
@@ -227,8 +227,8 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 def _is_any_part_running(job: JobSpec) -> bool:
     """Return whether another part of a job writes to its log directory."""
     own = os.path.basename(lock_path(job))
-    locks = (name for name in _listdir(job.log_dir) if name.startswith(job.job_id) and name.endswith(".lock"))
-    return any(name != own and _is_locked(os.path.join(job.log_dir, name)) for name in locks)
+    locks = (name for name in _listdir(job.files.log_dir) if name.startswith(job.job_id) and name.endswith(".lock"))
+    return any(name != own and _is_locked(os.path.join(job.files.log_dir, name)) for name in locks)
 
 
 def put_aside(
@@ -281,22 +281,26 @@ def _locked(job: JobSpec) -> int:
 
 def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
     try:
-        left = put_aside(job.log_dir, _is_file_of(job), keep=job.log_runs)
+        left = put_aside(job.files.log_dir, _is_file_of(job), keep=job.files.log_runs)
     except OSError as error:
-        raise OutputError(f"cannot move the files of the earlier run in {job.log_dir!r}: {reason(error)}") from error
+        raise OutputError(
+            f"cannot move the files of the earlier run in {job.files.log_dir!r}: {reason(error)}"
+        ) from error
 
     if left:
-        warn(f"left {counted(len(left), 'file')} of the earlier run in {job.log_dir!r}: moving them took too long")
+        warn(
+            f"left {counted(len(left), 'file')} of the earlier run in {job.files.log_dir!r}: moving them took too long"
+        )
 
 
 def _point_at_newest(job: JobSpec) -> None:
     """Make the link `latest` beside the log directory point to it. A file or directory of that name stays."""
-    link = job.newest_link
+    link = job.files.newest_link
     neighbour = f"{link}-{os.urandom(8).hex()}"
     if os.path.lexists(link) and not os.path.islink(link):
         return
     try:
-        os.symlink(os.path.basename(job.log_dir), neighbour)
+        os.symlink(os.path.basename(job.files.log_dir), neighbour)
         os.replace(neighbour, link)
     except OSError:
         return  # a file system without symlinks

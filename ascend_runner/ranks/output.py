@@ -12,7 +12,7 @@ from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import RankOutput
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import Attempt
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.lines import LineCutter
 from ascend_runner.ranks.log_file import DiskWarnings, Gap, LogFile, LogWriter, drain, queue_limit
@@ -26,7 +26,7 @@ class RankOutputs:
 
     def __init__(
         self,
-        job: JobSpec,
+        attempt: Attempt,
         console: Console,
         warn: Callable[[str], None],
         activities: Mapping[int, Activity],
@@ -34,7 +34,7 @@ class RankOutputs:
         tap: Callable[[int], Callable[[bytes], None]] | None = None,
     ) -> None:
         """`activities` count the output of each rank; `tap` returns what also receives the output of a rank."""
-        self._job = job
+        self._job, self._continues = attempt.job, attempt.number > 0
         self._warn, self._activities, self._tap = warn, activities, tap
         self._pump = Pump(console)
         self._hung: set[int] = set()  # ranks whose disk did not respond at the end
@@ -60,9 +60,9 @@ class RankOutputs:
         warnings = DiskWarnings(self._warn)
         limit = queue_limit(len(self._job.processes))
         for spec in self._job.processes:
-            file = LogFile(spec.log_path, self._job.rotation, warnings, continues=self._job.attempt > 0)
-            folds = self._job.folds_progress_bars and not spec.has_stdin
-            clock = _clock if self._job.has_timestamps and not spec.has_stdin else bytes
+            file = LogFile(spec.log_path, self._job.files.rotation, warnings, continues=self._continues)
+            folds = self._job.files.folds_progress_bars and not spec.has_stdin
+            clock = _clock if self._job.files.has_timestamps and not spec.has_stdin else bytes
             cutter = None if spec.prefix is None else LineCutter(spec.prefix, folds=folds, time=clock)
             # A person waits for a prompt.
             show_after = 0.0 if spec.has_stdin else SHOW_AFTER

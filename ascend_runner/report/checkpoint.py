@@ -1,10 +1,11 @@
-"""The sentences about requests for checkpoints, and the member of the report about the last one. Pure."""
+"""The sentences about requests for checkpoints, and the record of the last one. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointEnded
+from ascend_runner.observations.job_record import CheckpointRecord
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, rank_list
@@ -73,28 +74,21 @@ def _by_ending(endings: Mapping[int, Ending]) -> Iterable[tuple[Ending, list[int
     return found.items()
 
 
-def last(saved: Mapping[str, object]) -> str:
-    """Describe the last checkpoint, a member of the report: "step 1200, /data/checkpoint-1200"."""
-    step, missing = saved["step"], saved["missing"]
-    parts = (
-        "" if step is None else f"step {step}",
-        f"without {rank_list(missing)}" if isinstance(missing, list) and missing else "",
-        str(saved["path"]),
-    )
-    return ", ".join(filter(None, parts))
+def last(saved: CheckpointRecord) -> str:
+    """Describe the last checkpoint: "step 1200, /data/checkpoint-1200"."""
+    step = "" if saved.step is None else f"step {saved.step}"
+    without = f"without {rank_list(saved.missing)}" if saved.missing else ""
+    return ", ".join(filter(None, (step, without, saved.path)))
 
 
-def member(fact: CheckpointEnded, at: str) -> dict[str, object]:
-    """Return the last checkpoint for the report; `at` is the time of its end in ISO 8601.
-
-    `step` is the highest one that a rank reported, or null. `ranks` have reported the checkpoint, `missing` have not.
-    """
+def record(fact: CheckpointEnded, at: float) -> CheckpointRecord:
+    """Return the record of a request that was over `at` seconds since the epoch."""
     steps = [saved.step for saved in fact.parts.values() if saved.step is not None]
-    return {
-        "at": at,
-        "step": max(steps, default=None),
-        "path": next((saved.path for _rank, saved in sorted(fact.parts.items())), ""),
-        "ranks": sorted(fact.parts),
-        "missing": sorted({*fact.missing, *fact.failed, *fact.unasked}),
-        "seconds": round(fact.seconds, 3),
-    }
+    return CheckpointRecord(
+        at=at,
+        step=max(steps, default=None),
+        path=next((saved.path for _rank, saved in sorted(fact.parts.items())), ""),
+        ranks=tuple(sorted(fact.parts)),
+        missing=tuple(sorted({*fact.missing, *fact.failed, *fact.unasked})),
+        seconds=round(fact.seconds, 3),
+    )

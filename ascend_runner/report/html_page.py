@@ -21,8 +21,7 @@ from ascend_runner.lifecycle.job_machine import Job, JobState
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import Fact, SignalsSent
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.report.report_writer import ReportWriter
-from ascend_runner.report.write_queue import WriteQueue
+from ascend_runner.report.writing import ReportWriter, WriteQueue
 from ascend_runner.supervision.state import Phase, State
 
 LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done
@@ -106,10 +105,10 @@ def load_own_modules() -> None:
 def _is_page_likely(state: State, spec: JobSpec, job: Job) -> bool:
     is_stopped = state.cause is not None and state.cause.stop_signal is not None
     if state.cause is None:
-        return JobState.SUCCEEDED in spec.html_states
+        return JobState.SUCCEEDED in spec.files.html_states
     if not is_stopped and job.attempt < job.policy.max_restarts:
         return False  # loading would delay the restart
-    return (JobState.STOPPED if is_stopped else JobState.FAILED) in spec.html_states
+    return (JobState.STOPPED if is_stopped else JobState.FAILED) in spec.files.html_states
 
 
 def _load() -> ModuleType:

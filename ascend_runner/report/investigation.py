@@ -13,7 +13,7 @@ from ascend_runner.diagnosis import oom as memory_evidence
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Diagnosis, diagnose
+from ascend_runner.diagnosis.root_cause import Place, Diagnosis, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.lifecycle import failure
 from ascend_runner.node import bounded, disks, executables, memory
@@ -87,7 +87,7 @@ class Investigation:
         deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
         if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
-        return diagnose(deaths, circumstances, failed_rank.places_of(self.job), first_exit)
+        return diagnose(deaths, circumstances, _places(self.job), first_exit)
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
@@ -96,7 +96,7 @@ class Investigation:
         finding = failed.finding if failed else None
         is_alike = root is not None and len(root.alike) == len(outcome.ranks) > 1
         restart = failure.judge(cause, ending, finding, has_progressed=has_progressed, is_alike=is_alike)
-        if self.job.is_stopped_for(cause):
+        if self.job.watching.stops_for(cause):
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(cause, ending, finding)
 
@@ -123,7 +123,7 @@ class Investigation:
 
     def _full_disks(self) -> tuple[str, ...]:
         first = self.job.processes[0]
-        paths = [self.job.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
+        paths = [self.job.files.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
         return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], is_cut=self.is_cut)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
@@ -137,7 +137,7 @@ class Investigation:
                 log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
                 size=output.size,
                 plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
-                has_own_plog_folder=self.job.has_own_process_logs,
+                has_own_plog_folder=self.job.files.has_own_process_logs,
                 started_at=self.began,
             )
             for exited, output in failures
@@ -147,3 +147,11 @@ class Investigation:
 def _is_cut_off(output: RankOutput) -> bool:
     """Return whether an output ends within a traceback, so that what follows belongs to it."""
     return tracebacks.has_begun(lines_of(output.tail))
+
+
+def _places(job: JobSpec) -> dict[int, Place]:
+    """Return the server and device of each rank of the whole job; without a rank table, of this node's ranks only."""
+    if job.files.table is None:
+        return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
+
+    return root_cause.places(codec.loads(job.files.table.data))

@@ -1,17 +1,18 @@
 """The state of a job, and the records of each change: a line of the events, and the report.
 
-The report is written when the job is prepared, and replaced soon after its state has changed (see `write_queue`). It is
+The report is written when the job is prepared, and replaced soon after its state has changed (see `writing`). It is
 therefore always about the newest run: a runner that is killed leaves a report that says, for example, "running". A job
 that failed leaves scripts beside it that run its ranks again.
 """
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -19,17 +20,21 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
 from ascend_runner.lifecycle import cloud_events, job_machine
 from ascend_runner.lifecycle.job_machine import Action, Event, Job, JobState, Kind
-from ascend_runner.node import bounded
+from ascend_runner.members import plain
+from ascend_runner.node import bounded, clock
+from ascend_runner.node.clock import Clock
 from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
-from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.report import build, checkpoint, clocks, document, health, html_page, reruns
-from ascend_runner.report.event_log import EventLog
-from ascend_runner.report.report_writer import ReportWriter
-from ascend_runner.report.write_queue import TERMINATION_LOG, WriteQueue, write_last_cause
+from ascend_runner.observations.job_record import AttemptRecord, CheckpointRecord, Condition, JobRecord, StepRecord
+from ascend_runner.observations.rank_record import Outcome, RankState
+from ascend_runner.plan import rerun
+from ascend_runner.plan.spec import JobSpec, RankSpec
+from ascend_runner.report import causes, checkpoint, html_page
+from ascend_runner.report.recorder import planned
+from ascend_runner.report.writing import TERMINATION_LOG, EventLog, ReportWriter, WriteQueue, composed, write_last_cause
 from ascend_runner.supervision.causes import FindingKind, HangDetected, NodeFinding, Rule, Slowdown
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.text import printable
 
 if TYPE_CHECKING:
     from ascend_runner.plan.ranks import Staged
@@ -41,6 +46,7 @@ _KINDS: Final = {
     Phase.KILLING: Kind.TEARDOWN,
 }
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
+CLOCK_LIMIT: Final = 0.5  # seconds for a disk to return its time
 
 
 class Journal:
@@ -55,10 +61,10 @@ class Journal:
         self.job = Job(policy=spec.restarts)
         self.termination_log = TERMINATION_LOG
         self.staged: Sequence[Staged] = ()
-        self.last_step: Callable[[], Mapping[str, object] | None] = lambda: None
-        self._conditions: dict[tuple[Rule | None, int], Mapping[str, object]] = {}  # in the newest attempt
+        self.last_step: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self._conditions: dict[tuple[Rule | None, int], Condition] = {}  # in the newest attempt
         self.findings: dict[str, NodeFinding] = {}  # the newest finding about each subject
-        self.last_checkpoint: Mapping[str, object] | None = None  # the member of the report
+        self.last_checkpoint: CheckpointRecord | None = None
         self._why = ""  # the reason for the newest request for a checkpoint
         self._outcome_of_request = ""  # the result of a request that is over, until an event has recorded it
         self._writes = WriteQueue(warn, is_cut)
@@ -70,10 +76,9 @@ class Journal:
         self._events = EventLog(spec, self._writes)
         self.held_until = 0.0  # in seconds since the epoch; 0: the job is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
-        self._attempts: list[Mapping[str, object]] = []  # records of the attempts that have ended
+        self._attempts: list[AttemptRecord] = []  # those that have ended
         self._over_at = 0.0  # the end of a job that has ended without an attempt, in seconds since the epoch
-        # Composes the members of the newest report about the attempt, with secrets.
-        self._base: Callable[[], Mapping[str, object]] = dict
+        self._ended_record: JobRecord | None = None  # of the newest attempt or the job, once that has ended
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
 
     @property
@@ -86,7 +91,7 @@ class Journal:
         self.writer.spare_path = spare_path
         self._write_run_file(run_file)
         self._events.write_change(self.job, None)
-        self._replace_unfinished()
+        self._write_report()
         self.flush()
 
     def rename(self, spec: JobSpec, run_file: bytes) -> None:
@@ -94,8 +99,8 @@ class Journal:
         before, self.spec = self.spec, spec
         self._events.rename(spec)
         self._write_run_file(run_file)
-        self._replace_unfinished()
-        self._writes.put(before.log_dir, lambda: files.remove(before.report_path, before.run_path))
+        self._write_report()
+        self._writes.put(before.files.log_dir, lambda: files.remove(before.report_path, before.run_path))
         self.flush()
 
     def _write_run_file(self, content: bytes) -> None:
@@ -126,7 +131,7 @@ class Journal:
         elif isinstance(fact, CheckpointEnded):
             self._outcome_of_request = checkpoint.ended(fact)
             if fact.parts:
-                self.last_checkpoint = checkpoint.member(fact, document.iso(time.time()))
+                self.last_checkpoint = checkpoint.record(fact, time.time())
         elif isinstance(fact, State) and fact.phase in _KINDS:
             self._follow(fact)
         self._page.observe(fact, self.spec, self.job)
@@ -151,14 +156,15 @@ class Journal:
             key = fact.rule, fact.rank_id if fact.rule.is_about_a_rank else 0
         name = cloud_events.SLOW if isinstance(fact, Slowdown) else cloud_events.HANGING
         known = attrs.asdict(fact, filter=lambda field, value: field.name != "is_over" and value not in {None, ""})
-        member = document.plain_members({"condition": name, **known, "sentence": str(fact)})
+        facts = plain(known)
         if fact.is_over:
             self._conditions.pop(key, None)
         else:
-            seconds = fact.seconds if isinstance(fact, HangDetected) else 0.0  # since the last output
-            self._conditions[key] = {**member, "since": document.iso(time.time() - seconds)}
+            since = time.time() - (fact.seconds if isinstance(fact, HangDetected) else 0.0)  # the last output
+            self._conditions[key] = Condition(condition=name, facts=facts, sentence=str(fact), since=since)
+        member = {"condition": name, **facts, "sentence": str(fact)}
         self._write_note(cloud_events.OVER % name if fact.is_over else name, member)
-        self._replace_unfinished()
+        self._write_report()
 
     def feed(self, event: Event) -> tuple[Action, ...]:
         """Record an event; return the actions to perform. `finish` follows if the event ends an attempt or the job."""
@@ -168,6 +174,7 @@ class Journal:
             return actions
         if self.job.state is JobState.PREPARING:
             self._began = time.time()
+            self._ended_record = None
             self._started = {}
             self._conditions = {}
         is_held = self.job.state is JobState.HOLDING
@@ -179,7 +186,7 @@ class Journal:
         self._events.write_change(self.job, event)
         self._outcome_of_request = ""
         if not (self._ended or self.job.state.is_final):
-            self._replace_unfinished()
+            self._write_report()
         if self.job.state is Phase.STARTING and self._attempts:
             self.flush(self._limit)  # its ranks, which may read the report, find the attempt before
         return actions
@@ -192,37 +199,57 @@ class Journal:
             self.feed(Event(kind=Kind.LIMIT_REACHED, sentence=str(error)))
         else:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
-        report = build.with_last_failure(
-            build.unfinished(self.spec, self.job.state, self._began, error), self._attempts
-        )
-        self._replace(lambda: report)
+        self._over_at = self._over_at or time.time()
+        record = attrs.evolve(of_plan(self.spec, self._began), cause=causes.of_error(error))
+        self._ended_record = self._with_last_failure(record)
         self._end(REPORT_LIMIT)
 
-    def finish(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> None:
+    def finish(self, outcome: Outcome, limit: float, attempt: Outcome | None = None) -> None:
         """Write the report of an attempt or job that has ended; its disk has `limit` seconds.
 
-        That of an attempt is waited for only before the ranks of the next one start. `environ` is the environment that
-        the runner was started with.
+        That of an attempt is waited for only before the ranks of the next one start. `attempt` is the outcome of the
+        attempt if something else has ended the job.
         """
         self._limit = limit
-        outcome = clocks.with_disk(outcome, self.spec, self._writes, limit)
         if self._ended:
-            self._attempts.append(build.attempt(outcome, self.job, self._ended))
+            self._attempts.append(_attempt(attempt or outcome, self.job, self._ended))
             self._ended = None
-        attempts = tuple(self._attempts) if outcome.last_failure else ()
-        spec = self.spec
-        self._replace(lambda: build.with_last_failure(build.build(outcome, spec, environ), attempts))
+        compared = compared_clock(outcome, self.spec, self._writes, limit)
+        record = attrs.evolve(of_outcome(outcome, self.spec), clock=compared)
+        self._ended_record = self._with_last_failure(record) if outcome.last_failure else record
         self._end(limit)
 
-    def with_reruns(self, outcome: Outcome, environ: Mapping[str, str], limit: float) -> Outcome:
-        """Write a script for each rank that runs it again; return the outcome with the commands for those written."""
-        done = reruns.write(self.spec, environ, self._writes, limit)
-        ranks = tuple(attrs.evolve(rank, rerun=done.get(rank.rank_id, "")) for rank in outcome.ranks)
-        return attrs.evolve(outcome, ranks=ranks)
+    def _with_last_failure(self, record: JobRecord) -> JobRecord:
+        """Return the record of a job that ended for another reason after a failed attempt, with both in its cause."""
+        last = next((attempt.sentence for attempt in reversed(self._attempts) if attempt.verdict), "")
+        if not (last and record.cause):
+            return record
+        sentence = f"{record.cause.sentence}; the previous attempt failed: {last}"
+        return attrs.evolve(record, cause=attrs.evolve(record.cause, sentence=sentence))
+
+    def write_reruns(
+        self, processes: Sequence[RankSpec], environ: Mapping[str, str], limit: float
+    ) -> Mapping[int, str]:
+        """Write a script for each rank that runs it again, within `limit` seconds.
+
+        Return the commands of those that were written, by rank.
+        """
+        written: dict[int, str] = {}
+        job = self.spec
+
+        def write() -> None:
+            for spec in processes:
+                path = job.rerun_path(spec)
+                files.write_atomically(path, rerun.script(spec, job, environ), files.SCRIPT_MODE)
+                written[spec.rank_id] = f"sh {printable(shlex.quote(path))}"
+
+        self._writes.put(job.files.log_dir, write)
+        self._writes.flush(limit)
+        return dict(written)  # a copy, because the thread may still be running
 
     def write_page(self, tell: Callable[[str], None], limit: float = html_page.LIMIT) -> None:
         """Write the report as HTML if the plan has one for this state, and report its path."""
-        if self.job.state in self.spec.html_states:
+        if self.job.state in self.spec.files.html_states:
             self._page.write(self.spec, self.writer, tell, limit)
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
@@ -247,14 +274,15 @@ class Journal:
     def _note_finding(self, finding: NodeFinding) -> None:
         if finding.kind is not FindingKind.NOTICE:
             self.findings[finding.subject] = finding
-            if self.job.state is JobState.RESTARTING:
-                self._replace(self._base)  # the report is still about the attempt that has failed
-            else:
-                self._replace_unfinished()
+            self._write_report()  # between two attempts, it is still about the one that has failed
         self._write_note(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
     def _end(self, limit: float) -> None:
-        """Wait for the report of a job that has ended, and report to Kubernetes how it has."""
+        """Write the report of an attempt or job that has ended.
+
+        For that of a job, wait, and report to Kubernetes how it has ended.
+        """
+        self._write_report()
         if self.job.state is JobState.RESTARTING:
             return
         self.flush(limit)
@@ -263,37 +291,113 @@ class Journal:
         if isinstance(cause, Mapping):
             bounded.call(limit, partial(write_last_cause, self.termination_log, str(cause["sentence"])))
 
-    def _replace_unfinished(self) -> None:
-        started = dict(self._started)
-        self._replace(partial(build.unfinished, self.spec, self.job.state, self._began, started=started))
-
-    def _replace(self, compose: Callable[[], Mapping[str, object]]) -> None:
-        """Queue a write of the report; `compose` returns its members about the attempt."""
-        self._base, over_at = compose, self._over_at
-        members = {
-            "state": self.job.state.value,
+    def _write_report(self) -> None:
+        """Queue a write of the report as it is now. Its record is made by the thread that writes."""
+        ended, spec, began, over_at, last = self._ended_record, self.spec, self._began, self._over_at, self.last_step()
+        started = {} if ended else dict(self._started)
+        unhealthy = (one for one in self.findings.values() if one.kind is FindingKind.UNHEALTHY)
+        facts: dict[str, Any] = {
+            "state": self.job.state,
             "status": self.job.status,
             "exit_verdict": self.job.exit_verdict,
             "attempt": self.job.attempt,
-            "held_until": document.iso(self.held_until) if self.held_until else "",
+            "held_until": self.held_until or None,
             "attempts": tuple(self._attempts),
-            "findings": tuple(map(health.member, self.findings.values())),
-            **document.plain_members(
-                {
-                    "staged": self.staged,
-                    "conditions": (*self._conditions.values(), *health.conditions(self.findings.values())),
-                    "last_step": self._last_step(),
-                    "last_checkpoint": self.last_checkpoint,
-                }
-            ),
+            "findings": tuple(self.findings.values()),
+            "staged": tuple(self.staged),
+            "conditions": (*self._conditions.values(), *map(_condition, unhealthy)),
+            "last_step": StepRecord(**last) if last else None,
+            "last_checkpoint": self.last_checkpoint,
         }
 
-        def compose_all() -> Mapping[str, object]:
-            report = compose()
-            return document.masked({**report, **members, **(build.end(report, over_at) if over_at else {})})
+        def compose() -> Mapping[str, object]:
+            record = ended or of_plan(spec, began, started)
+            seconds = over_at - round(record.started_at, 3) if over_at else record.seconds
+            return composed(attrs.evolve(record, **facts, seconds=seconds))
 
-        self.writer.put(self.spec.report_path, compose_all)
+        self.writer.put(spec.report_path, compose)
 
-    def _last_step(self) -> Mapping[str, object] | None:
-        last = self.last_step()
-        return last and {**last, "at": document.iso(cast("float", last["at"]))}
+
+def of_plan(spec: JobSpec, began: float, started: Mapping[int, tuple[int, float]] = {}) -> JobRecord:
+    """Return the record of an attempt that began then, with the ranks that were started: pid and time of each."""
+    return JobRecord(
+        job_id=spec.job_id,
+        node_rank=spec.node_number,
+        node_count=spec.nodes[0],
+        server_id=spec.server_id,
+        pod_name=spec.pod_name,
+        platform=spec.platform,
+        rank_size=spec.rank_size,
+        started_at=began,
+        log_dir=spec.files.log_dir,
+        rank_table=spec.files.table.path if spec.files.table else "",
+        ranks=tuple(
+            attrs.evolve(
+                planned(rank),
+                state=RankState.RUNNING,
+                pid=started[rank.rank_id][0],
+                started_after=started[rank.rank_id][1] - began,
+            )
+            for rank in spec.processes
+            if rank.rank_id in started
+        ),
+        framework=spec.framework,
+        runner_version=spec.runner_version,
+    )
+
+
+def of_outcome(outcome: Outcome, spec: JobSpec) -> JobRecord:
+    """Return the record of an attempt that has ended."""
+    return attrs.evolve(
+        of_plan(spec, outcome.started_at),
+        status=outcome.status,
+        seconds=outcome.seconds,
+        cause=causes.record(outcome),
+        ranks=outcome.ranks,
+        hang=outcome.hang,
+        clock=outcome.clock,
+        warnings=outcome.warnings,
+        secrets_masked=outcome.secrets_masked,
+    )
+
+
+def compared_clock(outcome: Outcome, spec: JobSpec, writes: WriteQueue, limit: float) -> Clock | None:
+    """Return the clock, compared with that of the disk with the logs after a failure of one of several nodes.
+
+    The result has no time of a disk that does not respond within CLOCK_LIMIT, or within `limit` if that is less.
+    """
+    if outcome.clock is None or outcome.cause is None or spec.nodes[0] == 1:
+        return outcome.clock
+    found: list[tuple[float, float]] = []
+
+    def compare() -> None:
+        with suppress(OSError):
+            if clock.is_of_disk(spec.report_path):
+                found.append(clock.compare_with_disk(spec.report_path))
+
+    writes.put(spec.report_path, compare)
+    writes.wait(min(limit, CLOCK_LIMIT))
+    offset, round_trip = found[0] if found else (None, None)
+    return attrs.evolve(outcome.clock, disk_offset=offset, disk_round_trip=round_trip)
+
+
+def _attempt(outcome: Outcome, job: Job, ended: Event) -> AttemptRecord:
+    """Return the record of an attempt from its outcome, its end, and the job after that."""
+    return AttemptRecord(
+        attempt=job.attempt,
+        started_at=outcome.started_at,
+        seconds=outcome.seconds,
+        cause=causes.record(outcome),
+        status=ended.status,
+        fingerprint=ended.fingerprint,
+        restart=ended.restart,
+        progress=ended.has_progressed,
+        verdict=job.verdict,
+        delay=job.delay,
+        log_starts={rank.rank_id: rank.log_start for rank in outcome.ranks},
+    )
+
+
+def _condition(finding: NodeFinding) -> Condition:
+    facts = {"is_error": finding.is_error}
+    return Condition(condition=finding.kind.value, sentence=finding.sentence, since=finding.at, facts=facts)

@@ -25,7 +25,6 @@ from ascend_runner.supervision.causes import (
     Exited,
     FindingKind,
     HangDetected,
-    LimitReached,
     NodeFinding,
     SignalReceived,
     Slowdown,
@@ -39,11 +38,11 @@ from ascend_runner.text import rank_list, signal_name
 class Progress:
     """Writes a line for each fact that a user should know at once."""
 
-    def __init__(self, job: JobSpec, messages: Messages) -> None:
-        self._job = job
+    def __init__(self, job: JobSpec, messages: Messages, attempt: int = 0) -> None:
+        self._job, self._attempt = job, attempt
         self._messages = messages
         self._specs = {spec.rank_id: spec for spec in job.processes}
-        self._state = State(grace=job.grace)
+        self._state = State(grace=job.stopping.grace)
         self._grace_ends = 0.0
         self._told: Cause | None = None  # the reason that a line has already given
         self._has_waited = False  # whether it has waited for processes that successful ranks left behind
@@ -86,9 +85,9 @@ class Progress:
 
     def _phase_began(self, state: State, at: float) -> None:
         if state.phase is Phase.STARTING:
-            self._messages.info(screen.starting(self._job))
+            self._messages.info(screen.starting(self._job, self._attempt))
         elif state.phase is Phase.CHECKPOINTING and state.cause:
-            if not isinstance(state.cause, LimitReached):  # otherwise it was reported before any rank received it
+            if state.cause != state.checkpoint.before_limit:  # otherwise it was reported before any rank received it
                 self._asked = None
         elif state.phase is Phase.HOLDING and state.cause:
             self._told = state.cause
@@ -180,7 +179,7 @@ class Progress:
     def _hanging(self, fact: HangDetected) -> None:
         if fact.is_over:
             self._messages.info(str(fact))
-        elif self._job.hang_action is WatchAction.WARN:
+        elif self._job.watching.hang_action is WatchAction.WARN:
             self._messages.warning(
                 f"{fact}; collecting the stacks of all ranks; the job continues (--hang-action warn)"
             )
@@ -191,7 +190,7 @@ class Progress:
     def _slow(self, fact: Slowdown) -> None:
         if fact.is_over:
             self._messages.info(str(fact))
-        elif self._job.perf_action is WatchAction.WARN:
+        elif self._job.watching.perf_action is WatchAction.WARN:
             self._messages.warning(str(fact))
 
     def _waiting_for_escaped(self, fact: Escaped) -> None:

@@ -9,7 +9,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -19,12 +19,12 @@ from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.node import bounded, clock, memory
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
-from ascend_runner.observations.rank_record import Outcome, RankRecord
+from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.observations.stopped_ranks import StoppedRanks
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.causes import Exited
+from ascend_runner.supervision.causes import Cause, Exited
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
@@ -49,12 +49,17 @@ class Recorder:
         job: JobSpec,
         is_cut: Callable[[], bool] = bounded.never,
         is_stopped: Callable[[], bool] = bounded.never,
+        environ: Mapping[str, str] = {},
+        processes: Sequence[RankSpec] = (),
     ) -> None:
-        """Once `is_cut` returns true, only evidence that is available at once is used; for stacks, `is_stopped`."""
+        """`environ` is the environment that the runner was started with, `processes` are those of this attempt.
+
+        Once `is_cut` returns true, only evidence that is available at once is used; for stacks, `is_stopped`.
+        """
         self.has_survivors = False  # whether processes of the job are alive after SIGKILL
-        self._job = job
+        self._job, self._environ = job, environ
         self._is_cut, self._is_stopped = is_cut, is_stopped
-        self._specs = {spec.rank_id: spec for spec in job.processes}
+        self._specs = {spec.rank_id: spec for spec in processes or job.processes}
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # the event and its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
         self._stopped = StoppedRanks()
@@ -64,10 +69,10 @@ class Recorder:
         self._signals: dict[int, dict[int, float]] = {}  # the first time of each signal, by rank
         self._hang: tuple[StackGroup, ...] = ()
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
-        self._state = State(grace=job.grace)
+        self._state = State(grace=job.stopping.grace)
         self._state_since = 0.0
         self._memory = memory.sample(Host())
-        self._loading = threading.Timer(LOAD_AFTER, _load_ahead, [JobState.FAILED in job.html_states])
+        self._loading = threading.Timer(LOAD_AFTER, _load_ahead, [JobState.FAILED in job.files.html_states])
         self._loading.daemon = True
 
     def observe(self, fact: Fact, at: float) -> None:
@@ -122,14 +127,15 @@ class Recorder:
         """Whether the disk with the logs did not respond at the end of the job."""
         return any(output.is_disk_hung for output in self._outputs.values())
 
-    def finish(self, warn: Callable[[str], None]) -> Outcome:
+    def finish(self, warn: Callable[[str], None], stopped_by: Callable[[], Cause] | None = None) -> Outcome:
         """Diagnose the ranks that failed, and return everything that is known about the job after its end.
 
-        `warn` is called if a disk does not respond.
+        `warn` is called if a disk does not respond. `stopped_by` returns all that is known of a signal that ended it.
         """
-        cause = self._state.cause
+        cause, masker = self._state.cause, Masker()
+        if cause and cause.stop_signal is not None and stopped_by:
+            cause = stopped_by()
         cause = cause and cause.named({rank_id: spec.name for rank_id, spec in self._specs.items()})
-        masker = Masker()
         diagnosis = self._diagnose(masker, warn)
         findings = diagnosis.findings if diagnosis else {}
 
@@ -137,12 +143,13 @@ class Recorder:
         root = diagnosis.root if diagnosis and not is_from_outside else None
         failed = {*(root.alike if root else ()), *(rank_id for rank_id in findings if self._has_failed(rank_id))}
         stopped = self._stopped.rank_ids - failed
+        ranks = [
+            self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in stopped)
+            for rank_id in sorted(self._specs)
+        ]
         return Outcome(
             cause=cause,
-            ranks=tuple(
-                self._record(rank_id, findings.get(rank_id), masker, is_stopped=rank_id in stopped)
-                for rank_id in sorted(self._specs)
-            ),
+            ranks=tuple(ranks),
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
             clock=clock.since(*self._began),
@@ -180,12 +187,10 @@ class Recorder:
         spawned, started_at = self._spawned.get(rank_id, (None, self._began[1]))
         exited, ended_at = self._exited.get(rank_id, (None, self._state_since))
 
-        return RankRecord(
-            rank_id=rank_id,
+        return attrs.evolve(
+            planned(spec),
             ending=exited.ending if exited else None,
-            is_started=spawned is not None,
-            is_stopped=is_stopped,
-            name=spec.name,
+            state=_state(exited, is_started=spawned is not None, is_stopped=is_stopped),
             pid=spawned.pid if spawned else 0,
             started_after=started_at - self._began[1],
             seconds=ended_at - started_at if spawned else 0.0,
@@ -197,18 +202,40 @@ class Recorder:
             signals=tuple((signum, at - self._began[1]) for signum, at in self._signals.get(rank_id, {}).items()),
             activity=output.activity,
             cell_seconds=output.cell_seconds,
-            log_path=spec.log_path,
             log_start=output.start,
             log_size=output.size,
             log_lost=output.lost,
             log_lost_from=output.lost_from,
             last_lines=finding.last_lines if finding else tuple(last_lines(masker.data(output.tail[-SHOWN_END:]))),
+            variables=masker.variables(spec.changes(self._environ)),
             finding=finding,
         )
 
     def _after(self, at: float | None) -> float | None:
         """Convert a time to seconds since the start of the job."""
         return None if at is None else max(0.0, at - self._began[1])
+
+
+def planned(spec: RankSpec) -> RankRecord:
+    """Return the record of a rank that was not started."""
+    return RankRecord(
+        rank_id=spec.rank_id,
+        state=RankState.NOT_STARTED,
+        name=spec.name,
+        local_rank=spec.local_rank,
+        device_id=spec.device_id,
+        log_path=spec.log_path,
+        process_log_path=spec.env.get("ASCEND_PROCESS_LOG_PATH", ""),
+        cwd=spec.cwd,
+    )
+
+
+def _state(exited: Exited | None, *, is_started: bool, is_stopped: bool) -> RankState:
+    if exited is None:
+        return RankState.NOT_KILLED if is_started else RankState.NOT_STARTED
+    if is_stopped:
+        return RankState.STOPPED
+    return RankState.SUCCEEDED if exited.ending.is_success else RankState.FAILED
 
 
 def _load() -> type[Investigation]:

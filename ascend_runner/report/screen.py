@@ -6,29 +6,37 @@ ranks ended.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from signal import SIGKILL
+from typing import TYPE_CHECKING, Final
 
-from ascend_runner.observations import cause_text
-from ascend_runner.observations.rank_record import Outcome, RankRecord
-from ascend_runner.observations.rank_states import described
+from ascend_runner.errors import RETRY_MAY_HELP
+from ascend_runner.lifecycle import cloud_events
+from ascend_runner.lifecycle.job_machine import Event, Job, Verdict
+from ascend_runner.observations import job_record
+from ascend_runner.observations.rank_record import STOPPED, Outcome, RankRecord, described
 from ascend_runner.plan.spec import JobSpec, RankSpec
-from ascend_runner.report import causes, health
+from ascend_runner.report import causes
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.causes import Cause, Ending
+from ascend_runner.supervision.causes import Cause, Ending, FindingKind
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_ranks, counted, duration, printable, rank_list, rank_title
+from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
 
+MOST_SHOWN: Final = 3  # findings after a failure; the report has all
+CURRENT: Final = frozenset({FindingKind.UNHEALTHY, FindingKind.PRECHECK})
+NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
-def starting(job: JobSpec) -> str:
+
+def starting(job: JobSpec, attempt: int = 0) -> str:
     """Return the line that announces an attempt: "starting ranks 0-7 of 8 on 10.0.0.1, logs in /log"."""
-    if job.attempt:
-        return f"restarting {placed(job)} (restart {job.attempt} of at most {job.restarts.max_restarts})"
-    return f"starting {placed(job)}, logs in {job.log_dir}"
+    if attempt:
+        return f"restarting {placed(job)} (restart {attempt} of at most {job.restarts.max_restarts})"
+    return f"starting {placed(job)}, logs in {job.files.log_dir}"
 
 
 def placed(job: JobSpec) -> str:
@@ -73,31 +81,35 @@ def way_out(cause: Cause | None) -> str:
     return f"{cause.to_kill if cause else 'Ctrl-C'} to kill"
 
 
-def ended(outcome: Outcome, job: JobSpec) -> str:
-    """Sum up a job: one line after a success, else the cause, its evidence and the ends of the other ranks."""
+def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
+    """Sum up a job: one line after a success, else the cause, its evidence and the ends of the other ranks.
+
+    It took `seconds`, or as long as its last attempt.
+    """
+    seconds = outcome.seconds if seconds is None else seconds
     cause, failed = outcome.cause, outcome.failed
     if cause is None:
         number = len(job.ranks)
         ranks = all_ranks(number) if number > 1 else (job.ranks or job.beside)[0].title
-        return f"{ranks} exited with status 0 after {duration(outcome.seconds)}"
+        return f"{ranks} exited with status 0 after {duration(seconds)}"
     if cause.ending and failed:
         lines = _failure(cause, cause.ending, failed, outcome, job)
     elif cause.first_exit is not None and not cause.ending:
         lines = [str(cause), _report(outcome, job)]
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
-        took = f"after {duration(outcome.seconds)}"
-        why_early = cause.why_early(outcome.seconds, job.checkpoint_grace)
+        took = f"after {duration(seconds)}"
+        why_early = cause.why_early(seconds, job.stopping.checkpoint_grace)
         lines = [
             f"stopped {took}; {why_early}" if why_early else f"{cause}{end} {took}",
             *causes.of_hang(outcome, "  likely ", "  cause  may be "),
-            f"  logs   {job.log_dir}",
+            f"  logs   {job.files.log_dir}",
             _report(outcome, job),
             *_unsaved(outcome),
         ]
     if outcome.last_failure:
         lines.append(f"  before {last_failure(outcome.last_failure)}")
-    return "\n".join([*lines, *health.before_failure(outcome), *_others(outcome, job)])
+    return "\n".join([*lines, *_before_failure(outcome), *_others(outcome, job)])
 
 
 def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
@@ -154,7 +166,7 @@ def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome
 
 def _candidates(root: RootCause, outcome: Outcome) -> list[str]:
     """Return the line on other ranks that may be the cause."""
-    if root.is_open and len(root.candidates) == 1 and any(rank.is_stopped for rank in outcome.ranks):
+    if root.is_open and len(root.candidates) == 1 and any(rank.state in STOPPED for rank in outcome.ranks):
         return [f"  cause  may be {rank_list(root.candidates)}, or a rank that was stopped"]
     if root.is_open and len(root.candidates) > 1:
         *most, last = (f"rank {rank_id}" for rank_id in root.candidates)
@@ -178,7 +190,7 @@ def _evidence(finding: Finding) -> list[str]:
     if finding.meaning:
         lines.append(f"  means  {finding.meaning}")
     if finding.code:
-        label, text = cause_text.explained(finding.code, finding.code_kind, finding.code_meaning)
+        label, text = job_record.explained(finding.code, finding.code_kind, finding.code_meaning)
         lines.append(f"  {label:6} {text}")
     if finding.points_at:
         lines.append(f"  blames {', '.join(map(_peer, finding.points_at))}")
@@ -257,3 +269,90 @@ def names(rank_ids: Collection[int], job: JobSpec) -> str:
     auxiliary = [process.name for process in job.beside if process.rank_id in rank_ids]
     ranks = [rank_id for rank_id in rank_ids if rank_id >= 0]
     return " and ".join([*([rank_list(ranks)] if ranks else []), *auxiliary])
+
+
+def _before_failure(outcome: Outcome) -> list[str]:
+    """Return lines on the problems of this node before a rank failed or the job hung, errors first."""
+    if not (outcome.cause and outcome.cause.may_be_the_node):
+        return []
+    failed = outcome.failed
+    ends = [rank.started_after + rank.seconds for rank in ([failed] if failed else outcome.ranks)]
+    failed_at = outcome.started_at + min(ends, default=0.0)
+    relevant = [one for one in outcome.findings if one.kind in CURRENT and one.at <= failed_at]
+    relevant.sort(key=lambda finding: (not finding.is_error, -finding.at))
+    lines = [f"{finding.sentence}, {duration(failed_at - finding.at)} before" for finding in relevant[:MOST_SHOWN]]
+    if relevant[MOST_SHOWN:]:
+        lines.append(f"{counted(len(relevant) - MOST_SHOWN, 'further finding')} in the report")
+    return [f"  {'     ' if number else 'node '}  {line}" for number, line in enumerate(lines)]
+
+
+# --- Between two attempts and after the last one ----------------------------------------------------------------------
+
+
+def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str:
+    """Return the lines on how long a job is held, and how to enter and release it.
+
+    `until` is in seconds since the epoch, `pid` the process to signal. The lines belong below those about the failure.
+    """
+    lines = [f"  held   until {clock(until)} ({duration(job.delay)}), then exit status {_status(job)}"]
+    lines += [f"  enter  {way_in}"] if way_in else []
+    lines += [f"  release with ascend-job release {shlex.quote(spec.job_id)}, or kill {pid}"]
+    return "\n" + "\n".join(lines)
+
+
+def released(event: Event, job: Job) -> str:
+    """Return the sentence on what ended the hold, with the exit status that whoever started the job sees."""
+    status = f"{128 + SIGKILL} instead of {_status(job)}" if event.signum == SIGKILL else f"{_status(job)}"
+    return f"{cloud_events.released(event.signum, is_orphaned=event.is_orphaned)}; exit status {status}"
+
+
+def lingering(job: Job) -> str:
+    """Return the line on how long a node that only lost another one stays, to show below those about the failure."""
+    return (
+        f"\n  waiting {duration(job.delay)} so that the node that caused the failure exits first (--linger), or until a"
+        f" stop signal; then exit status {_status(job)}"
+    )
+
+
+def _status(job: Job) -> int | None:
+    return job.status if job.exit_verdict is None else job.exit_verdict
+
+
+def attempt_failed(event: Event, job: Job) -> str:
+    """Describe a failed attempt and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
+    delay = f" in {duration(job.delay)}" if job.delay else ""
+    if job.verdict is Verdict.NO_TIME:
+        return f"{event.sentence}; not restarting because the time limit would end the job before a restart{delay}"
+    if job.verdict is not Verdict.RESTART:
+        return f"{event.sentence}; not restarting because of {signal_name(event.signum)}"
+    return f"{event.sentence}; restarting{delay} (restart {job.attempt + 1} of at most {job.policy.max_restarts})"
+
+
+def attempts(job: Job) -> str:
+    """Describe the attempts of a job, why it is not restarted, and the exit verdict; "" if neither was requested."""
+    lines = ""
+    if job.policy.max_restarts and (job.attempt or job.verdict):
+        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}"
+    if job.policy.max_restarts and job.verdict:
+        why = cloud_events.why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
+        same = _same_failures(job.same_failures, job.attempt + 1)
+        lines += f"{same}{why and f'; no restart: {why}'}"
+    if job.exit_verdict is None:
+        return lines
+    hope = "may help" if job.exit_verdict == RETRY_MAY_HELP else "will not help"
+    return f"{lines}\n  exit   {job.exit_verdict} instead of {job.status}: a retry {hope} (--exit-verdict)"
+
+
+def _same_failures(same: int, attempts: int) -> str:
+    """Return how many of the last attempts have failed in the same way, "" if it is only the last one."""
+    if same < 2:  # noqa: PLR2004
+        return ""
+    if same < attempts:
+        return f", the last {same} with the same failure"
+    return f", {'both' if attempts == 2 else 'all'} with the same failure"  # noqa: PLR2004
+
+
+def held_devices(pids: Collection[int]) -> str:
+    """Return the warning about NPUs that are still in use at the start of an attempt."""
+    verb = "process" if len(pids) == 1 else "processes"
+    return f"starting although NPUs of this job are still in use, by {verb} {', '.join(map(str, pids))}"

@@ -14,18 +14,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Final
 
-import attrs
-
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import Beat, Fact, SavedCheckpoint
-from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services.run_folder import CREDENTIALS
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.training import notifications
 
-VARIABLE: Final = "NOTIFY_SOCKET"
 LONGEST_NAP: Final = 1.0  # seconds in which datagrams wait, so that many of them cost little
 FULL: Final = 5  # datagrams: half of a queue (net.unix.max_dgram_qlen). A sender may block when it is full
 NAP_PER_WORK: Final = 100.0  # seconds for each second of work: however many datagrams come, they cost 1 % of a core
@@ -36,26 +32,27 @@ DEEPEST: Final = 30  # processes between a rank and one that reports for it
 
 @contextmanager
 def receiving(
-    job: JobSpec,
+    rank_ids: Collection[int],
     folder: str,
     warn: Callable[[str], None],
     *,
     wake: Callable[[], None] = lambda: None,
     show_step: Callable[[float, int], None] = lambda _at, _step: None,
-) -> Iterator[tuple[JobSpec, Heartbeats]]:
-    """Let the ranks report while they run; yields the plan in which they know where.
+) -> Iterator[tuple[Mapping[int, str], Heartbeats]]:
+    """Let the ranks report while they run; yields the path of each rank's socket.
 
     `wake` is called when a checkpoint was saved, and `show_step` with the time and the number of each step, both in a
     thread. Without a directory to share with the ranks, nothing is received.
     """
     heartbeats = Heartbeats(wake=wake, show_step=show_step)
+    paths: Mapping[int, str] = {}
     with closing(heartbeats):
         if folder:
             try:
-                job = heartbeats.open(job, folder)
+                paths = heartbeats.open(rank_ids, folder)
             except (OSError, AscendRunnerError) as error:
                 warn(f"cannot receive heartbeats from the ranks: {reason(error)}")
-        yield job, heartbeats
+        yield paths, heartbeats
 
 
 class Heartbeats:
@@ -84,14 +81,14 @@ class Heartbeats:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def open(self, job: JobSpec, folder: str) -> JobSpec:
-        """Listen from now on; return the plan in which each rank has the address of its own socket.
+    def open(self, rank_ids: Collection[int], folder: str) -> Mapping[int, str]:
+        """Listen from now on; return the path of each rank's socket.
 
         Raises:
             OSError: A socket cannot be made.
             AscendRunnerError: No thread can be started.
         """
-        paths = {rank.rank_id: os.path.join(folder, f"notify-{rank.rank_id}") for rank in job.ranks}
+        paths = {rank_id: os.path.join(folder, f"notify-{rank_id}") for rank_id in rank_ids}
         try:
             for rank_id, path in paths.items():
                 self._bind(rank_id, path)
@@ -99,8 +96,7 @@ class Heartbeats:
         except (OSError, AscendRunnerError):
             self.close()
             raise
-        ranks = (attrs.evolve(rank, env={**rank.env, VARIABLE: paths[rank.rank_id]}) for rank in job.ranks)
-        return attrs.evolve(job, ranks=tuple(ranks))
+        return paths
 
     def _bind(self, rank_id: int, path: str) -> None:
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)

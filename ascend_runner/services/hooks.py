@@ -196,7 +196,7 @@ def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: st
         "ATTEMPT": str(job.attempt),
         "STATUS": "" if status is None else str(status),
         "CAUSE": cause["sentence"] if cause else "",
-        "LOG_DIR": spec.log_dir,
+        "LOG_DIR": spec.files.log_dir,
         "REPORT": spec.report_path,
         "CHECKPOINT": checkpoint,
     }

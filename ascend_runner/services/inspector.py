@@ -23,8 +23,8 @@ END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one 
 INTERVAL: Final = 60.0  # seconds between two inspections
 SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
 PROGRAM: Final = (
-    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.node import inspection;"
-    " inspection.main(sys.argv[1], os.environ)"
+    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.inspection import child;"
+    " child.main(sys.argv[1], os.environ)"
 )
 
 
@@ -40,9 +40,9 @@ class Inspector:
         interval: float = INTERVAL,
     ) -> None:
         """`pass_on` is called in a thread; `interval` is in seconds."""
-        places = [Place(name="log directory", path=spec.log_dir), SHARED_MEMORY]
-        if spec.checkpoint_dir:
-            places.append(Place(name="checkpoint directory", path=spec.checkpoint_dir))
+        places = [Place(name="log directory", path=spec.files.log_dir), SHARED_MEMORY]
+        if spec.files.checkpoint_dir:
+            places.append(Place(name="checkpoint directory", path=spec.files.checkpoint_dir))
         has_peers = len(spec.ranks) < spec.rank_size
         self._node = Node(
             host=Host(), environ=environ, device_ids=device_ids, places=tuple(places), has_peers=has_peers

@@ -94,7 +94,7 @@ class Unmatched:
     def __init__(self, job: JobSpec, matcher: Matcher, performance: Performance) -> None:
         """Patterns that `matcher` has given up are left out: there was a warning about them."""
         self._matcher, self._performance = matcher, performance
-        self._has_match = not job.perf_pattern
+        self._has_match = not job.watching.perf_pattern
         # Most software prints its steps on the first or the last rank, so lines on other nodes need not match.
         ranks = {rank.rank_id for rank in job.ranks}
         self._is_expected = job.has_all_ranks or bool(ranks & {0, job.rank_size - 1})
@@ -154,9 +154,9 @@ class StepReader:
     ) -> None:
         self._devices, self._pass_on, self._show_step = devices, pass_on, show_step
         self._specs = {spec.rank_id: spec for spec in job.processes}
-        performance = Performance(threshold=job.perf_threshold, drop=job.perf_drop)
-        self._performance = performance if job.watches_performance else None
-        self._matcher = Matcher((job.perf_pattern,) if job.perf_pattern else (), warn)
+        performance = Performance(threshold=job.watching.perf_threshold, drop=job.watching.perf_drop)
+        self._performance = performance if job.watching.watches_performance else None
+        self._matcher = Matcher((job.watching.perf_pattern,) if job.watching.perf_pattern else (), warn)
         self._unmatched = Unmatched(job, self._matcher, performance)
         self._warn = warn
         self._lines: queue.SimpleQueue[_Line | None] = queue.SimpleQueue()

@@ -83,7 +83,7 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
         "runner_pid": os.getpid(),
         "uid": os.getuid(),
         "began": time.time(),
-        "log_dir": job.log_dir,
+        "log_dir": job.files.log_dir,
         "run_folder": folder,
     }
     content = json.dumps(record).encode() + b"\n"

@@ -167,8 +167,9 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     The values of an option that is repeated are separated by `SEPARATOR`. An empty variable is not set.
 
     Raises:
-        SettingsError: A value is invalid, or options contradict each other.
+        SettingsError: A value is invalid, a variable is that of a removed option, or options contradict each other.
     """
+    _check_removed(environ)
     values: dict[str, object] = {}
     for option in OPTIONS:
         if option.name in flags:
@@ -190,6 +191,12 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     if both:
         raise SettingsError(f"--restart-on and --no-restart-on both contain {min(both)}")
     return settings
+
+
+def _check_removed(environ: Mapping[str, str]) -> None:
+    for name, instead in REMOVED.items():
+        if environ.get(VARIABLE_PREFIX + name.upper()):
+            raise SettingsError(f"variable {VARIABLE_PREFIX}{name.upper()} has been removed: {instead}")
 
 
 def _check_actions(settings: Settings) -> None:

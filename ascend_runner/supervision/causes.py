@@ -28,6 +28,7 @@ from typing import ClassVar, Final, Protocol, Union, get_args
 import attrs
 
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, TIMED_OUT
+from ascend_runner.members import Members
 from ascend_runner.text import duration, rank_title, signal_name
 
 # Signals whose default action is to dump core, if the limits permit it (signal(7)).
@@ -84,6 +85,18 @@ class Ending:
     def exit_status(self) -> int:
         """The status that a shell would show: the exit code, or 128 + the signal (POSIX, XCU 2.8.2)."""
         return 128 + self.signum if self.signum else self.exit_code
+
+    def encode(self) -> dict[str, object]:
+        """Return it as members of a rank in the report: `exit_code` is null if a signal ended it."""
+        code, signum = (None, self.signum) if self.signum else (self.exit_code, None)
+        return {"exit_code": code, "signal": signum, "core_dumped": self.core_dumped}
+
+    @classmethod
+    def decode(cls, members: Members) -> Ending | None:
+        """Return what `encode` has written, None if that was nothing."""
+        code, signum = members.whole("exit_code"), members.whole("signal")
+        is_known = code is not None or signum is not None
+        return cls(code or 0, signum or 0, members.flag("core_dumped")) if is_known else None
 
     @property
     def in_parentheses(self) -> str:

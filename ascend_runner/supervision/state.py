@@ -78,6 +78,11 @@ class State:
         return self.leaders | self.stragglers
 
     @property
+    def held(self) -> Exited | None:
+        """The end of a rank that may only have lost a peer, while the others have a moment to report a cause."""
+        return self.cause if self.phase is Phase.HOLDING and isinstance(self.cause, Exited) else None
+
+    @property
     def is_tearing_down(self) -> bool:
         """Whether all ranks were asked to stop: nothing that happens from then on is a first cause."""
         return self.phase not in {Phase.STARTING, Phase.RUNNING, Phase.CHECKPOINTING, Phase.HOLDING}

@@ -16,7 +16,7 @@ from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
-from ascend_runner.observations.cause_text import CERTAINTY
+from ascend_runner.observations.job_record import CERTAINTY
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import clock, counted, format_numbers
 from ascend_runner.views import page, page_content, page_ranks

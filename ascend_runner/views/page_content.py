@@ -33,8 +33,7 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.lifecycle import cloud_events
 from ascend_runner.members import Members
-from ascend_runner.observations import cause_text
-from ascend_runner.observations.cause_text import CERTAINTY
+from ascend_runner.observations.job_record import CERTAINTY, AttemptRecord
 from ascend_runner.rank_table import codec, picture, source
 from ascend_runner.rank_table.masked import masked
 from ascend_runner.rank_table.model import RankTable
@@ -510,7 +509,7 @@ def _attempts(report: Members) -> Iterator[tuple[str, ...]]:
             str((one.whole("attempt") or 0) + 1),
             clock(one.moment("started_at")),
             "" if seconds is None else duration(seconds),
-            cause_text.of_attempt(one) or GOOD,
+            AttemptRecord.decode(one).sentence or GOOD,
             cloud_events.decision(one.members),
         )
 

@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 import attrs
 
 from ascend_runner.members import Members
-from ascend_runner.observations import cause_text
-from ascend_runner.observations.rank_states import RankState, described
+from ascend_runner.observations import job_record
+from ascend_runner.observations.rank_record import RankState, described
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import duration, printable, rank_list, rank_title, size
 
@@ -232,10 +232,7 @@ def _signals(members: Members, began: float) -> Iterator[tuple[int, float]]:
 
 def words_of(members: Members, state: str) -> str:
     """Describe the state of a rank: "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
-    code, signum = members.whole("exit_code"), members.whole("signal")
-    is_known = code is not None or signum is not None
-    ending = Ending(code or 0, signum or 0, members.flag("core_dumped")) if is_known else None
-    return described(STATES[state], ending) if state in STATES else state
+    return described(STATES[state], Ending.decode(members)) if state in STATES else state
 
 
 def states(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
@@ -356,7 +353,7 @@ def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
     place, code = finding.text("origin_place"), finding.text("code")
     yield "Origin", finding.text("origin") + (f" ({place})" if place and finding.text("origin") else "")
     yield "Meaning", finding.text("meaning")
-    label, text = cause_text.explained(code, finding.text("code_kind"), finding.text("code_meaning"))
+    label, text = job_record.explained(code, finding.text("code_kind"), finding.text("code_meaning"))
     yield "Code" if label == "code" else "Meaning", text
     yield "Blames", ", ".join(filter(None, map(peer, finding.children("points_at"))))
     yield "Check first", peer(cause.child("suspected_peer"))

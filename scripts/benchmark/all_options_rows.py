@@ -61,11 +61,11 @@ def _options(path: str) -> tuple[str, ...]:
     return (
         *("--job-name", "job", "--workdir", f"{path}/checkpoints"),
         *("--nnodes", "1", "--min-nodes", "1", "--linger", "30"),
-        *("--precheck", "warn", "--inspect", "warn", "--inspect-interval", str(SECONDS)),
+        *("--precheck", "warn", "--inspect", "warn"),
         *("--perf-drop", "0.3", "--perf-threshold", "0.8", "--perf-action", "restart"),
         *("--perf-pattern", r"\[train\] step (?P<step>\d+) hw (?P<hardware>[\d.]+) e2e (?P<e2e>[\d.]+)"),
         *("--hang-timeout", "auto", "--hang-action", "restart", "--checkpoint-grace", "60", "--time-limit", "1h"),
-        *("--max-restarts", "9", "--max-same-failures", "2", "--restart-on", "75", "--no-restart-on", "3"),
+        *("--max-restarts", "9", "--restart-on", "75", "--no-restart-on", "3"),
         *("--restart-delay", "0", "--exit-verdict", "--checkpoint-dir", f"{path}/checkpoints", "--hold", "1h"),
         *("--stage", f"{path}/data:{path}/staged", *hooks),
     )

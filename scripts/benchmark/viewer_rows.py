@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ascend_runner.board.board import opened
 from ascend_runner.board.layout import NAME
 from ascend_runner.node import memory
-from ascend_runner.plan.spec import JobSpec, RankSpec, Rotation
+from ascend_runner.plan.spec import Files, JobSpec, RankSpec
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from benchmark import measure
 from benchmark.launchers import OURS, PROGRAM
@@ -114,12 +114,7 @@ def _begin(place: str) -> float:
         rank_size=RANKS,
         server_id="",
         pod_name="",
-        grace=0.0,
-        hang_timeout=None,
-        rotation=Rotation(),
-        log_dir="",
-        has_own_process_logs=False,
-        folders=(),
+        files=Files(log_dir=""),
     )
     start = time.perf_counter()
     opened(place, job, lambda: None)

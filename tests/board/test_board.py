@@ -19,7 +19,7 @@ from ascend_runner.board.board import Board
 from ascend_runner.board.reader import View
 from ascend_runner.members import LATEST
 from ascend_runner.observations.facts import LimitChanged, RankOutput, SignalsSent
-from ascend_runner.observations.rank_states import RankState
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.supervision.causes import Ending, Exited
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State

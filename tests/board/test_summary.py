@@ -13,7 +13,7 @@ import pytest
 
 from ascend_runner.board import board, summary
 from ascend_runner.board.reader import View
-from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import Phase
 from tests.helpers.plans import job_spec, rank_spec
@@ -36,7 +36,7 @@ VIEW: Final = View(
 
 def running(rank_id: int, last: float | None = NOW - 1) -> RankRecord:
     """Return a rank that has last written then."""
-    return RankRecord(rank_id=rank_id, is_running=True, last_output_after=last)
+    return RankRecord(rank_id=rank_id, state=RankState.RUNNING, last_output_after=last)
 
 
 @attrs.frozen

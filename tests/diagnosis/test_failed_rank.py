@@ -18,7 +18,7 @@ from ascend_runner.diagnosis.root_cause import Place, by_suspicion
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Ending
-from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.plans import changed, job_spec, rank_spec
 
 FAILS = Path(__file__).parents[1] / "workers" / "fails.py"
 FAILED = Ending(exit_code=1)
@@ -170,7 +170,7 @@ def test_places() -> None:
     job = job_spec([rank_spec()], rank_size=2, server_id="10.0.0.4", table=table)
 
     assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == failed_rank.places_of(job)
-    assert {0: Place("10.0.0.4", 0)} == failed_rank.places_of(attrs.evolve(job, table=None))
+    assert {0: Place("10.0.0.4", 0)} == failed_rank.places_of(changed(job, table=None))
 
 
 def test_secrets_on_disk(tmp_path: Path) -> None:

@@ -268,18 +268,6 @@ def test_documented_interface() -> None:
     assert "HYDRA_IFACE" not in ENGINES["mpirun"](chosen).variables
 
 
-def test_host_files_elsewhere() -> None:
-    """The user may choose the paths of the host files."""
-    request = attrs.evolve(
-        _request("python3 entry.py", TASK_MASTER, 4), mpi_hostfile="/a", mpich_hostfile="/b", deepspeed_hostfile="/c"
-    )
-
-    assert ["/a", "/b"] == [*ENGINES["mpirun"](request).files]
-    assert ("deepspeed", "--hostfile=/c", "entry.py") == ENGINES["deepspeed"](request).argv
-    module = attrs.evolve(request, argv=tuple("python -m deepspeed.launcher.runner --x a.py".split()))
-    assert "python -m deepspeed.launcher.runner --hostfile=/c --x a.py" == " ".join(ENGINES["deepspeed"](module).argv)
-
-
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
 def test_engine_that_reaches_the_others(launcher: str) -> None:
     """On the nodes that an engine starts from node 0 a process waits for the end of node 0."""

@@ -15,6 +15,7 @@ from ascend_runner.plan.spec import TableFile
 from ascend_runner.problems import Problem, Severity, Subject
 from ascend_runner.rank_table import source
 from ascend_runner.settings.model import Settings
+from tests.helpers.plans import changed
 from tests.helpers.waiting import LIMIT
 from tests.job.contexts import VALID, context, in_context, job_of, look_at, prepared, remedies
 
@@ -54,7 +55,7 @@ def test_rejections_with_checks_switched_off(tmp_path: Path) -> None:
     addresses = [device.device_ip for device in source.read(VALID / "server_list_8_devices.json").devices]
     (tmp_path / "twins.json").write_text(text.replace(f'"{addresses[1]}"', f'"{addresses[0]}"'))
     given = context(nproc=8, table="server_list_8_devices.json")
-    plan = attrs.evolve(job_of(range(8)), table=TableFile("/t.json", "/t.json", b""))
+    plan = changed(job_of(range(8)), table=TableFile("/t.json", "/t.json", b""))
     given = prepared(given, table=source.read(tmp_path / "twins.json"), plan=plan)
     given = in_context(given, settings=attrs.evolve(given.settings, no_table_checks=True))
 
@@ -228,7 +229,7 @@ def test_directory_that_cannot_be_made(name: str, tmp_path: Path) -> None:
     """A file in the place of a directory is an error, as it is at the start; nothing is made."""
     (tmp_path / "file").touch()
     folders = tuple(str(tmp_path / folder) for folder in ("missing/rank_0", "missing/rank_1", name))
-    plan = attrs.evolve(job_of([0]), folders=folders)
+    plan = changed(job_of([0]), folders=folders)
 
     expected = [] if name.startswith("missing") else ["error"]
     assert expected == [verdict for verdict, _ in look_at(check.folders, prepared(context(), plan=plan))]

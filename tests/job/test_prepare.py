@@ -208,7 +208,6 @@ def test_ambiguous_place_of_this_node(preparing: Preparing) -> None:
     ("settings", "argv", "sentence"),
     [
         (attrs.evolve(TWO_RANKS, linger=5.0), (), "--linger has no effect on a single-node job"),
-        (attrs.evolve(TWO_RANKS, inspect="off", inspect_interval=5.0), (), "--inspect-interval has no effect because"),
         (TWO_RANKS, ("python", "train.py", "{stage:0}"), "--stage is not set"),
     ],
 )
@@ -222,10 +221,10 @@ def test_what_has_no_effect_is_a_warning(
     assert [sentence] == [sentence for problem in prepared.problems if sentence in str(problem)]
 
 
-def test_options_of_several_nodes_and_of_an_inspection(preparing: Preparing) -> None:
-    """--linger has an effect on several nodes, and --inspect-interval where the node is inspected."""
+def test_options_of_several_nodes(preparing: Preparing) -> None:
+    """--linger has an effect on several nodes."""
     settings = attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="a", linger=5.0)
-    prepared = preparing.prepare(attrs.evolve(settings, inspect="warn", inspect_interval=5.0))
+    prepared = preparing.prepare(attrs.evolve(settings, inspect="warn"))
 
     assert () == prepared.problems
 

@@ -9,7 +9,8 @@ import pytest
 
 from ascend_runner.lifecycle import cloud_events, failure, job_machine
 from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
-from ascend_runner.report import document, holding
+from ascend_runner.members import plain
+from ascend_runner.report import screen
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, NodeFinding, Restart, Rule, Slowdown
 from ascend_runner.supervision.state import Phase
 
@@ -22,7 +23,7 @@ def described(**data: object) -> str:
 def test_figures_of_a_slow_training_are_in_its_sentence_only() -> None:
     """The figures that a program reads are not shown again; other members are."""
     slow = Slowdown(rule=Rule.STRAGGLER, rank_id=3, own=0.2, reference=0.1, step=70, device=3, temperature=71)
-    members = document.plain_members({"condition": cloud_events.SLOW, **attrs.asdict(slow), "sentence": str(slow)})
+    members = plain({"condition": cloud_events.SLOW, **attrs.asdict(slow), "sentence": str(slow)})
 
     assert str(slow) == described(event=cloud_events.SLOW, **members)
     assert f"{slow}, nodes 3" == described(event=cloud_events.SLOW, **members, nodes=3)
@@ -61,7 +62,7 @@ def test_option_that_excludes_a_restart(cause: Cause, action: Restart, option: s
 
     expected = f"; no restart: {option} excludes it"
     assert cloud_events.described(json.loads(line))[2].endswith(expected)
-    assert holding.attempts(job).endswith(expected)
+    assert screen.attempts(job).endswith(expected)
 
 
 def test_signal_that_stops_a_job_after_a_failure() -> None:

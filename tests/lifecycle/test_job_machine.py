@@ -220,7 +220,6 @@ events = st.builds(
 policies = st.builds(
     Policy,
     max_restarts=st.integers(0, 8),
-    max_same_failures=st.integers(1, 4),
     always=st.sampled_from((frozenset(), frozenset({139}))),
     never=st.sampled_from((frozenset(), frozenset({1}))),
     delay=st.sampled_from((None, 0.0, 5.0)),
@@ -251,7 +250,7 @@ def test_restarts_are_limited_in_random_histories(policy: Policy, ends: list[Eve
     in_a_row = 1
     for index, end in enumerate(made[:-1]):  # those that were followed by a restart
         restart = Restart.TRANSIENT if end.status in policy.always else end.restart or Restart.NEVER
-        limit = {Restart.CONFIRM: 1, Restart.TRANSIENT: policy.max_same_failures}.get(restart, 0)
+        limit = {Restart.CONFIRM: 1, Restart.TRANSIENT: job_machine.MOST_SAME_FAILURES}.get(restart, 0)
         is_same = index > 0 and end.fingerprint == made[index - 1].fingerprint
         if not is_same or end.has_progressed:
             in_a_row = 1
@@ -326,10 +325,11 @@ def test_lists_of_statuses_overrule_the_class(policy: Policy, restart: Restart, 
 )
 def test_delays(delay: float | None, progress: tuple[bool, ...], expected: list[float]) -> None:
     """The first restart is immediate, also after progress; each further one waits longer, up to a limit."""
-    policy = Policy(max_restarts=20, max_same_failures=20, delay=delay)
+    policy = Policy(max_restarts=20, delay=delay)
     job, delays = Job(policy=policy), []
-    for has_progressed in progress[:-1]:
-        for event in (Event(kind=Kind.PREPARED), failed(has_progressed=has_progressed)):
+    for number, has_progressed in enumerate(progress[:-1]):
+        different = str(number)  # the same failure would not be retried as often
+        for event in (Event(kind=Kind.PREPARED), failed(has_progressed=has_progressed, fingerprint=different)):
             job, _actions = job_machine.transition(job, event)
         delays.append(job.delay)
         job, _actions = job_machine.transition(job, Event(kind=Kind.DELAY_OVER))

@@ -15,7 +15,7 @@ import pytest
 
 from ascend_runner.activity import Activity
 from ascend_runner.manager.node import Clock, Output, Processes
-from ascend_runner.plan.spec import RankSpec
+from ascend_runner.plan.spec import Attempt, RankSpec
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.output import RankOutputs
 from ascend_runner.ranks.processes import RankProcesses
@@ -76,7 +76,7 @@ class RealBench:
         self.processes: Processes = processes
         console = Console(lambda _lines: b"", lambda _error: b"")
         activities = {rank.rank_id: Activity(0.0) for rank in ranks}
-        self.output: Output = RankOutputs(job_spec(ranks), console, lambda _sentence: None, activities)
+        self.output: Output = RankOutputs(Attempt(job_spec(ranks)), console, lambda _sentence: None, activities)
 
     def start(self, rank_id: int, does: Does) -> int:
         """Start a rank."""

@@ -31,6 +31,7 @@ from ascend_runner.observations.facts import (
     SignalsSent,
     Swept,
 )
+from ascend_runner.plan.spec import Attempt
 from ascend_runner.supervision.causes import (
     Ending,
     Exited,
@@ -74,7 +75,7 @@ def run(node: FakeNode, ranks: int, recording: Recording | None = None, **change
     """Run a job of so many ranks on a node, and return its last fact; `changes` are other values of its plan."""
     recording = recording or Recording()
     job = job_spec([rank_spec(rank_id) for rank_id in range(ranks)], **changes)
-    Manager(job, node.node, [recording]).run()
+    Manager(Attempt(job), job.processes, node.node, [recording]).run()
     state = recording.facts[-1]
     assert isinstance(state, State)
     return state

@@ -10,7 +10,7 @@ import pytest
 
 from ascend_runner.board import board, layout, reader
 from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
-from ascend_runner.observations.rank_states import RankState
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.causes import Cause, Ending, Exited, SignalReceived
 from ascend_runner.supervision.events import Spawned

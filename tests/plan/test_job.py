@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 import pytest
 
 from ascend_runner.errors import SettingsError
-from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, plan_ranks
-from ascend_runner.plan.spec import JobSpec, RankSpec, TableFile, with_devices, with_table_at
+from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, Seats, plan_ranks
+from ascend_runner.plan.spec import JobSpec, RankSpec, TableFile
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
+from tests.helpers.plans import changed
 
 NODE = Node(node_rank=4, nnodes=8, master_addr="10.0.0.1")
 SHARE = NodeShare(rank_ids=(8, 9), rank_size=16, server_id="10.0.0.2", pod_name="job-worker-1", node=NODE)
@@ -22,13 +23,15 @@ ALONE = NodeShare(rank_ids=(0,), rank_size=1, server_id="some-host")
 MODELARTS = {"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user", "MA_VJ_NAME": "ma-job-605d", "PATH": "/bin"}
 
 
-def _plan(
+def _plan(  # noqa: PLR0913  what a plan depends on
     environ: Mapping[str, str],
     settings: Settings = NOTHING_SET,
     share: NodeShare = SHARE,
     *,
     existing: Collection[str] = (),
     table: bytes | None = b"{}\n",
+    place: str = "",
+    devices: Sequence[int] = (),
 ) -> JobSpec:
     context = PlanContext(
         settings=settings,
@@ -42,7 +45,9 @@ def _plan(
         cores=9,
     )
     file = None if table is None else context.place_table(table)
-    return plan_ranks(Command("/bin/python", ("python", "train.py")), share, context, file)
+    file = attrs.evolve(file, path=place) if file and place else file
+    command = Command("/bin/python", ("python", "train.py"))
+    return plan_ranks(command, share, context, file, seats=Seats(device_ids=devices))
 
 
 def _env(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -61,7 +66,7 @@ def test_plan_of_a_modelarts_node() -> None:
         job.rank_size,
         job.server_id,
         job.pod_name,
-        job.grace,
+        job.stopping.grace,
     )
     env = {
         **MODELARTS,
@@ -102,10 +107,10 @@ def test_plan_of_a_modelarts_node() -> None:
         "/mount/workspace/device1",
         "/mount/log/modelarts-job-605d/ascend/process_log/rank_8",
         "/mount/log/modelarts-job-605d/ascend/process_log/rank_9",
-    ) == job.folders
+    ) == job.files.folders
     assert (
         TableFile("/mount/rank_table/jobstart_hccl.json", "/mount/log/rank_table/jobstart_hccl.json", b"{}\n")
-        == job.table
+        == job.files.table
     )
 
 
@@ -150,7 +155,7 @@ def test_what_the_user_may_choose_is_kept(name: str) -> None:
 
 def test_chosen_process_log_path_is_made() -> None:
     """CANN's log directory is created, whether the user or the runner chose it."""
-    assert (LOGS, "/chosen") == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).folders
+    assert (LOGS, "/chosen") == _plan({"ASCEND_PROCESS_LOG_PATH": "/chosen"}).files.folders
 
 
 def test_other_variables_are_handed_on() -> None:
@@ -167,7 +172,7 @@ def test_without_table_both_variables_are_unset(name: str) -> None:
     """Without a table its variables are unset: frameworks would read a table of another job."""
     job = _plan({name: "/user/config"}, share=ALONE, table=None)
 
-    assert job.table is None
+    assert job.files.table is None
     assert set() == {"RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"} & job.ranks[0].env.keys()
 
 
@@ -271,8 +276,8 @@ def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collect
     """--log-dir, else the first of ModelArts' directories that exists, else a new one, to which logs/latest points."""
     job = _plan(environ, Settings(log_dir=setting), existing=existing)
 
-    assert log_dir == job.log_dir == job.folders[0]
-    assert ("/here/logs/latest" if log_dir.endswith("-noon") else "") == job.newest_link
+    assert log_dir == job.files.log_dir == job.files.folders[0]
+    assert ("/here/logs/latest" if log_dir.endswith("-noon") else "") == job.files.newest_link
 
 
 @pytest.mark.parametrize(
@@ -294,7 +299,7 @@ def test_workdir(environ: dict[str, str], setting: str | None, existing: Collect
     job = _plan(environ, Settings(workdir=setting), existing=existing)
 
     assert cwd == job.ranks[1].cwd
-    assert (cwd in job.folders) is cwd.endswith("device1")
+    assert (cwd in job.files.folders) is cwd.endswith("device1")
 
 
 @pytest.mark.parametrize(
@@ -310,23 +315,23 @@ def test_table_path(environ: dict[str, str], path: str) -> None:
     """The converted table is under MA_MOUNT_PATH, else MA_HOME, else the log dir; always a full path."""
     job = _plan(environ)
 
-    assert job.table
-    assert path == job.table.path == job.ranks[0].env["RANK_TABLE_FILE"]
-    assert os.path.join(job.log_dir, "rank_table", "jobstart_hccl.json") == job.table.fallback_path
+    assert job.files.table
+    assert path == job.files.table.path == job.ranks[0].env["RANK_TABLE_FILE"]
+    assert os.path.join(job.files.log_dir, "rank_table", "jobstart_hccl.json") == job.files.table.fallback_path
 
 
 def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:
     """If the table is written to its fallback path, only that path changes in the plan."""
     job = _plan(MODELARTS)
-    assert job.table
-    changed = with_table_at(job, job.table.fallback_path)
-    assert changed.table
+    assert job.files.table
+    other = _plan(MODELARTS, place=job.files.table.fallback_path)
+    assert other.files.table
 
     path = "/tmp/log/rank_table/jobstart_hccl.json"
-    assert path == changed.table.path
-    assert [path, path] == [rank.env["RANK_TABLE_FILE"] for rank in changed.ranks]
-    back = [attrs.evolve(rank, env={**rank.env, "RANK_TABLE_FILE": job.table.path}) for rank in changed.ranks]
-    assert attrs.asdict(job) == attrs.asdict(attrs.evolve(changed, ranks=tuple(back), table=job.table))
+    assert path == other.files.table.path
+    assert [path, path] == [rank.env["RANK_TABLE_FILE"] for rank in other.ranks]
+    back = [attrs.evolve(rank, env={**rank.env, "RANK_TABLE_FILE": job.files.table.path}) for rank in other.ranks]
+    assert attrs.asdict(job) == attrs.asdict(changed(other, ranks=tuple(back), table=job.files.table))
 
 
 # --- The console ------------------------------------------------------------------------------------------------------
@@ -336,28 +341,24 @@ def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:
     ("settings", "prefixes"),
     [
         (Settings(), [b"[rank 8] ", b"[rank 9] "]),
-        (Settings(no_prefix=True), [b"", b""]),
         (Settings(console=frozenset({9})), [None, b"[rank 9] "]),
-        (Settings(console=frozenset({9}), no_prefix=True), [None, b""]),
         (Settings(console=frozenset()), [None, None]),
     ],
 )
 def test_prefix(settings: Settings, prefixes: list[bytes | None]) -> None:
-    """Lines carry the global rank, unless the console shows other ranks, none, or no prefix."""
+    """Lines carry the global rank, unless the console shows other ranks, or none."""
     assert prefixes == [rank.prefix for rank in _plan({}, settings).ranks]
 
 
 def test_grace_is_the_users() -> None:
     """The plan carries the settings that supervision needs."""
-    assert 3.5 == _plan({}, Settings(grace=3.5)).grace
+    assert 3.5 == _plan({}, Settings(grace=3.5)).stopping.grace
 
 
 def test_devices() -> None:
     """Each rank has the number of its NPU, or none has, if there are more or fewer NPUs than ranks."""
-    job = _plan({}, table=None)
-
-    assert [5, 4] == [rank.device_id for rank in with_devices(job, (5, 4)).ranks]
-    assert [None, None] == [rank.device_id for rank in with_devices(job, (5,)).ranks]
+    assert [5, 4] == [rank.device_id for rank in _plan({}, table=None, devices=(5, 4)).ranks]
+    assert [None, None] == [rank.device_id for rank in _plan({}, table=None, devices=(5,)).ranks]
 
 
 def test_platform_and_framework() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from ascend_runner.observations.facts import CheckpointEnded, SavedCheckpoint
+from ascend_runner.observations.job_record import CheckpointRecord
 from ascend_runner.report import checkpoint
 from ascend_runner.supervision.causes import Ending
 
@@ -73,7 +74,7 @@ def test_last_checkpoint_is_named() -> None:
     """With its step, the ranks that it lacks, and its path."""
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, missing=(1,))
 
-    assert "step 7, without rank 1, checkpoint-7" == checkpoint.last(checkpoint.member(fact, "now"))
+    assert "step 7, without rank 1, checkpoint-7" == checkpoint.last(checkpoint.record(fact, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -96,11 +97,6 @@ def test_report_has_the_ranks_that_have_saved() -> None:
         asked_at=10.0, seconds=5.0, saved={0: NOT_SAVED, 1: SAVED}, missing=(3,), failed={2: Ending(1)}, unasked=(4,)
     )
 
-    assert {
-        "at": "now",
-        "step": 7,
-        "path": "checkpoint-7",
-        "ranks": [1],
-        "missing": [2, 3, 4],
-        "seconds": 5.0,
-    } == checkpoint.member(fact, "now")
+    expected = CheckpointRecord(at=9.0, step=7, path="checkpoint-7", ranks=(1,), missing=(2, 3, 4), seconds=5.0)
+
+    assert expected == checkpoint.record(fact, 9.0)

@@ -14,14 +14,14 @@ from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report import html_page
 from ascend_runner.report.journal import Journal
-from ascend_runner.report.report_writer import ReportWriter
-from ascend_runner.report.write_queue import WriteQueue
+from ascend_runner.report.writing import ReportWriter, WriteQueue
 from ascend_runner.supervision.causes import Cause, Ending, Exited, LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import page
+from tests.helpers.plans import changed
 from tests.helpers.waiting import LIMIT, wait_until
 from tests.report.test_journal import ENDED, FAILED, begun, plan
-from tests.report.test_write_queue import void
+from tests.report.test_writing import void
 
 FAILURE = Exited(0, Ending(exit_code=7))
 
@@ -46,7 +46,7 @@ def test_load_ahead(
     """What a page needs is loaded and compiled once when the ranks end, whether or not any has to be stopped."""
     page.environment.cache_clear()
     threads = {*threading.enumerate()}
-    journal = Journal(attrs.evolve(plan(tmp_path), html_states=HTML_STATES[html]), lambda _: None)
+    journal = Journal(changed(plan(tmp_path), html_states=HTML_STATES[html]), lambda _: None)
     journal.begin(b"{}")
     journal.feed(Event(kind=Kind.PREPARED))
     for phase in (Phase.RUNNING, *phases):
@@ -63,7 +63,7 @@ def test_signals_come_first(tmp_path: Path) -> None:
     page.environment.cache_clear()
     threads = {*threading.enumerate()}
     journal = begun(tmp_path, [])
-    journal.spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])
+    journal.spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
     journal.observe(SignalsSent({0: 10}), 0.0)  # the user's SIGUSR1
     journal.observe(State(grace=1.0, phase=Phase.TERMINATING, cause=FAILURE), 0.0)
     wait_until(lambda: threads >= {*threading.enumerate()})
@@ -131,14 +131,14 @@ def test_page_of_a_held_job(tmp_path: Path) -> None:
     """The page shows that a job is held, and is written again when it is released."""
     told: list[str] = []
     journal = begun(tmp_path, [])
-    spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])
+    spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
     journal.spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
     journal.job = attrs.evolve(journal.job, policy=journal.spec.restarts)
     shown = []
     for event in (Event(kind=Kind.PREPARED), ENDED, Event(kind=Kind.RELEASED, sentence="over")):
         journal.feed(event)
         if event.kind is not Kind.PREPARED:
-            journal.finish(FAILED, {}, LIMIT)
+            journal.finish(FAILED, LIMIT)
             journal.write_page(told.append, LIMIT)
             shown.append((tmp_path / "job-report.html").read_text())
 
@@ -158,16 +158,16 @@ def test_events_do_not_wait_for_the_page(tmp_path: Path) -> None:
             released.wait()
 
     (tmp_path / "job-report.html").mkdir()  # then the page cannot be written, and its thread reports that
-    spec = attrs.evolve(plan(tmp_path), html_states=HTML_STATES["failure"])
+    spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
     spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
     journal = Journal(spec, warn)
     journal.begin(b"{}")
     for event in (Event(kind=Kind.PREPARED), ENDED):
         journal.feed(event)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     journal.write_page(lambda _: None, 0.01)
     journal.feed(Event(kind=Kind.RELEASED, sentence="over"))
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     last = (tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1]
     released.set()
 

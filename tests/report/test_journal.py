@@ -17,7 +17,7 @@ from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report.journal import Journal
-from ascend_runner.report.write_queue import write_last_cause
+from ascend_runner.report.writing import write_last_cause
 from ascend_runner.supervision.causes import Ending, Exited, HangDetected, NodeFinding, Restart, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
@@ -65,13 +65,13 @@ def test_each_change_is_written(tmp_path: Path) -> None:
         journal.flush(LIMIT)
         seen.append(report(tmp_path)["state"])
     assert (Action.WAIT,) == journal.feed(ENDED)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     journal.flush(LIMIT)
     restarting = report(tmp_path)
     journal.feed(Event(kind=Kind.DELAY_OVER))
     start(journal)
     assert () == journal.feed(ENDED)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     document = journal.report
 
     assert ["preparing", "starting", "running", "stopping"] == seen
@@ -91,9 +91,9 @@ def test_job_that_is_stopped_between_attempts(tmp_path: Path) -> None:
     journal = begun(tmp_path, [], max_restarts=1)
     start(journal)
     journal.feed(ENDED)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
-    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15)), {}, LIMIT)
+    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15)), LIMIT)
     document = journal.report
 
     assert (JobState.STOPPED.value, 143) == (document["state"], document["status"])
@@ -152,7 +152,7 @@ def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:
     journal = begun(tmp_path / "missing", warnings)
     start(journal, Phase.RUNNING, Phase.TERMINATING)
     journal.feed(ENDED)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
 
     assert JobState.FAILED is journal.job.state
     assert 2 == len(warnings)
@@ -178,9 +178,9 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
     journal = begun(tmp_path, [], max_restarts=1)
     start(journal, Phase.STARTING, Phase.RUNNING)
     journal.feed(ENDED)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
-    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15), last_failure=FAILED), {}, LIMIT)
+    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15), last_failure=FAILED), LIMIT)
     document = report(tmp_path)
 
     assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])  # type: ignore[index]  # JSON
@@ -202,7 +202,7 @@ def test_secrets(tmp_path: Path, secret: str) -> None:
     start(journal, Phase.STARTING, Phase.RUNNING)
     journal.observe(NodeFinding(subject="disk", sentence=secret, at=0.0), 0.0)
     journal.feed(ENDED)
-    journal.finish(attrs.evolve(FAILED, warnings=(secret,)), {}, LIMIT)
+    journal.finish(attrs.evolve(FAILED, warnings=(secret,)), LIMIT)
     counts.append(report(tmp_path)["secrets_masked"])
     other = tmp_path / "other"
     other.mkdir()
@@ -220,7 +220,7 @@ def test_finding_between_two_attempts(tmp_path: Path) -> None:
     journal = begun(tmp_path, [], max_restarts=1)
     start(journal, Phase.STARTING, Phase.RUNNING)
     journal.feed(ENDED)
-    journal.finish(FAILED, {}, LIMIT)
+    journal.finish(FAILED, LIMIT)
     journal.flush(LIMIT)
     before = report(tmp_path)
     journal.observe(NodeFinding(subject="device 5", sentence="device 5 reported 80E01801", at=141.0), 0.0)
@@ -241,7 +241,7 @@ def test_cause_for_kubernetes(tmp_path: Path) -> None:
         journal.termination_log = str(file)
         start(journal, Phase.STARTING, Phase.RUNNING)
         journal.feed(ENDED)
-        journal.finish(FAILED, {}, LIMIT)
+        journal.finish(FAILED, LIMIT)
 
         assert expected == file.read_text()
     file.unlink()

@@ -14,8 +14,7 @@ import pytest
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
-from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.observations.rank_states import RankState
+from ascend_runner.observations.rank_record import Outcome, RankState
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.report.recorder import Recorder
@@ -86,6 +85,20 @@ def test_records_of_ranks(recorder: Recorder) -> None:
     assert "ValueError: loss is nan" == failed.finding.exception
     assert "ValueError: loss is nan" == failed.last_lines[-1]
     assert (RankState.STOPPED, None) == (stopped_rank.state, stopped_rank.finding)
+
+
+def test_record_has_the_plan_of_its_rank() -> None:
+    """It has the device, the directories and the variables that the runner changed, without secrets."""
+    env = {"PATH": "/bin", "OBS_SK": "hunter2", "ASCEND_PROCESS_LOG_PATH": "/log/rank_0"}
+    planned = job_spec([rank_spec(0, env=env, cwd="/job", device_id=6)])
+    recorder = Recorder(planned, environ={"PATH": "/bin", "HOME": "/root"})
+    recorder.observe(RankOutput(rank_id=0), 0.0)
+    outcome = recorder.finish(pytest.fail)
+    (rank,) = outcome.ranks
+
+    assert (0, 6, "/job", "/log/rank_0") == (rank.local_rank, rank.device_id, rank.cwd, rank.process_log_path)
+    assert {"OBS_SK": "***", "ASCEND_PROCESS_LOG_PATH": "/log/rank_0"} == rank.variables
+    assert 1 == outcome.secrets_masked
 
 
 def test_times_of_output_and_signals(recorder: Recorder) -> None:
@@ -297,13 +310,14 @@ def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState
     Of what the HTML report needs, only modules of this package are loaded while ranks run.
     """
     script = f"""
-import attrs, sys, threading
+import sys, threading
 from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import Phase, State
+from tests.helpers.plans import changed
 from tests.report.test_recorder import JOB
 names = ["ascend_runner.report.investigation", "ascend_runner.views.page_content", "jinja2"]
-recorder = Recorder(attrs.evolve(JOB, html_states={{*map(JobState, {[state.value for state in states]})}}))
+recorder = Recorder(changed(JOB, html_states={{*map(JobState, {[state.value for state in states]})}}))
 print(*(name for name in names if name in sys.modules))
 recorder.observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)
 for loading in set(threading.enumerate()) - {{threading.main_thread()}}:
@@ -323,6 +337,7 @@ def test_attempts_that_have_ended_become_garbage() -> None:
 import gc, threading
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import Phase, State
+from tests.helpers.plans import changed
 from tests.report.test_recorder import JOB
 for _ in range(2):
     Recorder(JOB).observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)

@@ -8,7 +8,7 @@ import pytest
 
 from ascend_runner import errors
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
-from ascend_runner.observations.rank_record import Outcome, RankRecord
+from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.report import result
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
@@ -32,7 +32,7 @@ def test_outcome(cause: Cause | None) -> None:
         cause=cause,
         ranks=(
             RankRecord(rank_id=0, ending=Ending(exit_code=1), log_path="/l\udcff", last_lines=("x",), finding=FINDING),
-            RankRecord(rank_id=1, is_started=False),
+            RankRecord(rank_id=1, state=RankState.NOT_STARTED),
         ),
         started_at=1.25,
         seconds=3.5,

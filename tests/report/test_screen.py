@@ -8,11 +8,13 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
-from ascend_runner.lifecycle.job_machine import Policy
-from ascend_runner.observations.rank_record import Outcome, RankRecord
+from ascend_runner.lifecycle import job_machine
+from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
+from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import causes, screen, stacks
-from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, Restart, SignalReceived, SpawnFailed
+from ascend_runner.supervision.state import Phase
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
 
@@ -38,9 +40,8 @@ def ended(cause: Cause | None, *ranks: RankRecord, seconds: float = 3.21) -> lis
 
 def rank(rank_id: int, ending: Ending | None = OK, *, is_stopped: bool = False) -> RankRecord:
     """Make the record of a rank."""
-    return RankRecord(
-        rank_id=rank_id, ending=ending, is_stopped=is_stopped, pid=4711, seconds=8040.0, log_path="/l", rerun="true"
-    )
+    made = RankRecord(rank_id=rank_id, ending=ending, pid=4711, seconds=8040.0, log_path="/l", rerun="true")
+    return attrs.evolve(made, state=RankState.STOPPED) if is_stopped and ending else made
 
 
 # --- A job's beginning and end ----------------------------------------------------------------------------------------
@@ -77,9 +78,9 @@ def test_ranks_that_failed_alike_while_saving() -> None:
 
 def test_beginning_of_another_attempt() -> None:
     """It says how many are left, and does not repeat where the logs are."""
-    again = attrs.evolve(job(0, 1), attempt=1, restarts=Policy(max_restarts=3))
+    again = attrs.evolve(job(0, 1), restarts=Policy(max_restarts=3))
 
-    assert "restarting ranks 0, 1 of 16 on 10.0.0.1 (restart 1 of at most 3)" == screen.starting(again)
+    assert "restarting ranks 0, 1 of 16 on 10.0.0.1 (restart 1 of at most 3)" == screen.starting(again, 1)
 
 
 def test_auxiliary_process_is_called_by_its_name() -> None:
@@ -117,7 +118,7 @@ def test_interrupted_job() -> None:
         rank(3, Ending(signum=SIGUSR1, core_dumped=True), is_stopped=True),
         rank(4, FAILED, is_stopped=True),
         rank(5, None, is_stopped=True),
-        RankRecord(rank_id=6, is_started=False),
+        RankRecord(rank_id=6, state=RankState.NOT_STARTED),
         rank(7, Ending(signum=SIGKILL), is_stopped=True),
     )
 
@@ -170,8 +171,8 @@ def test_rank_that_could_not_be_started() -> None:
     lines = ended(
         SpawnFailed(rank_id=1, reason="'/bin/x': no such file or directory", exit_status=127),
         rank(0, STOPPED, is_stopped=True),
-        RankRecord(rank_id=1, is_started=False),
-        RankRecord(rank_id=2, is_started=False),
+        RankRecord(rank_id=1, state=RankState.NOT_STARTED),
+        RankRecord(rank_id=2, state=RankState.NOT_STARTED),
     )
 
     assert [
@@ -371,3 +372,28 @@ def test_rank_that_is_elsewhere_in_a_hang() -> None:
 
     assert f"  likely {place}" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
     assert causes.sentence(outcome).endswith(f", likely because of {place}")
+
+
+FAILURE = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+AGAIN = (FAILURE, Event(kind=Kind.DELAY_OVER), Event(kind=Kind.PREPARED))
+
+
+@pytest.mark.parametrize(
+    ("policy", "events", "expected"),
+    [
+        (Policy(), (Event(kind=Kind.ENDED),), ""),
+        (Policy(), (FAILURE,), ""),
+        (Policy(max_restarts=3), (Event(kind=Kind.ENDED),), ""),
+        (Policy(max_restarts=3), (*AGAIN, *AGAIN, Event(kind=Kind.ENDED)), "\n  tries  3 attempts"),
+        (Policy(max_restarts=3), (*AGAIN, Event(kind=Kind.LIMIT_REACHED)), "\n  tries  2 attempts"),
+        (Policy(max_restarts=3), (*AGAIN, Event(kind=Kind.ENDED, status=143)), "\n  tries  2 attempts"),
+    ],
+)
+def test_number_of_attempts(policy: Policy, events: tuple[Event, ...], expected: str) -> None:
+    """A job that was restarted says how often, however it ends; one that was not has nothing to say."""
+    job = Job(policy=policy, state=Phase.RUNNING)
+    for event in events:
+        job, _actions = job_machine.transition(job, event)
+
+    assert job.state.is_final
+    assert expected == screen.attempts(job)

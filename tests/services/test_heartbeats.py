@@ -14,15 +14,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-import attrs
 import pytest
 
 from ascend_runner.observations.facts import Beat, SavedCheckpoint
-from ascend_runner.plan.spec import JobSpec
 from ascend_runner.services import run_folder
-from ascend_runner.services.heartbeats import VARIABLE, Heartbeats, receiving
+from ascend_runner.services.heartbeats import Heartbeats, receiving
 from tests.helpers.package_source import PACKAGE
-from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 
@@ -49,16 +46,6 @@ def folder() -> Iterator[str]:
         yield folder
 
 
-def job_of(ranks: int, hang_timeout: float | None = None) -> JobSpec:
-    """Return the plan of a job."""
-    return job_spec([rank_spec(rank_id) for rank_id in range(ranks)], hang_timeout=hang_timeout)
-
-
-def address(job: JobSpec, rank_id: int) -> str:
-    """Return where a rank is to send its datagrams."""
-    return job.ranks[rank_id].env[VARIABLE]
-
-
 @contextmanager
 def sending(path: str, text: str, *, new_session: bool = False) -> Iterator[None]:
     """Send a datagram from a process of the job, a child of this process, which then lives on for a while."""
@@ -73,14 +60,14 @@ def test_each_rank_has_its_own_beats(folder: str) -> None:
     with closing(
         Heartbeats(lambda: 7.0, show_step=lambda at, step: steps.append((at, step)), longest_nap=NAP)
     ) as heartbeats:
-        job = heartbeats.open(job_of(3), folder)
+        paths = heartbeats.open(range(3), folder)
         first = Beat(at=7.0, step=5, section="evaluation", status="fine")
-        with sending(address(job, 0), "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
+        with sending(paths[0], "WATCHDOG=1\nX_STEP=5\nX_SECTION=evaluation\nSTATUS=fine"):
             wait_until(lambda: heartbeats.of({0}) == {0: first})
         second = Beat(at=7.0, step=6, status="fine", checkpoint="ckpt/6")
-        with sending(address(job, 0), "X_STEP=6\nX_CHECKPOINT=ckpt/6\nEXTEND_TIMEOUT_USEC=3000000"):
+        with sending(paths[0], "X_STEP=6\nX_CHECKPOINT=ckpt/6\nEXTEND_TIMEOUT_USEC=3000000"):
             wait_until(lambda: heartbeats.of({0}) == {0: second})
-        with sending(address(job, 2), "WATCHDOG=1", new_session=True):
+        with sending(paths[2], "WATCHDOG=1", new_session=True):
             wait_until(lambda: heartbeats.of({0, 1, 2}) == {0: second, 2: Beat(at=7.0)})
 
         assert 10.0 == heartbeats.announced_until
@@ -94,10 +81,10 @@ def test_strangers_are_ignored(folder: str) -> None:
         closing(Heartbeats(longest_nap=NAP)) as heartbeats,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger,
     ):
-        job = heartbeats.open(job_of(1), folder)
+        paths = heartbeats.open(range(1), folder)
         for _ in range(3):
-            stranger.sendto(b"WATCHDOG=1\nX_STEP=99", address(job, 0))
-        with sending(address(job, 0), "X_STEP=1"):
+            stranger.sendto(b"WATCHDOG=1\nX_STEP=99", paths[0])
+        with sending(paths[0], "X_STEP=1"):
             wait_until(lambda: bool(heartbeats.of({0})))
 
         assert 1 == heartbeats.of({0})[0].step
@@ -105,8 +92,8 @@ def test_strangers_are_ignored(folder: str) -> None:
 
 def test_no_rank_waits_for_the_runner(folder: str) -> None:
     """Also without a limit for hangs: clients of sd_notify usually block while the queue of a socket is full."""
-    with receiving(job_of(1), folder, pytest.fail) as (job, heartbeats):
-        command = [sys.executable, "-c", FLOOD, address(job, 0)]
+    with receiving(range(1), folder, pytest.fail) as (paths, heartbeats):
+        command = [sys.executable, "-c", FLOOD, paths[0]]
         with subprocess.Popen(command, stdin=subprocess.PIPE):
             wait_until(lambda: [beat.step for beat in heartbeats.of({0}).values()] == [499])
 
@@ -122,13 +109,13 @@ def test_sender_that_cannot_be_looked_at_is_unknown(folder: str, monkeypatch: py
         return really_open(path, flags, mode)
 
     with closing(Heartbeats(longest_nap=NAP)) as heartbeats:
-        job = heartbeats.open(job_of(1), folder)
+        paths = heartbeats.open(range(1), folder)
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", refuse)
-            with sending(address(job, 0), "X_STEP=1"):
+            with sending(paths[0], "X_STEP=1"):
                 wait_until(refused.is_set)
                 assert {} == heartbeats.of({0})
-        with sending(address(job, 0), "X_STEP=2"):
+        with sending(paths[0], "X_STEP=2"):
             wait_until(lambda: bool(heartbeats.of({0})))
 
 
@@ -137,20 +124,19 @@ def test_beats_count_only_while_they_are_received(folder: str) -> None:
     """If the thread has ended, the output of the ranks has to show that they are alive."""
     times = iter((7.0,))
     with closing(Heartbeats(now=lambda: next(times), longest_nap=NAP)) as heartbeats:
-        job = heartbeats.open(job_of(1), folder)
-        with sending(address(job, 0), "X_STEP=1"):
+        paths = heartbeats.open(range(1), folder)
+        with sending(paths[0], "X_STEP=1"):
             wait_until(lambda: bool(heartbeats.of({0})))
-        with sending(address(job, 0), "X_STEP=2"):
+        with sending(paths[0], "X_STEP=2"):
             wait_until(lambda: not heartbeats.of({0}))
 
 
 def test_nobody_listens_without_a_directory(folder: str) -> None:
-    """Then NOTIFY_SOCKET stays what it was, and there is no thread and no socket."""
-    job = job_of(1, hang_timeout=60.0)
-    with receiving(job, "", pytest.fail) as (same, heartbeats):
+    """Then no rank has an address, and there is no thread and no socket."""
+    with receiving(range(1), "", pytest.fail) as (paths, heartbeats):
         heartbeats.read()
 
-    assert job == same
+    assert {} == paths
     assert [] == os.listdir(folder)
 
 
@@ -158,10 +144,10 @@ def test_checkpoint_is_saved_when_every_process_of_the_rank_has_reported_it(fold
     """Processes that have announced it are waited for, unless they have ended; a checkpoint is no heartbeat."""
     news = threading.Event()
     with closing(Heartbeats(now=lambda: 7.0, wake=news.set, longest_nap=NAP)) as heartbeats:
-        job = heartbeats.open(job_of(2), folder)
-        with sending(address(job, 0), "X_SAVES=1"), sending(address(job, 1), "X_CHECKPOINT=a\nX_STEP=3"):
+        paths = heartbeats.open(range(2), folder)
+        with sending(paths[0], "X_SAVES=1"), sending(paths[1], "X_CHECKPOINT=a\nX_STEP=3"):
             wait_until(lambda: list(heartbeats.saving_ranks) == [0])
-            with sending(address(job, 0), "WATCHDOG=1\nX_CHECKPOINT=b\nX_STEP=3"):
+            with sending(paths[0], "WATCHDOG=1\nX_CHECKPOINT=b\nX_STEP=3"):
                 wait_until(news.is_set)
                 wait_until(lambda: bool(heartbeats.of({0})))
                 wait_until(lambda: 1 in heartbeats.saved_since(7.0))
@@ -182,13 +168,13 @@ def test_heartbeats_that_cannot_be_received_are_no_failure(
     else:
         (Path(folder) / "notify-1").touch()
     warnings: list[str] = []
-    job, before = job_of(2, hang_timeout=60.0), os.listdir("/proc/self/fd")
-    with receiving(job, folder, warnings.append) as (same, heartbeats):
+    before = os.listdir("/proc/self/fd")
+    with receiving(range(2), folder, warnings.append) as (paths, heartbeats):
         heartbeats.read()
         assert {} == heartbeats.of({0})
         assert len(before) == len(os.listdir("/proc/self/fd"))
 
-    assert attrs.asdict(job) == attrs.asdict(same)
+    assert {} == paths
     why = "cannot start a thread: too many processes" if is_thread else "address already in use"
     assert warnings[0].startswith(f"cannot receive heartbeats from the ranks: {why}")
 

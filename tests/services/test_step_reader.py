@@ -81,8 +81,8 @@ def test_guide_to_the_letter() -> None:
 def test_lines_of_frameworks(line: bytes) -> None:
     """A drop of the speed is found in the lines of each of them, as they come from the ranks."""
     found: list[Slowdown] = []
-    patterns = ("my step took (?P<seconds>[0-9.]+)",)
-    with reading(1, found=found, perf_drop=0.3, perf_patterns=patterns) as (reader, warnings):
+    pattern = "my step took (?P<seconds>[0-9.]+)"
+    with reading(1, found=found, perf_drop=0.3, perf_pattern=pattern) as (reader, warnings):
         take = reader.tap(0)
         for step in range(80):
             seconds = 2.0 if step > 60 else 1.0
@@ -102,7 +102,7 @@ def test_last_step_of_several_lines() -> None:
         b" 50%|5   | 5/10 [00:01<00:01,  0.20s/it]\n",
         b"my step 31 took 7\n",
     )
-    with reading(1, perf_patterns=(r"my step (?P<step>\d+) took",)) as (reader, _warnings):
+    with reading(1, perf_pattern=r"my step (?P<step>\d+) took") as (reader, _warnings):
         assert reader.last_step() is None
         for line in lines:
             reader.tap(0)(line)
@@ -114,7 +114,7 @@ def test_last_step_of_several_lines() -> None:
 
 def test_group_that_is_not_a_number() -> None:
     """That is reported once, and the pattern is not used any more."""
-    with reading(1, perf_patterns=("step (?P<step>.+) done",)) as (reader, warnings):
+    with reading(1, perf_pattern="step (?P<step>.+) done") as (reader, warnings):
         reader.tap(0)(b"step one done\nstep two done\nX_STEP=7\n")
         wait_until(lambda: reader.last_step() is not None)
 
@@ -122,20 +122,10 @@ def test_group_that_is_not_a_number() -> None:
     assert warnings[0].endswith("a group is not a number: step is 'one'")
 
 
-def test_other_patterns_stay_in_use() -> None:
-    """Only the pattern whose group is not a number is given up."""
-    with reading(1, perf_patterns=("step (?P<step>.+) done", r"took (?P<seconds>\d+) s")) as (reader, warnings):
-        reader.tap(0)(b"step one done\nit took 3 s\n")
-        wait_until(lambda: reader.last_step() is not None)
-        last = dict(reader.last_step() or {})
-
-    assert (1, 3.0) == (len(warnings), last["seconds"])
-
-
 def test_waiting_lines_are_read_at_once() -> None:
     """The child process is asked once for many lines."""
     left: list[int] = []
-    job = job_spec([rank_spec(0)], perf_patterns=(r"my step (?P<step>\d+)",))
+    job = job_spec([rank_spec(0)], perf_pattern=r"my step (?P<step>\d+)")
     reader = StepReader(job, NO_DEVICES, print, show_step=lambda *_figures: left.append(reader.waiting))
     reader.tap(0)(b"my step 1\n" * (2 * MOST_AT_ONCE + 1))
     reader.start()
@@ -215,7 +205,7 @@ def test_temperature_of_a_chip_of_a_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("line", "count"), [(b"step 1 took 2\n", 0), (b"step 1 is done\n", 1)])
 def test_check_for_a_match_while_the_job_runs(line: bytes, count: int) -> None:
     """After a while, output without any match is reported, once; lines that are waiting are read first."""
-    with reading(1, perf_patterns=(r"step (?P<step>\d+) took",)) as (reader, warnings):
+    with reading(1, perf_pattern=r"step (?P<step>\d+) took") as (reader, warnings):
         reader.check_at = 0.0
         take = reader.tap(0)
         take(line)
@@ -232,7 +222,7 @@ def test_check_for_a_match_while_the_job_runs(line: bytes, count: int) -> None:
 )
 def test_check_for_a_match_at_the_end(cause: SignalReceived | None, line: bytes, count: int) -> None:
     """Only a success without any match is reported, when the last lines have been read."""
-    with reading(1, perf_patterns=(r"step (?P<step>\d+) took",)) as (reader, warnings):
+    with reading(1, perf_pattern=r"step (?P<step>\d+) took") as (reader, warnings):
         reader.pause = 10000.0
         reader.tap(0)(line)
         reader.observe(State(grace=1.0, phase=Phase.DONE, cause=cause), 0.0)

@@ -17,12 +17,11 @@ def sentence(
     *, pattern: str = "", threshold: float | None = None, drop: float | None = None, step: Step | None = None
 ) -> str:
     """Return what is told about a job after a step that was not found by the pattern."""
-    patterns = (pattern,) if pattern else ()
     performance = Performance(threshold=threshold, drop=drop)
     if step:
         performance.note(0, step)
-    job = job_spec([rank_spec(0)], perf_patterns=patterns)
-    return Unmatched(job, Matcher(patterns, print), performance).sentence()
+    job = job_spec([rank_spec(0)], perf_pattern=pattern or None)
+    return Unmatched(job, Matcher((pattern,) if pattern else (), print), performance).sentence()
 
 
 def test_pattern() -> None:
@@ -49,7 +48,7 @@ def test_enough_figures(step: Step) -> None:
 def test_match() -> None:
     """One pattern of several is enough."""
     matcher = Matcher((PATTERN, "iteration (?P<step>.)"), print)
-    unmatched = Unmatched(job_spec([rank_spec(0)], perf_patterns=(PATTERN, "other")), matcher, Performance())
+    unmatched = Unmatched(job_spec([rank_spec(0)], perf_pattern=PATTERN), matcher, Performance())
     unmatched.note(None)
     before = unmatched.sentence()
     unmatched.note((matcher.patterns[0], {"step": b"7"}))
@@ -60,7 +59,7 @@ def test_match() -> None:
 def test_pattern_that_was_given_up() -> None:
     """There was a warning about it."""
     matcher = Matcher((PATTERN,), lambda _warning: None)
-    unmatched = Unmatched(job_spec([rank_spec(0)], perf_patterns=(PATTERN,)), matcher, Performance())
+    unmatched = Unmatched(job_spec([rank_spec(0)], perf_pattern=PATTERN), matcher, Performance())
     matcher.give_up(matcher.patterns[0], "it is slow")
 
     assert "" == unmatched.sentence()
@@ -70,6 +69,6 @@ def test_pattern_that_was_given_up() -> None:
 def test_several_nodes(rank_id: int, is_told: bool) -> None:  # noqa: FBT001  a parameter of the test
     """Most software prints its steps on the first or the last rank, so other nodes say nothing."""
     matcher = Matcher((PATTERN,), print)
-    job = job_spec([rank_spec(rank_id)], perf_patterns=(PATTERN,), rank_size=8, node_number=1)
+    job = job_spec([rank_spec(rank_id)], perf_pattern=PATTERN, rank_size=8, node_number=1)
 
     assert is_told is ("on this node" in Unmatched(job, matcher, Performance()).sentence())

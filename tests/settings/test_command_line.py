@@ -7,7 +7,7 @@ import pytest
 from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError, SettingsError
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
-from ascend_runner.settings.options import Topic
+from ascend_runner.settings.options import OPTIONS, REMOVED, Topic, with_dashes
 
 TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, health, checks"
 
@@ -23,7 +23,7 @@ TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performanc
         (["--grace", "-5", "python"], {"grace": "-5"}, ("python",)),
         (["--rank-table=a=b", "python"], {"rank_table": "a=b"}, ("python",)),
         (["--rank-table=", "python"], {"rank_table": ""}, ("python",)),
-        (["--quiet", "--no-prefix", "python"], {"quiet": "1", "no_prefix": "1"}, ("python",)),
+        (["--quiet", "--timestamps", "python"], {"quiet": "1", "timestamps": "1"}, ("python",)),
         (["--grace", "5", "--grace", "6", "python"], {"grace": "6"}, ("python",)),
         (["--", "--odd-name", "x"], {}, ("--odd-name", "x")),
         (["python", "--grace", "5", "--", "--help"], {}, ("python", "--grace", "5", "--", "--help")),
@@ -64,7 +64,7 @@ def test_request_for_the_version() -> None:
         (["-m", "train"], "unknown option -m (did you mean: ascend-runner python -m train?)"),
         (["--grace"], "option --grace requires a value (DURATION)"),
         (["--grace", "--quiet", "x"], "option --grace requires a value (DURATION)"),
-        (["--no-prefix=no", "x"], "option --no-prefix does not take a value"),
+        (["--timestamps=no", "x"], "option --timestamps does not take a value"),
         (["--help", "node"], f"unknown help topic 'node' (did you mean nodes?); the topics are {TOPICS}"),
         (["--help", "python", "train.py"], f"unknown help topic 'python'; the topics are {TOPICS}"),
     ],
@@ -75,6 +75,25 @@ def test_wrong_option_is_named(argv: list[str], sentence: str) -> None:
         command_line.parse(argv)
 
     assert sentence == str(caught.value)
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_removed_option_says_what_to_do_instead(name: str) -> None:
+    """An option of an earlier version is refused, with its replacement, in either spelling and with any value."""
+    for argv in ([with_dashes(f"--{name}"), "1", "x"], [f"--{name}=1", "x"]):
+        with pytest.raises(SettingsError) as caught:
+            command_line.parse(argv)
+
+        assert f"option {with_dashes(f'--{name}')} has been removed: {REMOVED[name]}" == str(caught.value)
+        assert name not in {option.name for option in OPTIONS}
+
+
+def test_second_pattern_is_refused() -> None:
+    """--perf-pattern was repeatable; a second one would replace the first in silence."""
+    with pytest.raises(SettingsError) as caught:
+        command_line.parse(["--perf-pattern", "a", "--perf-pattern", "b", "x"])
+
+    assert "option --perf-pattern is given twice: join the expressions with |" == str(caught.value)
 
 
 # --- The training command ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ascend_runner.errors import SettingsError
 from ascend_runner.frameworks import registry as frameworks
 from ascend_runner.settings import command_line, model
 from ascend_runner.settings.model import Settings
-from ascend_runner.settings.options import OPTIONS
+from ascend_runner.settings.options import OPTIONS, REMOVED
 
 DEFAULTS = attrs.asdict(Settings(), recurse=False)
 PATH = "a path"
@@ -47,9 +47,6 @@ WITH_VARIABLE = [
     ("isolate_devices", "1", True),
     ("conda_env", "py39", "py39"),
     ("launcher", "torchrun", "torchrun"),
-    ("mpi_hostfile", "/tmp/hosts", "/tmp/hosts"),
-    ("mpich_hostfile", "hosts", "hosts"),
-    ("deepspeed_hostfile", "hosts", "hosts"),
     ("job_name", "bert-2", "bert-2"),
     ("job_name", "modelarts-job-9f5a6b9e-1c2d@v1.2+a_训练", "modelarts-job-9f5a6b9e-1c2d@v1.2+a_训练"),
     ("log_dir", "logs", "logs"),
@@ -62,7 +59,7 @@ WITH_VARIABLE = [
     ("hang_timeout", "auto", "auto"),
     ("hang_timeout", "off", None),
     ("hang_action", "warn", "warn"),
-    ("perf_pattern", r"step (?P<step>\d+)", (r"step (?P<step>\d+)",)),
+    ("perf_pattern", r"step (?P<step>\d+)", r"step (?P<step>\d+)"),
     ("perf_threshold", "0.8", 0.8),
     ("perf_drop", "3e-1", 0.3),
     ("perf_action", "stop", "stop"),
@@ -70,7 +67,6 @@ WITH_VARIABLE = [
     ("checkpoint_grace", "5m", 300.0),
     ("time_limit", "72h", 259200.0),
     ("max_restarts", "0", 0),
-    ("max_same_failures", "1", 1),
     ("restart_on", "3,sigkill, SEGV", frozenset({3, 137, 139})),
     ("no_restart_on", "none", frozenset()),
     ("exit_verdict", "yes", True),
@@ -82,7 +78,6 @@ WITH_VARIABLE = [
     ("hook", "before-exit=cp -r a b=c", (("before-exit", "cp -r a b=c"),)),
     ("precheck", "stop", "stop"),
     ("inspect", "checkpoint", "checkpoint"),
-    ("inspect_interval", "5m", 300.0),
     ("log_max_size", "500M", 500 << 20),
     ("log_max_size", "0", 0),
     ("log_max_size", "700B", 700),
@@ -95,10 +90,8 @@ WITH_VARIABLE = [
     ("color", "always", "always"),
     ("stdin", "3", 3),
     ("stdin", "none", None),
-    ("log_backups", "0", 0),
     ("log_runs", "5", 5),
     ("console", "0,8-15", frozenset({0, *range(8, 16)})),
-    ("no_prefix", "1", True),
 ]
 WITHOUT_VARIABLE = {"dry_run", "check", "json", "quiet", "verbose"}
 BAD = [
@@ -125,11 +118,10 @@ BAD = [
     ("stop_signal", "KILL", "one of TERM, INT"),
     ("precheck", "checkpoint", "one of off, warn, stop"),
     ("inspect", "restart", "one of off, warn, checkpoint, stop"),
-    ("inspect_interval", "0", "a number of seconds above 0, or a duration such as 15m, 72h or 7d"),
     ("isolate_devices", "perhaps", "1 or 0"),
     ("conda_env", "a\nb", "a name or a directory, without spaces"),
     ("launcher", "accelerate", f"one of {', '.join(engines.NAMES)}"),
-    ("mpi_hostfile", "a\0b", PATH),
+    ("log_dir", "a\0b", PATH),
     ("log_dir", "a\0b", PATH),
     ("workdir", "a\0b", "'device', 'inherit' or a directory"),
     ("bind", "socket", "one of none, cores, numa"),
@@ -167,7 +159,6 @@ BAD = [
     ("max_restarts", "-1", NUMBER),
     ("max_restarts", "9" * 20, NUMBER),
     ("min_nodes", "0", COUNT),
-    ("max_same_failures", "0", COUNT),
     ("restart_on", "0", STATUSES),
     ("restart_on", "256", STATUSES),
     ("no_restart_on", "2,,3", STATUSES),
@@ -183,7 +174,6 @@ BAD = [
     ("log_max_size", "-1", SIZE),
     ("log_max_size", "G", SIZE),
     ("log_max_size", "٨M", SIZE),
-    ("log_backups", "-1", NUMBER),
     ("console", "some", RANKS),
     ("console", "0,", RANKS),
     ("console", "-1", RANKS),
@@ -191,7 +181,7 @@ BAD = [
     ("console", "3-1", RANKS),
     ("console", "0;1", RANKS),
     ("console", "0-9999999999", RANKS),
-    ("no_prefix", "perhaps", "1 or 0"),
+    ("timestamps", "perhaps", "1 or 0"),
 ]
 
 
@@ -279,17 +269,13 @@ def test_checkpoint_options_that_contradict_each_other(flags: dict[str, str], se
             ["--perf-action has no effect without --perf-threshold, --perf-drop or --perf-pattern"],
         ),
         (
-            {"max_same_failures": "9", "restart_delay": "0"},
-            [
-                "--max-same-failures has no effect without --max-restarts",
-                "--restart-delay has no effect without --max-restarts",
-            ],
+            {"restart_delay": "0"},
+            ["--restart-delay has no effect without --max-restarts"],
         ),
         ({"restart_on": "7"}, ["--restart-on has no effect without --max-restarts or --exit-verdict"]),
         ({"no_restart_on": "7"}, ["--no-restart-on has no effect without --max-restarts or --exit-verdict"]),
         ({"no_restart_on": "7", "exit_verdict": "1"}, []),
-        ({"restart_on": "7", "restart_delay": "0", "max_same_failures": "9", "max_restarts": "1"}, []),
-        ({"log_backups": "0"}, ["--log-backups has no effect without --log-max-size"]),
+        ({"restart_on": "7", "restart_delay": "0", "max_restarts": "1"}, []),
     ],
 )
 def test_options_without_effect(flags: dict[str, str], sentences: list[str]) -> None:
@@ -422,10 +408,21 @@ def test_console_takes_ranks(text: str, ranks: frozenset[int] | None) -> None:
 )
 def test_switch_by_variable_takes_what_people_write(text: str, *, is_on: bool) -> None:
     """The variable of a switch accepts 1 and 0 and their usual synonyms."""
-    assert is_on is model.decode({}, {"ASCEND_RUNNER_NO_PREFIX": text}).no_prefix
+    assert is_on is model.decode({}, {"ASCEND_RUNNER_TIMESTAMPS": text}).timestamps
 
 
 @pytest.mark.parametrize("text", ["device", "inherit", "/data/work", "work"])
 def test_workdir_takes_two_words_or_a_folder(text: str) -> None:
     """--workdir accepts two words; anything else is a directory."""
     assert text == model.decode({"workdir": text}, {}).workdir
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_variable_of_a_removed_option_is_refused(name: str) -> None:
+    """It would have no effect, so the error says what to do instead; an empty one is not set."""
+    variable = f"ASCEND_RUNNER_{name.upper()}"
+    model.decode({}, {variable: ""})
+    with pytest.raises(SettingsError) as caught:
+        model.decode({}, {variable: "1"})
+
+    assert f"variable {variable} has been removed: {REMOVED[name]}" == str(caught.value)

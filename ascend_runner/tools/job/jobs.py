@@ -39,8 +39,8 @@ from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import LATEST, Members
 from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
-from ascend_runner.observations import cause_text
-from ascend_runner.report import rank_member
+from ascend_runner.observations import job_record
+from ascend_runner.observations.rank_record import interval
 from ascend_runner.services import run_folder
 from ascend_runner.text import abbreviated, is_whole_number, number_within
 from ascend_runner.training import steps
@@ -342,6 +342,11 @@ def last_lines(end: bytes) -> tuple[str, ...]:
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
+# The members of a rank that a board does not have.
+OF_REPORT: Final = (
+    *("device_id", "max_rss", "user_seconds", "system_seconds", "log_path", "log_start", "log_lost_from"),
+    *("process_log_path", "cwd", "variables", "rerun", "finding"),
+)
 RUNNING: Final = "running"  # the state of a rank
 SUCCEEDED: Final = "succeeded"  # likewise
 ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
@@ -405,7 +410,7 @@ class Snapshot:
     @property
     def certainty_note(self) -> str:
         """A note on the certainty of the cause, "" if it is certain."""
-        return cause_text.certainty_note_of(self.report.child("cause"), len(self.report.children("ranks")))
+        return job_record.certainty_note_of(self.report.child("cause"), len(self.report.children("ranks")))
 
     @property
     def pids(self) -> str:
@@ -446,8 +451,9 @@ class Snapshot:
     def _on_board(self, view: View) -> Iterator[tuple[int, Mapping[str, object]]]:
         for rank in view.ranks:
             last_line = self.last_lines.get(rank.rank_id) or "".join(rank.last_lines)
-            members = {"local_rank": view.local_ranks[rank.rank_id], "last_line": last_line}
-            yield rank.rank_id, {**rank_member.of_record(rank, view.began), **members}
+            on_board = {name: value for name, value in rank.encode(view.began).items() if name not in OF_REPORT}
+            own = {"local_rank": view.local_ranks[rank.rank_id], "last_line": last_line}
+            yield rank.rank_id, {**on_board, **own}
 
     def _of_log(self, rank_id: int) -> Mapping[str, object]:
         """Return what the log of a running rank shows of it; the report of one that has ended says more."""
@@ -477,7 +483,7 @@ class Snapshot:
         if rank.text("state") != ENDED or began is None:
             return rank
         output = {} if self.board else {"log_size": log_size}
-        return Members({**rank.members, **output, **rank_member.end(began, max(0.0, (last or began) - began))})
+        return Members({**rank.members, **output, **interval(began, max(0.0, (last or began) - began))})
 
 
 def take(job: FoundJob) -> Snapshot:
@@ -539,7 +545,7 @@ def _outputs(view: View) -> dict[int, tuple[int, float]]:
     """Return the bytes that ranks have written, and when they last did so, or else when they started."""
     began = time.time() - view.seconds
     return {
-        rank.rank_id: (rank.log_size, began + (rank.last_output_after or rank.started_after))
+        rank.rank_id: (rank.log_size or 0, began + (rank.last_output_after or rank.started_after))
         for rank in view.ranks
         if rank.is_started
     }

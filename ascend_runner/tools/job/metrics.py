@@ -26,7 +26,7 @@ from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder, ge
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_states import RankState
+from ascend_runner.observations.rank_record import RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase

@@ -27,7 +27,8 @@ from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.lifecycle import cloud_events
 from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.members import Members
-from ascend_runner.observations import cause_text
+from ascend_runner.observations import job_record
+from ascend_runner.observations.job_record import AttemptRecord
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.text import SPACE, clock, columns, counted, duration, printable, rank_list, shown, size
@@ -379,14 +380,14 @@ def _cause(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Describe why a job failed, with the certainty, as its last screen did."""
     cause = snapshot.report.child("cause")
     candidates = cause.wholes("candidates")
-    yield "cause", cause_text.with_certainty(snapshot.cause, snapshot.certainty_note)
+    yield "cause", job_record.with_certainty(snapshot.cause, snapshot.certainty_note)
     if candidates and cause.text("certainty") == "likely":
         yield "also", f"{rank_list(candidates)} may be the cause"
     else:
         yield "candidates", rank_list(candidates) if len(candidates) > 1 else ""
     finding = snapshot.failed.child("finding")
     yield "means", finding.text("meaning")
-    yield cause_text.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
+    yield job_record.explained(*map(finding.text, ("code", "code_kind", "code_meaning")))
 
 
 def _evidence(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
@@ -464,9 +465,9 @@ def _attempts(snapshot: Snapshot) -> str:
     is_restarting = snapshot.is_alive is not False and snapshot.report.text("state") == JobState.RESTARTING.value
     if attempt is None or not (attempt or is_restarting):
         return ""
-    failed = [cause_text.of_attempt(one) for one in ended if one.text("verdict")]  # the others were stopped
+    failed = [AttemptRecord.decode(one).sentence for one in ended if one.text("verdict")]  # the others were stopped
     # The sentence about a job that was stopped later ends with that about the attempt.
-    whole = cause_text.with_certainty(snapshot.cause, snapshot.certainty_note)
+    whole = job_record.with_certainty(snapshot.cause, snapshot.certainty_note)
     last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""
     return f"{attempt + 1:.0f}{_next_attempt(ended[-1]) if is_restarting and ended else ''}{last}"
 

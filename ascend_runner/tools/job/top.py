@@ -40,9 +40,8 @@ from ascend_runner.members import Members
 from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import Figures, NpuSampler
-from ascend_runner.observations import cause_text
-from ascend_runner.observations.rank_record import RankRecord
-from ascend_runner.observations.rank_states import described
+from ascend_runner.observations import job_record
+from ascend_runner.observations.rank_record import RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.text import counted, printable
 from ascend_runner.tools.job import jobs, logs, screens
@@ -343,7 +342,7 @@ class Observer:
             ranks=ranks,
             now=now,
             place=self._place(),
-            cause=cause_text.with_certainty(worst.seen.cause, worst.seen.certainty_note),
+            cause=job_record.with_certainty(worst.seen.cause, worst.seen.certainty_note),
             outlook=screens.outlook(worst.seen),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),

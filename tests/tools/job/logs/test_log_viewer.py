@@ -92,8 +92,8 @@ def test_default_number_of_lines(start: Start, tool: Tool) -> None:
 
 def test_job_is_followed_over_restarts_and_rotation(start: Start, gate: Gate, follow: Follow) -> None:
     """Each line is shown once and in order, and the end of the job ends it."""
-    script = f"echo begun; {gate.wait} seq 1 500; exit 7"
-    run = start(script, "--max-restarts", "1", "--log-max-size", "1K", "--log-backups", "9", ranks=1)
+    script = f"echo begun; {gate.wait} seq 1 400; exit 7"
+    run = start(script, "--max-restarts", "1", "--log-max-size", "1K", ranks=1)
     run.wait_for("begun")
     reader = follow("-r", "0")
     begun = next_line(reader)
@@ -102,7 +102,7 @@ def test_job_is_followed_over_restarts_and_rotation(start: Start, gate: Gate, fo
 
     assert [7, 0] == [run.finish(), reader.returncode]
     assert "begun\n" == begun
-    assert [*map(str, range(1, 501)), "begun", *map(str, range(1, 501))] == rest
+    assert [*map(str, range(1, 401)), "begun", *map(str, range(1, 401))] == rest
 
 
 def test_ranks_are_followed_together(start: Start, gate: Gate, follow: Follow) -> None:

@@ -17,7 +17,7 @@ from prometheus_client import core, generate_latest, parser
 
 from ascend_runner.board.reader import View
 from ascend_runner.members import Members
-from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.tools.job import metrics
 from ascend_runner.tools.job.jobs import Snapshot
@@ -124,7 +124,7 @@ def test_board() -> None:
         seconds=100,
         limit_at=None,
         last_step=None,
-        ranks=(RankRecord(rank_id=0, is_running=True, log_size=1, last_output_after=70.0),),
+        ranks=(RankRecord(rank_id=0, state=RankState.RUNNING, log_size=1, last_output_after=70.0),),
         local_ranks={0: 0},
     )
     found = samples(text_of(attrs.evolve(seen(rank(0)), board=view, logs={0: (1, BEGAN + 70)})))
