@@ -1,53 +1,38 @@
-"""The output of one rank over time, in a small piece of memory of fixed size that other processes may read.
+"""The output of one rank over time, in a fixed amount of memory.
 
-Counting needs no system call and no lock. The memory has, in the byte order of the machine: `HEAD`,
-then `CELLS` counts of bytes, each of 8 bytes. When the last cell is full, each pair of cells is
-merged into one, so that a job of a minute and a job of a month need the same memory.
+When the last cell is full, each pair of cells is merged into one, so that a job of a minute and a job of a month need
+the same memory. Counting needs no lock; other threads may read.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 CELLS: Final = 96
 FIRST_CELL: Final = 0.25  # seconds
 END: Final = 128  # bytes of the end of the output
-LATEST: Final = struct.Struct(f"=dQ{END}s")  # time of the last output, bytes, and their end
-# The time of the first output, 0 before it; bytes that the log lacks; seconds of a cell; padding; LATEST.
-HEAD: Final = struct.Struct(f"=dQd8x{LATEST.size}s")
-SIZE: Final = HEAD.size + 8 * CELLS
-_LATEST_AT: Final = HEAD.size - LATEST.size
-_LATEST_INTO: Final = LATEST.pack_into  # bound once, because each read calls it
-_NUMBER: Final = struct.Struct("=d")
-_COUNT: Final = struct.Struct("=Q")
 
 
 class Activity:
     """The output of one rank. Changed by the thread that reads it; `began` is by the same clock as all times."""
 
-    def __init__(self, began: float, memory: memoryview | None = None) -> None:
-        """Begin with nothing; `memory` has `SIZE` zero bytes."""
-        self._memory = memoryview(bytearray(SIZE)) if memory is None else memory
-        self._counts = self._memory[HEAD.size :].cast("Q")
+    def __init__(self, began: float) -> None:
+        self._counts = [0] * CELLS
         self._began = began
-        self.size = self.lost = 0  # bytes
+        self.size = self.lost = 0  # bytes: of the output, and of those that the log lacks
         self.first_at: float | None = None
         self.last_at: float | None = None
         self.seconds = FIRST_CELL  # the seconds that a cell covers
-        self._end = b""
-        _NUMBER.pack_into(self._memory, 16, self.seconds)
+        self.end = b""  # of the output
 
     def add(self, data: bytes, at: float) -> None:
         """Count bytes that were read at `at`."""
         count = len(data)
         if self.first_at is None:
             self.first_at = at
-            _NUMBER.pack_into(self._memory, 0, at)
         self.last_at = at
         self.size += count
-        self._end = end = data[-END:] if count >= END else (self._end + data)[-END:]
-        _LATEST_INTO(self._memory, _LATEST_AT, at, self.size, end)
+        self.end = data[-END:] if count >= END else (self.end + data)[-END:]
         cell = self._cell(at)
         if cell >= CELLS:
             cell = self._lengthen(at)
@@ -56,7 +41,6 @@ class Activity:
     def lose(self, size: int) -> None:
         """Store how many of the bytes the log lacks in total."""
         self.lost = size
-        _COUNT.pack_into(self._memory, 8, size)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -70,9 +54,7 @@ class Activity:
         """Lengthen the cells until they cover a time; return its cell."""
         half = CELLS // 2
         while (cell := self._cell(at)) >= CELLS:
-            for index in range(half):
-                self._counts[index] = self._counts[2 * index] + self._counts[2 * index + 1]
-            self._counts[half:] = memoryview(bytes(8 * half)).cast("Q")
+            merged = [self._counts[2 * index] + self._counts[2 * index + 1] for index in range(half)]
+            self._counts = merged + [0] * half
             self.seconds *= 2
-        _NUMBER.pack_into(self._memory, 16, self.seconds)
         return cell

@@ -7,6 +7,7 @@ is up to the record's own `encode` and `decode`.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -17,6 +18,8 @@ from ascend_runner.text import number_within
 
 LARGEST: Final = float(1 << 53)  # whole numbers up to here are exact, and can be formatted
 LATEST: Final = float(1 << 33)  # seconds since the epoch: the year 2242
+
+LOCAL: Final = len("2026-11-22T09:47:36")  # characters of a time before its offset
 
 Count = int  # the type of a field that is not negative
 Choice = TypeVar("Choice", bound=enum.Enum)
@@ -75,7 +78,7 @@ class Members:
 
     def wholes(self, name: str) -> tuple[int, ...]:
         """Return the integers of an array."""
-        return tuple(item for item in map(_whole, self._items(name)) if item is not None)
+        return tuple([item for item in self._items(name) if type(item) is int and -LARGEST <= item <= LARGEST])
 
     def child(self, name: str) -> Members:
         """Return an object, or an empty one if it is missing."""
@@ -127,9 +130,20 @@ _READERS: Final[Mapping[str, Callable[[Members, str], object]]] = {
 
 def iso(epoch: float | None) -> str:
     """Format a time in ISO 8601 with milliseconds, to which it is rounded, and the local offset; None is ""."""
-    return (
-        "" if epoch is None else datetime.fromtimestamp(round(epoch, 3)).astimezone().isoformat(timespec="milliseconds")
-    )
+    if epoch is None:
+        return ""
+    seconds, milliseconds = divmod(round(epoch * 1000), 1000)
+    return f"{_local(seconds)}.{milliseconds:03}{_offset(seconds)}"
+
+
+@functools.lru_cache(64)  # thousands of times of a few seconds are formatted at once
+def _local(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")[:LOCAL]
+
+
+@functools.lru_cache(64)
+def _offset(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")[LOCAL:]
 
 
 def plain(value: object) -> Any:  # JSON

@@ -30,7 +30,6 @@ FLOORS: Final = {
     "tools": 10,
     "manager": 9,
     "report": 9,
-    "board": 8,
     "ranks": 8,
     "services": 8,
     "views": 8,
@@ -95,6 +94,7 @@ IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"
 ORJSON_USERS: Final = {
     "rank_table.codec": "reads and writes rank tables",
     "report.writing": "writes the report",
+    "services.live": "encodes the records of all ranks of a node within milliseconds",
 }
 
 # Everything else is imported at the top of its file.
@@ -128,7 +128,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.setup", "services.staging"): "as above",
     ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
-    ("job.runner", "board.summary"): "as above, with the decoder of boards",
+    ("job.runner", "services.live"): "as above",
     ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
     ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.own_children", "threading"): "only without /proc; the guardian must stay small",
@@ -323,7 +323,7 @@ print(before == trace() or (before, trace()))
 
 def test_jobs_start_without_what_only_others_need() -> None:
     """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
-    rare = "check evidence diagnosis report.investigation services.step_reader training.steps board.reader".split()
+    rare = "check evidence diagnosis report.investigation services.step_reader training.steps services.summary".split()
     script = "import sys, ascend_runner.cli; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
     loaded = shown.stdout.split()

@@ -1,22 +1,18 @@
-"""What a job does and how it ends does not depend on its board, nor on those who look at it."""
+"""What a job does and how it ends does not depend on those who look at it."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from ascend_runner.node import memory
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
 
 RANKS: Final = 8
@@ -44,7 +40,7 @@ def started(program: Program, in_memory: Path, under: tuple[str, ...] = ()) -> R
 
 
 def check_end(program: Program, run: Run) -> None:
-    """Let the ranks go on, and check that the job ends as it does without a board."""
+    """Let the ranks go on, and check that the job ends."""
     (program.folder / GO).touch()
     assert 7 == run.finish()
     report = program.report()
@@ -54,56 +50,6 @@ def check_end(program: Program, run: Run) -> None:
     assert b"ready\n" + bytes(SIZE) == program.log(FAILED)
 
 
-def overwrite(board: Path) -> None:
-    """Write noise into the board, as only root or a program of its user can."""
-    board.chmod(0o600)
-    with board.open("r+b") as file:
-        file.write(os.urandom(board.stat().st_size))
-
-
-def replace(board: Path) -> None:
-    """Put a directory in the place of the board."""
-    board.unlink()
-    board.mkdir()
-    (board / "x").touch()
-
-
-@pytest.mark.deep(quick=1)
-@pytest.mark.parametrize("change", [overwrite, Path.unlink, replace])
-def test_changed_board(program: Program, in_memory: Path, change: Callable[[Path], None]) -> None:
-    """The runner never reads its board, so what others do to its content does not matter."""
-    run = started(program, in_memory)
-    (board,) = in_memory.glob("*/board")
-    change(board)
-
-    check_end(program, run)
-    assert ["job.json"] == [path.name for path in in_memory.glob("*/*")]
-
-
-def test_no_file_system_in_memory(program: Program, tmp_path: Path) -> None:
-    """A store into a file on a disk could have to wait for the disk, so there is no board."""
-    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
-        if memory.is_tmpfs(folder):
-            pytest.skip("the directory for tests is in memory")
-        run = started(program, Path(folder))
-
-        assert [] == list(Path(folder).glob("*/board"))
-        check_end(program, run)
-
-
-def test_full_file_system_in_memory(program: Program, tmp_path: Path) -> None:
-    """Without room for all of the board there is none; otherwise a store would end the runner (SIGBUS)."""
-    folder = tmp_path / "full"
-    folder.mkdir()
-    script = 'mount -t tmpfs -o size=8k,mode=700 none "$0" && "$@"; status=$?; ls -R "$0" >"$0-listed"; exit $status'
-    under = permitted("unshare", "--mount", "sh", "-c", script, str(folder))
-    run = started(program, folder, under)
-
-    check_end(program, run)
-    assert "job.json" in (tmp_path / "full-listed").read_text()
-
-
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
 def test_killed_viewers(program: Program, in_memory: Path, signum: int) -> None:
     """A viewer that is killed or stopped, wherever it is, holds nothing that the runner waits for."""

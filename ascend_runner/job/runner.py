@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from ascend_runner.board import board
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.job import preparation
 from ascend_runner.job.end_reporter import EndReporter
@@ -32,9 +31,10 @@ from ascend_runner.report import causes, checkpoint
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.services import checkpoint_dir, hooks, run_folder
+from ascend_runner.services import checkpoint_dir, hooks, live, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.services.hooks import CheckpointHooks
+from ascend_runner.services.live import Live
 from ascend_runner.supervision.state import Phase, State
 
 if TYPE_CHECKING:
@@ -185,10 +185,11 @@ class JobRunner:
         progress = Progress(spec, self._messages, attempt.number)
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
-            shown = board.opened(folder, spec, lambda: self._setup.requests.deadline, attempt.number)
+            shown = Live(spec, recorder, lambda: self._setup.requests.deadline)
+            self._setup.requests.show = shown.encode
             warn, wake = self._messages.warning, self._signals.wake
             rank_ids = [rank.rank_id for rank in spec.ranks]
-            reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.store_step)
+            reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.note_step)
             addresses, heartbeats = beside.enter_context(reports)
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
             self._signals.watch(processes.exits)
@@ -208,19 +209,18 @@ class JobRunner:
             Manager(attempt, started, node, (*observers, steps) if steps else observers).run()
         return self._end_of_attempt(recorder)
 
-    def _read_steps(self, beside: ExitStack, shown: board.Board) -> StepReader | None:
+    def _read_steps(self, beside: ExitStack, shown: Live) -> StepReader | None:
         """Read the steps of the training, and sum up the job at intervals, if an option needs that."""
         if not self._journal.spec.watching.reads_steps:
             return None
-        from ascend_runner.board import summary  # noqa: PLC0415  only --perf-* and --summary need these two
-        from ascend_runner.services import pace  # noqa: PLC0415
+        from ascend_runner.services import pace  # noqa: PLC0415  only --perf-* and --summary need it
 
         spec, environ, warn = self._journal.spec, self._setup.environ, self._messages.warn_once
         pass_on = self._setup.requests.pass_on
-        reading = pace.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.store_step)
+        reading = pace.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.note_step)
         steps = beside.enter_context(reading)
         self._journal.last_step = steps.last_step
-        beside.enter_context(summary.writing(spec, shown, steps, self._messages.info))
+        beside.enter_context(live.writing(spec, shown, steps, self._messages.info))
         return steps
 
     def _hold(self) -> Event:

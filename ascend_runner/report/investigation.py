@@ -1,4 +1,4 @@
-"""Determines why ranks failed: the part of this package that needs `evidence` and the rules of `diagnosis`."""
+"""Determines why ranks failed: what is read after a failure, and judged by the rules of `diagnosis`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis import endings, failed_rank, oom, root_cause, stacks, tracebacks
-from ascend_runner.diagnosis import oom as memory_evidence
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Place, Diagnosis, diagnose
+from ascend_runner.diagnosis.root_cause import Diagnosis, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.lifecycle import failure
 from ascend_runner.node import bounded, disks, executables, memory
@@ -22,6 +21,7 @@ from ascend_runner.node.memory import MemorySample
 from ascend_runner.observations.facts import HangSeen, RankOutput
 from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.rank_table import codec
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
 from ascend_runner.text import lines_of
@@ -87,7 +87,7 @@ class Investigation:
         deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
         if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
-        return diagnose(deaths, circumstances, _places(self.job), first_exit)
+        return diagnose(deaths, circumstances, places_of(self.job), first_exit)
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
@@ -119,7 +119,7 @@ class Investigation:
         return StackCollector(py_spy, is_cut, may_pause=may_pause)
 
     def _circumstances(self) -> Circumstances:
-        return memory_evidence.between(self.memory, memory.sample(Host()))
+        return oom.between(self.memory, memory.sample(Host()))
 
     def _full_disks(self) -> tuple[str, ...]:
         first = self.job.processes[0]
@@ -149,7 +149,7 @@ def _is_cut_off(output: RankOutput) -> bool:
     return tracebacks.has_begun(lines_of(output.tail))
 
 
-def _places(job: JobSpec) -> dict[int, Place]:
+def places_of(job: JobSpec) -> dict[int, Place]:
     """Return the server and device of each rank of the whole job; without a rank table, of this node's ranks only."""
     if job.files.table is None:
         return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}

@@ -60,6 +60,10 @@ class Recorder:
         self._job, self._environ = job, environ
         self._is_cut, self._is_stopped = is_cut, is_stopped
         self._specs = {spec.rank_id: spec for spec in processes or job.processes}
+        # What a record was made from, and the record.
+        self._so_far: dict[int, tuple[object, RankRecord]] = {
+            rank_id: (None, planned(self._specs[rank_id])) for rank_id in sorted(self._specs)
+        }
         self._spawned: dict[int, tuple[Spawned, float]] = {}  # the event and its time, by rank
         self._exited: dict[int, tuple[Exited, float]] = {}
         self._stopped = StoppedRanks()
@@ -209,6 +213,32 @@ class Recorder:
             last_lines=finding.last_lines if finding else tuple(last_lines(masker.data(output.tail[-SHOWN_END:]))),
             variables=masker.variables(spec.changes(self._environ)),
             finding=finding,
+        )
+
+    def so_far(self) -> list[RankRecord]:
+        """Return what is known of each rank while it runs, without its output. May be called in any thread.
+
+        The record of a rank stays the same object until a further fact is known.
+        """
+        stopped = self._stopped.rank_ids
+        for rank_id in self._specs:
+            key = rank_id in stopped, len(self._signals.get(rank_id, ())), rank_id in self._exited
+            if rank_id in self._spawned and self._so_far[rank_id][0] != key:
+                self._so_far[rank_id] = key, self._running(rank_id, is_stopped=key[0])
+        return [record for _key, record in self._so_far.values()]
+
+    def _running(self, rank_id: int, *, is_stopped: bool) -> RankRecord:
+        spawned, started_at = self._spawned[rank_id]
+        exited, ended_at = self._exited.get(rank_id, (None, started_at))
+        signals = dict(self._signals.get(rank_id, {}))
+        return attrs.evolve(
+            self._so_far[rank_id][1],
+            ending=exited.ending if exited else None,
+            state=_state(exited, is_started=True, is_stopped=is_stopped) if exited else RankState.RUNNING,
+            pid=spawned.pid,
+            started_after=started_at - self._began[1],
+            seconds=ended_at - started_at,
+            signals=tuple((signum, at - self._began[1]) for signum, at in signals.items()),
         )
 
     def _after(self, at: float | None) -> float | None:

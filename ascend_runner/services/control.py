@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol, Union
@@ -29,6 +29,7 @@ from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.lifecycle.job_machine import AnyState, JobState
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
+from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Slowdown
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
@@ -75,6 +76,7 @@ class Requests:
         self._checkpoint_requests: deque[Answer] = deque()
         self._unanswered: list[Answer] = []  # requests that the loop has taken
         self._findings: deque[NodeFinding | Slowdown] = deque()
+        self.show: Callable[[], bytes] | None = None  # returns a view of the newest attempt; called in a thread
 
     @property
     def deadline(self) -> float | None:
@@ -192,6 +194,8 @@ LONGEST: Final = 4096  # bytes of a message
 MOST_CONNECTIONS: Final = 16  # at once; the one that has been silent for longest makes room for another
 PATIENCE: Final = 5.0  # seconds for a connection to send its message, and for an answer
 NAP: Final = 0.05  # seconds between two rounds, so that a flood costs little
+SHARE: Final = 0.1  # of the time, at most, is spent on showing the job
+VIEW_PATIENCE: Final = 1.0  # seconds for an answer to somebody who can do without
 ASKING_LIMIT: Final = 2.0  # seconds for the loop of the runner to ask the ranks for a checkpoint, less than PATIENCE
 END_LIMIT: Final = 1.0  # seconds for the thread at the end of the job
 TIMEVAL: Final = struct.Struct("ll")  # seconds and microseconds (socket(7), SO_RCVTIMEO)
@@ -223,16 +227,56 @@ def ask(folder: str, message: Message) -> Message:
         OSError: It does not listen.
         ValueError: The answer is malformed.
     """
+    return _ask(folder, message, PATIENCE)[0]
+
+
+def view(folder: str) -> tuple[live.View | None, Message]:
+    """Return the attempt that the runner with this run directory shows, None before the first, and its answer.
+
+    Raises:
+        BlockingIOError: It has not answered in time.
+        ConnectionError: As for `ask`.
+        OSError: Likewise, or it has no memory for it.
+        ValueError: The answer is malformed.
+    """
+    answer, fds = _ask(folder, {"request": "records"}, VIEW_PATIENCE)
+    data = [live.read_sealed(fd) for fd in fds]
+    if "answer" not in answer:
+        raise ValueError("not an answer")
+    return live.decode(data[0]) if data else None, answer
+
+
+def _ask(folder: str, message: Message, patience: float) -> tuple[Message, list[int]]:
+    """Send a message to the runner that has this run directory; return its answer and at most one descriptor.
+
+    Raises:
+        BlockingIOError: It has not answered in time.
+        ConnectionError: It has closed the connection, as at the end of its job, or nobody listens any longer.
+        OSError: It does not listen.
+        ValueError: The answer is malformed.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         # Limits of the kernel, not settimeout(): with that, connecting fails at once while others are connecting.
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
-            connection.setsockopt(socket.SOL_SOCKET, option, TIMEVAL.pack(int(PATIENCE), 0))
+            connection.setsockopt(socket.SOL_SOCKET, option, TIMEVAL.pack(*map(int, divmod(patience * 1e6, 1e6))))
         connection.connect(os.path.join(folder, CONTROL))
         connection.send(json.dumps(message).encode())
-        data = connection.recv(LONGEST)
+        data, fds, _flags, _address = socket.recv_fds(connection, LONGEST, 1)
+    try:
+        return _answer_in(data), fds
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def _answer_in(data: bytes) -> Message:
     if not data:
         raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-    answer = json.loads(data)
+    try:
+        answer = json.loads(data)
+    except RecursionError:
+        raise ValueError("not an answer") from None
     if not isinstance(answer, dict):
         raise ValueError("not an answer")  # noqa: TRY004  as for other data that is no answer
     return answer
@@ -259,6 +303,8 @@ class Control:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._has_complained = False
+        self._view: int | None = None  # the descriptor of the view that this round has made
+        self._view_seconds = 0.0  # what that has taken
 
     def start(self, path: str) -> None:
         """Listen at a path.
@@ -302,7 +348,15 @@ class Control:
             for fd, (_connection, until) in list(self._connections.items()):
                 if time.monotonic() >= until:
                     self._drop(fd, "a connection without a message")
-            self._closing.wait(NAP)
+            self._closing.wait(max(NAP, self._end_of_view()))
+
+    def _end_of_view(self) -> float:
+        """Forget the view of this round; return how long to rest, so that showing the job costs little."""
+        if self._view is not None:
+            os.close(self._view)
+        self._view, rest = None, self._view_seconds / SHARE
+        self._view_seconds = 0.0
+        return rest
 
     def _timeout(self) -> float | None:
         """Return the milliseconds until a connection is given up, or None if there is no connection."""
@@ -338,8 +392,9 @@ class Control:
             if not data:
                 self._drop(fd)
                 return
-            answer = self._answer(data)
-            connection.send(json.dumps(answer).encode())
+            answer = json.dumps(self._answer(data)).encode()
+            fds = [self._view] if self._view is not None and b'"records"' in data else []
+            socket.send_fds(connection, [answer], fds)
             self._drop(fd)
         except BlockingIOError:
             return
@@ -387,6 +442,8 @@ class Control:
         """
         if name == "status":
             return ""
+        if name == "records":
+            return self._make_view()
         if name == "checkpoint":
             return self._ask_for_checkpoint()
         if name != "limit":
@@ -402,6 +459,22 @@ class Control:
         sentence = self._limit_sentence() + why
         self._messages.info(f"ascend-job: {sentence}")
         return sentence
+
+    def _make_view(self) -> str:
+        """Make the view that goes with the answers of this round, if an attempt has begun.
+
+        Raises:
+            ValueError: There is no memory.
+        """
+        show = self._requests.show
+        if show and self._view is None:
+            start = time.monotonic()
+            try:
+                self._view = live.sealed(show())
+            except OSError as error:
+                raise ValueError(reason(error)) from None
+            self._view_seconds = time.monotonic() - start
+        return ""
 
     def _ask_for_checkpoint(self) -> str:
         """Request a checkpoint, and return a sentence on which ranks were asked, or on when they will be.

@@ -126,7 +126,7 @@ CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 CHECK_AFTER: Final = 1800.0  # seconds until a line must have matched; graphs may be compiled for almost as long
 NPU_SMI_LIMIT: Final = 5.0  # seconds
 
-# Takes the time, the number of a step, that of all steps, and the seconds of a step; see `board.Board.store_step`.
+# Takes the time, the number of a step, that of all steps, and the seconds of a step; see `live.Live.note_step`.
 ShowStep = Callable[[float, Optional[int], Optional[int], Optional[float]], None]
 
 

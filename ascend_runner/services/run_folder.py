@@ -107,7 +107,7 @@ def pid_namespace() -> str:
 
 
 def begin_attempt(folder: str) -> None:
-    """Remove what the attempt before has left: its board shows how the ranks have ended until the report does."""
+    """Remove what the attempt before has left: the sockets of its ranks."""
     if folder:
         _remove_all_but(folder, {JOB_FILE, CONTROL})
 
@@ -135,16 +135,11 @@ def bases(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_choice(chosen: str, folder: str, warn: Callable[[str], None]) -> None:
-    """Warn if the location that the user has chosen is not that of the run directory, or is not in memory."""
+    """Warn if the location that the user has chosen is not that of the run directory."""
     if chosen and os.path.normpath(os.path.dirname(folder)) != os.path.normpath(chosen):
         warn(
             f"cannot use {RUN_DIR_VARIABLE}={chosen}: expected the absolute path (at most {LONGEST} bytes) of a"
             " directory with free space that only this user can write to; ascend-job will not find this job there"
-        )
-    elif chosen and not memory.is_tmpfs(folder):
-        warn(
-            f"{RUN_DIR_VARIABLE}={chosen} is not on a tmpfs, so ascend-job can show only what is in the logs and the"
-            " report of this job"
         )
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import shutil
 import statistics
 import subprocess
 import time
@@ -15,24 +13,22 @@ from os.path import dirname, join
 from typing import Final
 from urllib.parse import urlsplit
 
-from ascend_runner.board.board import opened
-from ascend_runner.board.layout import NAME
-from ascend_runner.node import memory
+from ascend_runner import activity
 from ascend_runner.plan.spec import Files, JobSpec, RankSpec
-from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.services import live
+from ascend_runner.services.live import Live
+from ascend_runner.supervision.events import Spawned
 from benchmark import measure
 from benchmark.launchers import OURS, PROGRAM
-from benchmark.lines import Lines
-from benchmark.measure import folder
-from benchmark.rows import IDLE_SECONDS, LINES_EACH, RANKS
+from benchmark.rows import IDLE_SECONDS, RANKS
 from benchmark.table import Row, count, seconds
 
 VIEWER: Final = join(dirname(PROGRAM), "ascend-job")
 RUNS: Final = 11
 LOOKS: Final = 5
 VIEWERS: Final = 3
-BOARD_RUNS: Final = 21
-START_RUNS: Final = 1001
+MOST_RANKS: Final = 1024
 
 
 def status() -> Iterator[Row]:
@@ -82,45 +78,33 @@ def watched() -> Iterator[Row]:
     yield Row(what, calls, count, reach=0)
 
 
-def board() -> Iterator[Row]:
-    """Time how a board begins and ends, and jobs with and without one: much output to files in memory."""
-    with folder(in_memory=True) as path, folder() as disk:
-        if memory.is_tmpfs(disk) or not memory.is_tmpfs(path):
-            return
-        lines = Lines(path, RANKS, LINES_EACH)
-        command = ("sh", "-c", f"exec cat {lines.path}-$RANK")
-
-        def run(run_dir: str) -> float:
-            shutil.rmtree(f"{path}/log", ignore_errors=True)
-            variable = f"{RUN_DIR_VARIABLE}={run_dir}"
-            return measure.seconds_of(["env", variable, *OURS.command(f"{path}/log", *command, ranks=RANKS)])
-
-        starts = measure.alternate({place: (START_RUNS, functools.partial(_begin, place)) for place in (path, disk)})
-        output = measure.alternate({place: (BOARD_RUNS, functools.partial(run, place)) for place in (path, disk)})
-    # In a whole start, which takes hundreds of times as long, the difference would be lost.
-    yield Row(f"what a board of {RANKS} ranks adds to a start", starts[path] - starts[disk], seconds, reach=0.001)
-    yield Row("  8 ranks write 20 MB each", output[path], seconds, "without", output[disk], 1.01, is_ratio=True)
-
-
-def _begin(place: str) -> float:
-    """Time how a board begins and goes again; on a disk, it is only in the memory of this process."""
+def answer() -> Iterator[Row]:
+    """Time how a runner answers a viewer, the first time aside, in which what seldom changes is encoded."""
     ranks = tuple(
         RankSpec(rank_id=rank, local_rank=rank, executable="", argv=(), env={}, cwd="", log_path="", prefix=None)
-        for rank in range(RANKS)
+        for rank in range(MOST_RANKS)
     )
     job = JobSpec(
         job_id="job",
         ranks=ranks,
-        rank_size=RANKS,
+        rank_size=MOST_RANKS,
         server_id="",
         pod_name="",
         files=Files(log_dir=""),
     )
-    start = time.perf_counter()
-    opened(place, job, lambda: None)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(join(place, NAME))
-    return time.perf_counter() - start
+    recorder = Recorder(job)
+    shown = Live(job, recorder, lambda: None)
+    for rank in range(MOST_RANKS):
+        recorder.observe(Spawned(rank, 1 + rank), time.monotonic())
+        for cell in range(activity.CELLS):
+            shown.activities[rank].add(b"x" * 4096, time.monotonic() + cell * activity.FIRST_CELL)
+    samples = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        os.close(live.sealed(shown.encode()))
+        samples.append(time.perf_counter() - start)
+    what = f"the runner's answer to a viewer, {MOST_RANKS} ranks"
+    yield Row(what, statistics.median(samples[1:]), seconds, reach=0.01)
 
 
-ROWS: Final = (status, metrics, watched, board)
+ROWS: Final = (status, metrics, watched, answer)

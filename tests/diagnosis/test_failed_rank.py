@@ -15,10 +15,8 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank, read_disks
 from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.root_cause import Place, by_suspicion
-from ascend_runner.plan.spec import TableFile
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Ending
-from tests.helpers.plans import changed, job_spec, rank_spec
 
 FAILS = Path(__file__).parents[1] / "workers" / "fails.py"
 FAILED = Ending(exit_code=1)
@@ -157,20 +155,6 @@ def test_plog_of_another_rank(tmp_path: Path) -> None:
     )
 
     assert "" == finding.plog_path
-
-
-TABLE = """{"status": "completed", "version": "1.0", "server_count": "2", "server_list": [
-  {"server_id": "10.0.0.4", "device": [{"device_id": "4", "device_ip": "29.0.0.4", "rank_id": "0"}]},
-  {"server_id": "10.0.0.5", "device": [{"device_id": "5", "device_ip": "29.0.0.5", "rank_id": "1"}]}]}"""
-
-
-def test_places() -> None:
-    """The rank table gives the places of the ranks of all nodes; without one, this node's ranks are known."""
-    table = TableFile("/t", "/f", TABLE.encode())
-    job = job_spec([rank_spec()], rank_size=2, server_id="10.0.0.4", table=table)
-
-    assert {0: Place("10.0.0.4", 4), 1: Place("10.0.0.5", 5)} == failed_rank.places_of(job)
-    assert {0: Place("10.0.0.4", 0)} == failed_rank.places_of(changed(job, table=None))
 
 
 def test_secrets_on_disk(tmp_path: Path) -> None:

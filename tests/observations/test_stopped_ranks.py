@@ -1,4 +1,4 @@
-"""Which ranks were stopped by the runner: the board shows what the report says later."""
+"""Which ranks were stopped by the runner: `ascend-job` shows what the report says later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.board import board, layout, reader
 from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
 from ascend_runner.observations.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
@@ -90,16 +89,15 @@ TEARDOWN: Final = state(Phase.TERMINATING, FAILURE, ALL - {0})
         "success",
     ],
 )
-def test_board_and_report_agree(facts: Sequence[Fact], states: str) -> None:
-    """While a job ends, its board has the states that its report gets."""
-    shown, recorder = board.opened("", JOB, lambda: None), Recorder(JOB)
+def test_live_records_and_report_agree(facts: Sequence[Fact], states: str) -> None:
+    """While a job ends, its records have the states that its report gets."""
+    recorder = Recorder(JOB)
     spawned = [Spawned(rank_id, 4711 + rank_id) for rank_id in range(3)]
     last = next((fact for fact in reversed(facts) if isinstance(fact, State)), state(Phase.RUNNING))
     outputs = [RankOutput(rank_id=rank_id) for rank_id in range(3)]
     for fact in (state(Phase.STARTING), *spawned, *facts, *outputs, state(Phase.DONE, last.cause, last.stopped)):
-        shown.observe(fact, layout.HEAD.unpack_from(shown.content)[-1] + 1.0)
         recorder.observe(fact, 1.0)
-    view = reader.decode(shown.content, layout.HEAD.unpack_from(shown.content)[-1] + 2.0)
+    live = [rank.state for rank in recorder.so_far()]
 
-    assert [STATES[letter] for letter in states] == [rank.state for rank in view.ranks]
-    assert [rank.state for rank in view.ranks] == [rank.state for rank in recorder.finish(pytest.fail).ranks]
+    assert [STATES[letter] for letter in states] == live
+    assert live == [rank.state for rank in recorder.finish(pytest.fail).ranks]

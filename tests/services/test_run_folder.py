@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.node import memory
 from ascend_runner.services import run_folder
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.plans import job_spec, rank_spec
@@ -121,7 +120,7 @@ def test_each_attempt_has_its_own_files(program: Program) -> None:
     run = program.start(*options, "sh", "-c", script, env=env)
 
     assert 7 == run.finish()
-    assert 2 == run.screen.count("[rank 0] board, control, job.json, notify-0\n")
+    assert 2 == run.screen.count("[rank 0] control, job.json, notify-0\n")
     assert ["job.json"] == [path.name for path in (program.folder / "run").glob("*/*")]
 
 
@@ -136,18 +135,6 @@ def test_places_of_others_are_not_used(tmp_path: Path) -> None:
         with run_folder.opened({run_folder.RUN_DIR_VARIABLE: name, **good}, warnings.append) as folder:
             assert folder.startswith(f"{tmp_path}/ascend-runner/")
         assert [f"cannot use {run_folder.RUN_DIR_VARIABLE}={name}"] == [line.partition(":")[0] for line in warnings]
-
-
-def test_chosen_place_on_a_disk(program: Program, tmp_path: Path) -> None:
-    """It is used, and a warning says once that there is no board; a trailing slash does not make it another place."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as on_disk:
-        places = [f"{tmp_path}/"] if memory.is_tmpfs(on_disk) else [on_disk, f"{tmp_path}/"]
-        runs = []
-        for place in places:
-            runs.append(program.start("--nproc-per-node", "1", "true", env={run_folder.RUN_DIR_VARIABLE: place}))
-            assert 0 == runs[-1].finish()
-
-        assert [1, 0][-len(places) :] == [run.screen.count(run_folder.RUN_DIR_VARIABLE) for run in runs]
 
 
 def test_ranks_save_at_the_same_step(program: Program) -> None:

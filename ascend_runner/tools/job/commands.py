@@ -11,15 +11,11 @@ import signal
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import resources
 from typing import Final
 
-import attrs
-
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
-from ascend_runner.members import Members
 from ascend_runner.node import executables, terminal
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
@@ -278,7 +274,6 @@ def status(options: Namespace) -> int:
     if len(nodes) > 1:
         return _status_of_nodes([jobs.take(node) for node in nodes], options)
     seen = jobs.take(nodes[0])
-    seen = attrs.evolve(seen, limit_at=_limit_at(seen))
     if options.json:
         write_text(json.dumps(screens.document(seen), indent=1) + "\n")
     else:
@@ -291,20 +286,6 @@ def _status_of_nodes(seen: Sequence[Snapshot], options: Namespace) -> int:
     _show_list(seen, options)
     found = {one.condition for one in seen}
     return next(STATUSES[condition] for condition in WORST if condition in found)
-
-
-def _limit_at(seen: Snapshot) -> float | None:
-    """Return the end of a job's time limit in seconds since the epoch, or None if there is none or it is unknown.
-
-    Without a board, the runner is asked for it, which wakes it.
-    """
-    if seen.board:
-        return seen.board.limit_at
-    if not seen.is_alive:
-        return None
-    with suppress(OSError, ValueError):
-        return Members(control.ask(seen.job.run_folder, {"request": "status"})).seconds("limit_at")
-    return None
 
 
 def _width() -> int | None:

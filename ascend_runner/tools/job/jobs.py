@@ -31,8 +31,6 @@ from typing import Final
 import attrs
 
 from ascend_runner import files, report_file
-from ascend_runner.board import layout, reader
-from ascend_runner.board.reader import LARGEST_PID, View
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
@@ -41,7 +39,8 @@ from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
 from ascend_runner.observations import job_record
 from ascend_runner.observations.rank_record import interval
-from ascend_runner.services import run_folder
+from ascend_runner.services import control, live, run_folder
+from ascend_runner.services.live import LARGEST_PID, View
 from ascend_runner.text import abbreviated, is_whole_number, number_within
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
@@ -327,7 +326,7 @@ def read(path: str, size: int) -> bytes:
         ValueError: The path has a NUL or half of a surrogate pair.
     """
     end = files.read_end(path, size)
-    return end if len(end) < size else end.partition(b"\n")[2] or reader.after_secret(end)
+    return end if len(end) < size else end.partition(b"\n")[2] or live.after_secret(end)
 
 
 def last_line(end: bytes) -> str:
@@ -337,12 +336,12 @@ def last_line(end: bytes) -> str:
 
 def last_lines(end: bytes) -> tuple[str, ...]:
     """Return the last lines of the end of a log, about a screen of them at most."""
-    return reader.end_lines(end[-LINE:], len(end))
+    return live.end_lines(end[-LINE:], len(end))
 
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
-# The members of a rank that a board does not have.
+# The members of a rank that only the report has.
 OF_REPORT: Final = (
     *("device_id", "max_rss", "user_seconds", "system_seconds", "log_path", "log_start", "log_lost_from"),
     *("process_log_path", "cwd", "variables", "rerun", "finding"),
@@ -367,10 +366,10 @@ class Condition(enum.Enum):
 class Snapshot:
     """A job at a moment. `report` is empty if it cannot be read, for the reason in `why`.
 
-    `board` is what the runner shows of an attempt that is running, or was when the runner was killed. `logs` has the
+    `live` is what the runner shows of its newest attempt. `logs` has the
     size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
-    `last_lines` are those of the logs of an attempt that is running: a board has only the end of a long line. `steps`
+    `last_lines` are from the logs of an attempt that is running: its runner has only the end of a long line. `steps`
     has the figures of the training in these logs. `html` is the path of the HTML report, "" if there is none.
     `limit_at` is the end of the time limit of a running job, in seconds since the epoch. `spare_report` is the path of
     the report if it could not be written beside the logs, "" if it was.
@@ -380,7 +379,8 @@ class Snapshot:
     is_alive: bool | None
     report: Members = attrs.Factory(Members)
     why: str = ""
-    board: View | None = None
+    note: str = ""  # on a runner that does not answer
+    live: View | None = None
     logs: Mapping[int, tuple[int, float]] = {}
     last_lines: Mapping[int, str] = {}
     steps: Mapping[int, Step] = {}
@@ -395,7 +395,7 @@ class Snapshot:
         state = STATES.get(self.report.text("state"))
         if state and state.is_final:
             return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
-        if self.is_alive is None or not (self.is_alive or state or self.board):
+        if self.is_alive is None or not (self.is_alive or state or self.live):
             return Condition.UNKNOWN
         return Condition.RUNNING if self.is_alive else Condition.RUNNER_KILLED
 
@@ -429,11 +429,11 @@ class Snapshot:
 
     @property
     def ranks(self) -> Mapping[int, Members]:
-        """The records of the ranks by their numbers, as many as the report has, or else the board."""
+        """The records of the ranks by their numbers, as many as the report has, or else the runner shows."""
         numbered = ((rank.whole("rank_id"), rank.members) for rank in self.report.children("ranks"))
         known = {rank_id: members for rank_id, members in numbered if rank_id is not None}
-        if self.board:
-            on_board = dict(self._on_board(self.board))
+        if self.live:
+            on_board = dict(self._on_board(self.live))
             known = {rank_id: {**known.get(rank_id, {}), **members} for rank_id, members in on_board.items()}
         else:
             known = {rank_id: {**members, **self._of_log(rank_id)} for rank_id, members in known.items()}
@@ -444,16 +444,15 @@ class Snapshot:
 
     @property
     def running_pids(self) -> Mapping[int, int]:
-        """The pids of the running ranks by their numbers, according to the board or the report."""
+        """The pids of the running ranks by their numbers, according to the runner or its report."""
         pids = {rank_id: rank.whole("pid") for rank_id, rank in self.ranks.items() if rank.text("state") == RUNNING}
         return {rank_id: pid for rank_id, pid in pids.items() if pid is not None}
 
     def _on_board(self, view: View) -> Iterator[tuple[int, Mapping[str, object]]]:
         for rank in view.ranks:
             last_line = self.last_lines.get(rank.rank_id) or "".join(rank.last_lines)
-            on_board = {name: value for name, value in rank.encode(view.began).items() if name not in OF_REPORT}
-            own = {"local_rank": view.local_ranks[rank.rank_id], "last_line": last_line}
-            yield rank.rank_id, {**on_board, **own}
+            members = {name: value for name, value in rank.encode(view.began).items() if name not in OF_REPORT}
+            yield rank.rank_id, {**members, "last_line": last_line}
 
     def _of_log(self, rank_id: int) -> Mapping[str, object]:
         """Return what the log of a running rank shows of it; the report of one that has ended says more."""
@@ -463,12 +462,12 @@ class Snapshot:
 
     @property
     def complete_report(self) -> Members:
-        """The report with the ranks as the board shows them; if the runner was killed, up to the last activity.
+        """The report with the ranks as the runner shows them; if the runner was killed, up to the last activity.
 
         The end of the ranks was not observed then, so their times stop at their start or their last output.
         """
         if self.condition is not Condition.RUNNER_KILLED:
-            return self._with_ranks(self.ranks.values()) if self.board else self.report
+            return self._with_ranks(self.ranks.values()) if self.live else self.report
         ranks = [self._until_last_sign(rank_id, rank) for rank_id, rank in self.ranks.items()]
         signs = (rank.moment(name) for rank in ranks for name in ("started_at", "ended_at"))
         began = self.report.moment("started_at") or self.job.began
@@ -482,14 +481,16 @@ class Snapshot:
         log_size, last = self.logs.get(rank_id, (None, 0.0))
         if rank.text("state") != ENDED or began is None:
             return rank
-        output = {} if self.board else {"log_size": log_size}
+        output = {} if self.live else {"log_size": log_size}
         return Members({**rank.members, **output, **interval(began, max(0.0, (last or began) - began))})
 
 
 def take(job: FoundJob) -> Snapshot:
     """Take a snapshot. The lock is checked before the report is read, so that a job that ends never looks killed."""
     is_alive = job.is_alive()
-    seen = Snapshot(job=job, is_alive=is_alive, board=None if is_alive is None else read_board(job))
+    seen = Snapshot(job=job, is_alive=is_alive)
+    if is_alive:
+        seen = ask_runner(seen)
     found = [attrs.evolve(seen, why=f"cannot read the report: no response from its disk within {DISK_LIMIT:g} s")]
 
     def read() -> None:
@@ -501,7 +502,7 @@ def take(job: FoundJob) -> Snapshot:
         else:
             is_shown = STATES.get(report.text("state")) in OF_AN_ATTEMPT
             complete = attrs.evolve(seen, job=here, report=report, spare_report=spare)
-            complete = attrs.evolve(complete, board=seen.board if is_shown else None)
+            complete = attrs.evolve(complete, live=seen.live if is_shown else None)
             complete = attrs.evolve(complete, logs=_logs(complete), html=_existing(here.path("report", "html")))
             found.append(complete)
             if is_shown:
@@ -509,7 +510,7 @@ def take(job: FoundJob) -> Snapshot:
 
     bounded.call(DISK_LIMIT, read)
     seen = found[-1]
-    return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.board) if seen.board else seen.logs)
+    return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.live) if seen.live else seen.logs)
 
 
 def _read_report(job: FoundJob) -> tuple[Members, str]:
@@ -530,15 +531,16 @@ def _read_report(job: FoundJob) -> tuple[Members, str]:
     return report, ""
 
 
-def read_board(job: FoundJob) -> View | None:
-    """Return the board of a job, or None if it is missing or cannot be read."""
-    with suppress(OSError, ValueError):
-        fd = os.open(os.path.join(job.run_folder, layout.NAME), files.READ_FLAGS)
-        with open(fd, "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
-            view = reader.decode(file.read(size) if size <= reader.LARGEST else b"", time.monotonic())
-            return view if view.runner_pid == job.runner_pid else None
-    return None
+def ask_runner(seen: Snapshot) -> Snapshot:
+    """Return a running job with what its runner shows, or with a note if it does not answer."""
+    try:
+        view, answer = control.view(seen.job.run_folder)
+        return attrs.evolve(seen, live=view, limit_at=Members(answer).seconds("limit_at"))
+    except BlockingIOError:
+        note = f"the runner does not respond within {control.VIEW_PATIENCE:g} s; shown is what its report says"
+        return attrs.evolve(seen, note=note)
+    except (OSError, ValueError):
+        return seen
 
 
 def _outputs(view: View) -> dict[int, tuple[int, float]]:

@@ -116,7 +116,7 @@ def _figures(seen: Snapshot, now: float) -> dict[str, float | None]:
     is_up = {Condition.RUNNING: 1.0, Condition.RUNNER_KILLED: 0.0}.get(seen.condition)
     return {
         "up": is_up,
-        "board_age_seconds": _board_age(seen, now),
+        "board_age_seconds": _age(seen, now),
         "job_start_time_seconds": seen.job.began,
         "job_end_time_seconds": report.moment("ended_at") if is_over else None,
         "job_exit_status": report.number("status") if is_over else None,
@@ -124,19 +124,19 @@ def _figures(seen: Snapshot, now: float) -> dict[str, float | None]:
     }
 
 
-def _board_age(seen: Snapshot, now: float) -> float | None:
-    """Return the time since the newest time on the board, or None if there is no board."""
-    if not seen.board:
+def _age(seen: Snapshot, now: float) -> float | None:
+    """Return the time since the newest time that the runner shows, or None without one."""
+    if not seen.live:
         return None
-    ended = (seen.board.began + rank.started_after + rank.seconds for rank in seen.board.ranks if rank.ending)
-    return max(0.0, now - max((seen.board.began, *ended, *(at for _bytes, at in seen.logs.values()))))
+    ended = (seen.live.began + rank.started_after + rank.seconds for rank in seen.live.ranks if rank.ending)
+    return max(0.0, now - max((seen.live.began, *ended, *(at for _bytes, at in seen.logs.values()))))
 
 
 def _phase(seen: Snapshot) -> Phase | None:
     """Return the phase of the attempt, or None if it is unknown, as between two attempts."""
     if is_final(seen.report.text("state")):
         return Phase.DONE
-    return seen.board.phase if seen.board else None
+    return seen.live.phase if seen.live else None
 
 
 def _states(seen: Snapshot, now: float) -> list[str]:

@@ -98,6 +98,6 @@ def _read(word: str | None, environ: Mapping[str, str]) -> tuple[Members, str, b
     job = jobs.find(word, environ)
     seen = jobs.take(job)
     path = jobs.with_its_logs(job).path("report", "json")
-    if seen.why and not seen.board:
+    if seen.why and not seen.live:
         raise UnreadableError(seen.why)
     return seen.complete_report, path, seen.is_alive

@@ -337,7 +337,7 @@ def _held(snapshot: Snapshot) -> str:
 
 
 def _phase(snapshot: Snapshot) -> str:
-    return snapshot.board.phase.name.lower() if snapshot.board else "unknown"
+    return snapshot.live.phase.name.lower() if snapshot.live else "unknown"
 
 
 def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
@@ -346,7 +346,7 @@ def _facts(snapshot: Snapshot, now: float, rows: Sequence[Row]) -> Iterator[tupl
     yield from _evidence(snapshot)
     yield "command", " ".join(map(shlex.quote, job.command))
     yield "node", place(snapshot)
-    yield "runner", snapshot.pids if snapshot.is_alive else ""
+    yield "runner", "; ".join(filter(None, (snapshot.pids if snapshot.is_alive else "", snapshot.note)))
     yield "held", _held(snapshot)
     limit_at = snapshot.limit_at
     if limit_at:
@@ -406,14 +406,14 @@ def _missing_page(snapshot: Snapshot) -> str:
 
 
 def _last_step(snapshot: Snapshot) -> Members:
-    """Return the last step: of the board or the report, with its time in seconds since the epoch, or of the logs.
+    """Return the last step: of the runner or its report, with its time in seconds since the epoch, or of the logs.
 
-    A board has no loss, which is always that of the logs.
+    The runner shows no loss, which is always that of the logs.
     """
     furthest = steps.furthest(snapshot.steps.values())
     in_logs = {name: value for name, value in furthest._asdict().items() if _is_json(value)} if furthest else {}
-    if snapshot.board and snapshot.board.last_step:
-        return Members({"loss": in_logs.get("loss"), **snapshot.board.last_step})
+    if snapshot.live and snapshot.live.last_step:
+        return Members({"loss": in_logs.get("loss"), **snapshot.live.last_step})
     last = snapshot.report.child("last_step")
     return Members({**last.members, "at": last.moment("at")} if last.members else in_logs)
 

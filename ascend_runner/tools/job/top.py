@@ -10,13 +10,13 @@ A log that has not changed is not opened. If there are many logs, only some are 
 does not grow with the job.
 
 
-The ranks of a job as they are shown, made from its board or its report. Pure.
+The ranks of a job as they are shown, made from what its runner shows or its report. Pure.
 
-The part of a job on one node: its board, which is cheap to read, and its report, which is read when it changes.
+The part of a job on one node: what its runner shows, and its report, which is read when it changes.
 
-Observes a job for `ascend-job top`: boards, reports, logs, processes and NPUs become one view.
+Observes a job for `ascend-job top`: runners, reports, logs, processes and NPUs become one view.
 
-Observing wakes no process of the job. Expensive work is limited in each round, and done only for the ranks on the
+Expensive work is limited in each round, and done only for the ranks on the
 screen, and for some of the others in turn.
 """
 
@@ -33,7 +33,6 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.board.reader import View
 from ascend_runner.errors import UnreadableError
 from ascend_runner.frameworks import env_patch
 from ascend_runner.members import Members
@@ -43,6 +42,7 @@ from ascend_runner.node.npu_smi import Figures, NpuSampler
 from ascend_runner.observations import job_record
 from ascend_runner.observations.rank_record import RankRecord, described
 from ascend_runner.secrets import Masker
+from ascend_runner.services.live import View
 from ascend_runner.text import counted, printable
 from ascend_runner.tools.job import jobs, logs, screens
 from ascend_runner.tools.job.jobs import Condition, FoundJob, Snapshot, UnknownJobError
@@ -142,8 +142,8 @@ def _read(path: str, tail: Tail, old_size: int | None) -> Tail:
 MOST_CELLS: Final = 96  # cells of the output over time
 
 
-def of_board(view: View, gone: Collection[int]) -> list[RankView]:
-    """Return the ranks of an attempt that has a board; those that are `gone` have ended without the runner."""
+def of_live(view: View, gone: Collection[int]) -> list[RankView]:
+    """Return the ranks of an attempt that its runner shows; those that are `gone` have ended without the runner."""
     ranks = [_of_record(rank, view) for rank in view.ranks]
     return [attrs.evolve(rank, state=State.ENDED, quiet=None) if rank.rank_id in gone else rank for rank in ranks]
 
@@ -157,7 +157,7 @@ def _of_record(rank: RankRecord, view: View) -> RankView:
         ending=described(rank.state, rank.ending) if rank.ending else "",
         name=rank.name,
         pid=rank.pid,
-        npu=view.local_ranks.get(rank.rank_id) if rank.rank_id >= 0 else None,
+        npu=rank.local_rank if rank.rank_id >= 0 else None,
         quiet=max(0.0, view.seconds - last) if rank.is_running else None,
         over=max(0.0, view.seconds - rank.ended_after) if rank.ending else None,
         output=_output(rank),
@@ -178,7 +178,7 @@ def _output(rank: RankRecord) -> tuple[int, ...]:
 
 
 def of_report(snapshot: Snapshot, now: float) -> list[RankView]:
-    """Return the ranks of a job without a board that can be read from here; `now` is in seconds since the epoch."""
+    """Return the ranks of a job whose runner does not answer; `now` is in seconds since the epoch."""
     return [_of_members(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
 
 
@@ -211,22 +211,18 @@ class Part:
         self._npus: tuple[int, ...] | None = None
         self._meter = ProcessMeter(job.pid)
         self.seen: Snapshot = Snapshot(job=job, is_alive=None)
-        self.board: View | None = None
+        self.live: View | None = None
 
     def look(self) -> list[RankView]:
         """Return the ranks as they are now."""
-        self.board = jobs.read_board(self._job) if self.seen.board else None
+        self.live = jobs.ask_runner(self.seen).live if self.seen.live else None
         stamp = self._new_stamp()
-        if (
-            stamp != self._stamp
-            or (self.seen.board and not self.board)
-            or self.seen.condition is Condition.RUNNER_KILLED
-        ):
+        if stamp != self._stamp or (self.seen.live and not self.live) or self.seen.condition is Condition.RUNNER_KILLED:
             self._stamp = stamp
             self.seen = jobs.take(self._job)
-            self.board = self.seen.board
-        if self.board:
-            return [self._with_npu(rank) for rank in of_board(self.board, self.seen.gone)]
+            self.live = self.seen.live
+        if self.live:
+            return [self._with_npu(rank) for rank in of_live(self.live, self.seen.gone)]
         return [self._with_npu(rank) for rank in of_report(self.seen, time.time())]
 
     def usages(self, ranks: list[RankView], now: float) -> dict[int, Usage]:
@@ -277,7 +273,9 @@ def _npus_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
     return cores.of_ranks(host, MOST_NPUS, env_patch.visible_devices(environ))
 
 
-DISK_PATIENCE: Final = 1.0  # seconds for the disk with the logs; until it responds, the boards are shown alone
+DISK_PATIENCE: Final = (
+    1.0  # seconds for the disk with the logs; until it responds, the records of runners are shown alone
+)
 LIST_INTERVAL: Final = 10.0  # seconds between two lists of the logs
 FEW: Final = 64  # ranks, whose logs are all read
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from ascend_runner.board import reader
+from ascend_runner.services import control
 from ascend_runner.tools.job import jobs
 from ascend_runner.tools.job.top import Observer
 from ascend_runner.tools.rank_table import main as rank_tables
@@ -43,9 +42,9 @@ def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     lines = [rank["last_line"] for rank in json.loads(views[1])["ranks"]]
     with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
         views += [line for rank in observer.look(()).ranks for line in (rank.last_line, *rank.last_lines)]
-    (board,) = run_dir.glob("*/board")
-    shown_by_board = reader.decode(board.read_bytes(), time.monotonic())
-    views += [line for rank in shown_by_board.ranks for line in rank.last_lines]
+    shown_by_runner, _answer = control.view(jobs.find(None, os.environ).run_folder)
+    assert shown_by_runner
+    views += [line for rank in shown_by_runner.ranks for line in rank.last_lines]
     (program.folder / "go").touch()
     status = run.finish()
     views += [run.screen, *(tool(*words)[1] for words in VIEWS)]

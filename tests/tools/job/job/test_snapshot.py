@@ -7,12 +7,14 @@ import os
 import re
 import shutil
 import signal
+import socket
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from ascend_runner.board import reader
+from ascend_runner.services import control
 from ascend_runner.supervision.causes import Ending
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
@@ -57,17 +59,17 @@ def test_running_job(start: Start, tool: Tool, program: Program) -> None:
     assert ["job", "running", str(run.popen.pid)] == listed[1].split()[:3]
 
 
-def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None:
-    """`status` shows what ranks print as soon as they do, without asking the runner, and also without a report."""
+def test_records_of_a_running_job(start: Start, tool: Tool) -> None:
+    """`status` shows what ranks print as soon as they do, also without a report; a killed runner leaves its report."""
     run = start('printf "\\033[31mstep $RANK\\033[0m"; exec sleep 1000', "--time-limit", "1h")
     wait_until(lambda: "step 1" in tool()[1] and "step 0" in tool()[1] and document(tool)["state"] == "running")
-    for control in run_dir.glob("*/control"):
-        control.unlink()
     screen = tool()[1].splitlines()
     ranks = document(tool)["ranks"]
-    (program_report,) = [line.split()[-1] for line in screen if line.startswith("  report")]
-    os.unlink(program_report)
+    (report,) = [line.split()[-1] for line in screen if line.startswith("  report")]
+    content = Path(report).read_bytes()
+    os.unlink(report)
     without = tool()[1].splitlines()
+    Path(report).write_bytes(content)
     os.kill(run.runner_pid, signal.SIGKILL)
     run.finish()
     afterwards = tool()
@@ -80,7 +82,22 @@ def test_board_of_a_running_job(start: Start, tool: Tool, run_dir: Path) -> None
     assert any(line.startswith("  limit ") for line in screen)
     assert afterwards[1].startswith("job: runner killed (last state: running)")
     assert 2 == afterwards[1].count("  ended  ")
-    assert 1 == len(list(run_dir.glob("*/board")))
+
+
+def test_frozen_runner(start: Start, tool: Tool) -> None:
+    """A runner that does not answer is waited for only shortly: `status` shows its report, and says so."""
+    run = running(start, tool)
+    os.kill(run.runner_pid, signal.SIGSTOP)
+    began = time.monotonic()
+    status, screen = tool()
+    seconds = time.monotonic() - began
+    os.kill(run.runner_pid, signal.SIGCONT)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert (0, True) == (status, control.VIEW_PATIENCE <= seconds < control.PATIENCE)
+    assert "the runner does not respond within 1 s" in " ".join(screen.split())
+    assert 2 == screen.count("  running  ")
 
 
 def test_step_in_the_logs(start: Start, tool: Tool) -> None:
@@ -97,7 +114,7 @@ def test_step_in_the_logs(start: Start, tool: Tool) -> None:
 
 
 def test_loss_of_a_job_whose_runner_reads_the_steps(start: Start, tool: Tool) -> None:
-    """It is in the logs only, and shown beside the step of the board and its age."""
+    """It is in the logs only, and shown beside the step that the runner knows and its age."""
     run = start('printf "  1%%|x| 7/900 [00:01<00:09, 2.00s/it, loss=2.5]\\n"; exec sleep 1000', "--summary", "1h")
     wait_until(lambda: re.search("  step        7 of 900, 2 s per step, loss 2.5, [^ ]+ s ago\n", tool()[1]))
     run.send(signal.SIGTERM)
@@ -106,7 +123,7 @@ def test_loss_of_a_job_whose_runner_reads_the_steps(start: Start, tool: Tool) ->
 
 
 def test_long_last_line(start: Start, tool: Tool) -> None:
-    """A line that is too long for the board is read from the log, so that its beginning is shown."""
+    """A line that is too long for the runner to keep is read from the log, so that its beginning is shown."""
     run = start('printf "iteration      7/ 400 %0300d\\n" $RANK; exec sleep 1000')
     wait_until(lambda: tool()[1].count("  iteration 7/ 400 0") == 2)
     lines = [rank["last_line"] for rank in document(tool)["ranks"]]
@@ -116,36 +133,46 @@ def test_long_last_line(start: Start, tool: Tool) -> None:
     assert [f"iteration      7/ 400 {rank:0300}" for rank in range(2)] == lines
 
 
-def test_board_of_an_attempt_that_has_ended(start: Start, run_dir: Path) -> None:
-    """It shows how the ranks have ended until the report does, so it stays until the next attempt."""
+def test_records_of_an_attempt_that_has_ended(start: Start, run_dir: Path) -> None:
+    """The runner shows how the ranks have ended until the next attempt, as the report is written later."""
     run = start("exit 7", "--max-restarts", "1", "--restart-delay", "600", ranks=1)
     run.wait_for("restarting in 10 min 0 s")
-    (board,) = run_dir.glob("*/board")
-    (rank,) = reader.decode(board.read_bytes(), time.monotonic()).ranks
+    (path,) = run_dir.glob("*/control")
+    view, _answer = control.view(str(path.parent))
     run.send(signal.SIGTERM)
     run.finish()
 
-    assert Ending(exit_code=7) == rank.ending
-    assert [] == list(run_dir.glob("*/board"))
+    assert view
+    assert [Ending(exit_code=7)] == [rank.ending for rank in view.ranks]
 
 
-def test_board_of_another_layout(start: Start, tool: Tool, run_dir: Path) -> None:
-    """A board that cannot be decoded is as none: the report and the logs give the same facts as before."""
+@pytest.mark.parametrize(
+    "answer", [b"", b"7", b'{"answer": ""}', b"[" * 4000], ids=["nothing", "number", "without records", "nested"]
+)
+def test_answer_that_is_none(start: Start, tool: Tool, run_dir: Path, answer: bytes) -> None:
+    """What answers instead of the runner is ignored: the report and the logs give the same facts as before."""
     run = running(start, tool)
-    (board,) = run_dir.glob("*/board")
-    board.rename(board.with_name("taken"))
-    for content in (b"", b"ASCBOARD" * 100):
-        board.write_bytes(content)
+    (path,) = run_dir.glob("*/control")
+    path.rename(path.with_name("taken"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def respond() -> None:
+            connection, _address = listener.accept()
+            with connection:
+                connection.send(answer)
+
+        answering = threading.Thread(target=respond, daemon=True)
+        answering.start()
         assert ["running", "running"] == [rank["state"] for rank in document(tool)["ranks"]]
-    board.unlink()
-    os.mkfifo(board)
-    assert ["running", "running"] == [rank["state"] for rank in document(tool)["ranks"]]
+        answering.join()
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
 
 
-def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: Program, tmp_path: Path) -> None:
+def test_job_that_does_not_answer(start: Start, tool: Tool, run_dir: Path, program: Program, tmp_path: Path) -> None:
     """The ends of the logs show sizes, last lines without secrets, steps, and who is behind: here or where they are."""
     secret = "hf_" + "a1B2c3D4" * 4
     lines = f"{{'loss': 2.5}}\\n step: $((RANK == 1 ? 10 : 90)), loss is 2.5\\nend {secret}\\n"
@@ -153,8 +180,8 @@ def test_job_without_a_board(start: Start, tool: Tool, run_dir: Path, program: P
     run.wait_for("end", times=3)
     wait_until(lambda: all(path.stat().st_size for path in program.log_dir.glob("job-proc-rank-*")))
     wait_until(lambda: program.report()["state"] == "running")
-    (board,) = run_dir.glob("*/board")
-    board.unlink()
+    (path,) = run_dir.glob("*/control")
+    path.unlink()
     shared = tmp_path / "shared"
     shutil.copytree(program.log_dir, shared, ignore=shutil.ignore_patterns(".*"))  # files that are being replaced
     path = shared / "job-run.json"

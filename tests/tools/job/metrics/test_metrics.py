@@ -15,9 +15,9 @@ import attrs
 import pytest
 from prometheus_client import core, generate_latest, parser
 
-from ascend_runner.board.reader import View
 from ascend_runner.members import Members
 from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.services.live import View
 from ascend_runner.supervision.state import Phase
 from ascend_runner.tools.job import metrics
 from ascend_runner.tools.job.jobs import Snapshot
@@ -115,19 +115,15 @@ def test_running_job() -> None:
     )
 
 
-def test_board() -> None:
-    """The phase and the age come from the board, and are absent without one."""
+def test_live_figures() -> None:
+    """The phase and the age come from the runner, and are absent if it does not answer."""
     view = View(
         phase=Phase.TERMINATING,
-        runner_pid=0,
         began=BEGAN,
         seconds=100,
-        limit_at=None,
-        last_step=None,
         ranks=(RankRecord(rank_id=0, state=RankState.RUNNING, log_size=1, last_output_after=70.0),),
-        local_ranks={0: 0},
     )
-    found = samples(text_of(attrs.evolve(seen(rank(0)), board=view, logs={0: (1, BEGAN + 70)})))
+    found = samples(text_of(attrs.evolve(seen(rank(0)), live=view, logs={0: (1, BEGAN + 70)})))
 
     assert 30 == found["board_age_seconds", ""]
     assert ["terminating"] == [key for (name, key), value in found.items() if name == "job_phase" and value]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ascend_runner import report_file
-from ascend_runner.board import layout
 from ascend_runner.tools.job import jobs
 from tests.helpers.program import Program
 from tests.helpers.waiting import LIMIT, wait_until
@@ -105,9 +104,8 @@ def test_killed_runner(tmp_path: Path, tool: Tool, state: str, doing: str) -> No
 
 
 @pytest.mark.deep(quick=1)
-@pytest.mark.parametrize("has_board", [True, False])
-def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board: object) -> None:
-    """The page about a job whose runner was killed ends with the last activity: of its board, or else its logs."""
+def test_last_sign_of_life(start: Start, tool: Tool, program: Program) -> None:
+    """The page about a job whose runner was killed ends with the last activity of its logs."""
     run = running(start, tool)
     job = jobs.find("job", os.environ)
     logs = list(program.log_dir.glob("job-proc-*"))
@@ -117,14 +115,12 @@ def test_last_sign_of_life(start: Start, tool: Tool, program: Program, has_board
     began = report_file.read(f"{program.log_dir}/job-report.json").moment("started_at") or 0.0
     for path in logs:
         os.utime(path, (began, began + 5000))
-    if not has_board:
-        os.remove(f"{job.run_folder}/{layout.NAME}")
     assert 0 == tool("report", "job")[0]
     page = (program.log_dir / "job-report.html").read_text()
 
     assert (True, False) == ("<td>ended" in page, "still running" in page)
     assert 2 == page.count("<td>6 B</td>")
-    assert (not has_board) == ("last activity after 1 h 23 min" in page)
+    assert "last activity after 1 h 23 min" in page
 
 
 def test_usage(tool: Tool, tmp_path: Path) -> None:

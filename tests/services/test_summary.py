@@ -11,9 +11,10 @@ from typing import Final
 import attrs
 import pytest
 
-from ascend_runner.board import board, summary
-from ascend_runner.board.reader import View
 from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.services import live
+from ascend_runner.services.live import Live, View
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import Phase
 from tests.helpers.plans import job_spec, rank_spec
@@ -24,13 +25,9 @@ INTERVAL: Final = 600.0  # seconds
 STEP: Final = {"step": 1204, "steps": 1563, "seconds": 4.1, "at": NOW - 4.0}
 VIEW: Final = View(
     phase=Phase.RUNNING,
-    runner_pid=1,
     began=0.0,
     seconds=NOW,
-    limit_at=None,
     last_step=STEP,
-    ranks=(),
-    local_ranks={},
 )
 
 
@@ -57,7 +54,7 @@ class FakeSteps:
 
 def line(ranks: Sequence[RankRecord], step: Mapping[str, object] | None = None, steps: FakeSteps = FakeSteps()) -> str:
     """Return the line about a job after two hours."""
-    return summary.sentence(attrs.evolve(VIEW, ranks=tuple(ranks), last_step=step), steps, INTERVAL)
+    return live.sentence(attrs.evolve(VIEW, ranks=tuple(ranks), last_step=step), steps, INTERVAL)
 
 
 def test_running_job() -> None:
@@ -119,15 +116,15 @@ def test_rank_that_is_behind() -> None:
 
 def test_job_that_is_being_stopped() -> None:
     """The messages about a stop say more, so there is no line."""
-    assert "" == summary.sentence(attrs.evolve(VIEW, phase=Phase.TERMINATING), FakeSteps(), INTERVAL)
+    assert "" == live.sentence(attrs.evolve(VIEW, phase=Phase.TERMINATING), FakeSteps(), INTERVAL)
 
 
 def test_without_the_option() -> None:
     """There is no thread, so that nothing wakes an idle runner."""
     job = job_spec([rank_spec(0)])
-    shown = board.opened("", job, lambda: None)
+    shown = Live(job, Recorder(job), lambda: None)
     before = {*threading.enumerate()}
-    with summary.writing(job, shown, FakeSteps(), pytest.fail):
+    with live.writing(job, shown, FakeSteps(), pytest.fail):
         threads = {*threading.enumerate()}
 
     assert before >= threads
