@@ -153,7 +153,7 @@ GUARDIAN_OWN: Final = {
     "guardian.signal_sets",
     "guardian.sweep",
     "import_path",
-    "output",
+    "ranks",
     "ranks.message_format",  # for the final message of the guardian
     "text",
 }

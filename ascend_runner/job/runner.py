@@ -179,9 +179,8 @@ class JobRunner:
 
     def _start(self) -> Event:
         attempt, folder = self._attempt or Attempt(self._journal.spec), self._setup.run_folder
-        spec = attempt.job
-        signals, environ = self._signals, self._setup.environ
-        recorder = Recorder(spec, signals.is_hurried, signals.is_stopped, environ, attempt.processes)
+        spec, signals = attempt.job, self._signals
+        recorder = Recorder(spec, signals.is_hurried, signals.is_stopped, self._setup.environ, attempt.processes)
         progress = Progress(spec, self._messages, attempt.number)
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
@@ -204,9 +203,9 @@ class JobRunner:
                 heartbeats=heartbeats,
                 requests=self._setup.requests,
             )
-            observers = (shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector)
-            started = attempt.processes_with(folder, addresses)
-            Manager(attempt, started, node, (*observers, steps) if steps else observers).run()
+            observers = [shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector]
+            observers += [steps] if steps else []
+            Manager(attempt, attempt.processes_with(folder, addresses), node, observers).run()
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: Live) -> StepReader | None:

@@ -244,8 +244,8 @@ def _row(rank: RankRecord) -> tuple[str, ...]:
 
 def interval(began: float, seconds: float) -> dict[str, object]:
     """Return the members about the end of what began then, rounded such that the times differ by exactly `seconds`."""
-    seconds = round(seconds, 3)
-    return {"ended_at": iso(round(began, 3) + seconds), "seconds": seconds}
+    lasted = round(seconds * 1000)  # as `iso` rounds: round(seconds, 3) may be one millisecond off
+    return {"ended_at": iso((round(began * 1000) + lasted) / 1000), "seconds": lasted / 1000}
 
 
 def _rounded(**seconds: float | None) -> dict[str, object]:

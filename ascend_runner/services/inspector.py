@@ -23,8 +23,8 @@ END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one 
 INTERVAL: Final = 60.0  # seconds between two inspections
 SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
 PROGRAM: Final = (
-    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.inspection import child;"
-    " child.main(sys.argv[1], os.environ)"
+    "import os, sys; sys.path[:] = {path!r}; from ascend_runner.node import inspection;"
+    " inspection.main(sys.argv[1], os.environ)"
 )
 
 

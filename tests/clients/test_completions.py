@@ -16,7 +16,7 @@ from ascend_runner.services import run_folder
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import wait_until
 
-COMPLETIONS: Final = Path(run_folder.__file__).parents[1] / "job_tool" / "completions"
+COMPLETIONS: Final = Path(run_folder.__file__).parents[1] / "tools" / "job" / "completions"
 BASHRC: Final = """\
 PS1='ready> '
 . /usr/share/bash-completion/bash_completion

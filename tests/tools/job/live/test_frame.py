@@ -17,7 +17,7 @@ from ascend_runner.tools.job.top_frame import Frame, JobView, Screen, State, Sty
 from ascend_runner.training.steps import Step
 from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, quiet, rank
 
-GOLDEN: Final = Path(__file__).parents[3] / "fixtures" / "top"
+GOLDEN: Final = Path(__file__).parents[4] / "fixtures" / "top"
 
 
 def text(drawn: Frame) -> str:
