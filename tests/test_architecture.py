@@ -128,7 +128,6 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.setup", "services.staging"): "as above",
     ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
-    ("job.runner", "services.live"): "as above",
     ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
     ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.own_children", "threading"): "only without /proc; the guardian must stay small",

@@ -203,9 +203,9 @@ class JobRunner:
                 heartbeats=heartbeats,
                 requests=self._setup.requests,
             )
-            observers = [shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector]
-            observers += [steps] if steps else []
-            Manager(attempt, attempt.processes_with(folder, addresses), node, observers).run()
+            observers = (shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector)
+            started = attempt.processes_with(folder, addresses)
+            Manager(attempt, started, node, (*observers, steps) if steps else observers).run()
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: Live) -> StepReader | None:
