@@ -50,7 +50,7 @@ COMPLETED: Final = {
     "ascend-runner --framework ten": "tensorflow",
     "ascend-runner --nproc-per-node 8 --dry-run ascend-rank-t": "ascend-rank-table",
     "ascend-runner --job-name x -- ls exp": "experiment/",
-    "ascend-runner --no-prefix ascend-job comp": "completion",
+    "ascend-runner --timestamps ascend-job comp": "completion",
     "ascend-runner --job-name x ls --almost-a": "--almost-all",
     "ascend-job checkp": "checkpoint",
     "ascend-job logs --fol": "--follow",
