@@ -64,7 +64,7 @@ COMPLETED: Final = {
     "ascend-rank-table convert --to gr": "group-list",
     "ascend-rank-table show tab": "table.json",
     "ascend-rank-table diff a.json tab": "table.json",
-    "ascend-rank-table merge a.json b.json tab": "table.json",
+    "ascend-rank-table validate a.json b.json tab": "table.json",
     "ascend-runner --workdir exp": "experiment/",
 }
 HOSTILE: Final = (
