@@ -272,8 +272,8 @@ class JobRunner:
 
     def _start(self) -> Event:
         attempt, folder = self._attempt or Attempt(self._journal.spec), self._setup.run_folder
-        spec, signals = attempt.job, self._signals
-        recorder = Recorder(spec, signals.is_hurried, signals.is_stopped, self._setup.environ, attempt.processes)
+        spec = attempt.job
+        recorder = Recorder(spec, self._setup.patience, self._setup.environ, attempt.processes)
         progress = Progress(spec, self._messages, attempt.number)
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
@@ -341,14 +341,12 @@ class JobRunner:
             self._hooks.run(event, found.newest.path if found and found.newest else "")
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
-        return checkpoint_dir.look(
-            self._journal.spec.files.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried
-        )
+        return checkpoint_dir.look(self._journal.spec.files.checkpoint_dir, self._setup.patience)
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
-        outcome = recorder.finish(self._messages.warning, self._signals.first_stop)
+        outcome = recorder.finish(self._signals.first_stop)
         cause, self._reporter.outcome = outcome.cause, outcome
         self._reporter.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
