@@ -19,9 +19,10 @@ from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.observations.job_record import CERTAINTY
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import clock, counted, format_numbers
-from ascend_runner.views import page, page_content, page_ranks
-from ascend_runner.views.page_content import FINAL, Topology
+from ascend_runner.views import page, page_ranks, topology
+from ascend_runner.views.page_content import FINAL
 from ascend_runner.views.page_ranks import Excerpt, Row, Timeline
+from ascend_runner.views.topology import Topology
 
 TEMPLATE: Final = "merged.html"
 LONGEST: Final = 300  # characters of a sentence in a table
@@ -126,7 +127,7 @@ def content_of(sources: MergedSources) -> MergedContent:
         sources=f"{sum(node.has_report for node in job.nodes)} of {counted(len(job.nodes), 'node')}",
         clocks=tuple(summary.clock_sentences(job)),
         timeline=page_ranks.draw(found, max((rank.ended or 0.0 for rank in found), default=0.0), None),
-        topology=page_content.draw(reports.table, found, marks, "ranks without a report"),
+        topology=topology.draw(reports.table, found, marks),
         ranks=tuple(page_ranks.rows(found)),
         states=tuple(page_ranks.states(found)),
         left_out=reports.left_out,

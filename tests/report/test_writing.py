@@ -163,7 +163,7 @@ class SlowQueue(WriteQueue):
     """A queue that carries out the next write only when the test asks for it."""
 
     def __init__(self) -> None:
-        super().__init__(pytest.fail)
+        super().__init__(Patience(warn=pytest.fail))
         self.writes: list[Callable[[], None]] = []
 
     def put(self, _path: str, write: Callable[[], None]) -> None:
