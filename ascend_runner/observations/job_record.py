@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.lifecycle.job_machine import AnyState, JobState, Verdict
-from ascend_runner.members import Count, Members, iso, plain
+from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import RankRecord, interval
 from ascend_runner.plan.ranks import Staged
@@ -196,7 +196,7 @@ class JobRecord:
     @property
     def ended_at(self) -> float | None:
         """When it ended, None if it has not."""
-        return None if self.seconds is None else round(self.started_at, 3) + round(self.seconds, 3)
+        return None if self.seconds is None else milliseconds(self.started_at) + milliseconds(self.seconds)
 
     def rank(self, rank_id: int | None) -> RankRecord | None:
         """Return the record of a rank, None without one."""
@@ -210,7 +210,7 @@ class JobRecord:
             "held_until": iso(self.held_until),
             "started_at": iso(began),
             "ended_at": iso(self.ended_at),
-            "seconds": round(self.seconds or 0.0, 3),
+            "seconds": milliseconds(self.seconds or 0.0),
             "ranks": [rank.encode(began) for rank in self.ranks],
             "clock": _encode_clock(self.clock) if self.clock else None,
             "attempts": [attempt.encode() for attempt in self.attempts],

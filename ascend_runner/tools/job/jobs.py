@@ -369,7 +369,7 @@ class Snapshot:
     `live` is what the runner shows of its newest attempt. `logs` has the
     size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
     `gone` are the ranks that were running when the report was written, and whose first process has ended since.
-    `last_lines` are from the logs of an attempt that is running: its runner has only the end of a long line. `steps`
+    `last_lines` are those of the logs of an attempt that is running: the runner keeps less of a long line. `steps`
     has the figures of the training in these logs. `html` is the path of the HTML report, "" if there is none.
     `limit_at` is the end of the time limit of a running job, in seconds since the epoch. `spare_report` is the path of
     the report if it could not be written beside the logs, "" if it was.
@@ -485,11 +485,14 @@ class Snapshot:
         return Members({**rank.members, **output, **interval(began, max(0.0, (last or began) - began))})
 
 
-def take(job: FoundJob) -> Snapshot:
-    """Take a snapshot. The lock is checked before the report is read, so that a job that ends never looks killed."""
+def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
+    """Take a snapshot; unless it `asks` the runner, without what changes in an attempt.
+
+    The lock is checked before the report is read, so that a job that ends never looks killed.
+    """
     is_alive = job.is_alive()
     seen = Snapshot(job=job, is_alive=is_alive)
-    if is_alive:
+    if is_alive and asks:
         seen = ask_runner(seen)
     found = [attrs.evolve(seen, why=f"cannot read the report: no response from its disk within {DISK_LIMIT:g} s")]
 
@@ -669,7 +672,7 @@ class JobEnd:
             is_alive = part.is_alive()
             if is_alive and not self.locks:
                 self.locks = _pipe_until_unlocked(part.run_folder)
-            if is_alive or (is_alive is None and take(part).condition in GOING_ON):
+            if is_alive or (is_alive is None and take(part, asks=False).condition in GOING_ON):
                 return False
             self.close()
             self._running.pop()

@@ -25,6 +25,7 @@ from ascend_runner import files, tool
 from ascend_runner.errors import OutputError, RankTableError, SettingsError, UnreadableError, reason
 from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
+from ascend_runner.platforms import chips
 from ascend_runner.problems import Problem, Severity, problems_of
 from ascend_runner.rank_table import checks, codec, source
 from ascend_runner.rank_table.compare import ABSENT, THE_ENTRY, Difference, compare
@@ -438,7 +439,7 @@ def _warn(sentence: str) -> None:
 
 
 def _chip(options: Namespace) -> str | None:
-    return options.chip or checks.chip_of(os.environ)
+    return options.chip or chips.chip_of(os.environ)
 
 
 def _refuse_second_standard_input(paths: Sequence[str]) -> None:

@@ -19,8 +19,8 @@ from typing import Final
 import ascend_runner
 from ascend_runner import tool
 from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, UnreadableError
+from ascend_runner.platforms.chips import CHIPS
 from ascend_runner.problems import problems_of
-from ascend_runner.rank_table.checks import CHIPS
 from ascend_runner.rank_table.source import TIMEOUT
 from ascend_runner.tool import Adder, commands_of, duration
 from ascend_runner.tools.rank_table import commands
