@@ -94,7 +94,7 @@ def test_second_pattern_is_refused() -> None:
         command_line.parse(["--perf-pattern", "a", "--perf-pattern", "b", "x"])
 
     assert (
-        "option --perf-pattern is given twice: write one expression, such as '(?:step|iter) (?P<step>[0-9]+)'"
+        "option --perf-pattern is given twice: write one expression, such as '(?:train|tune) step (?P<step>[0-9]+)'"
         == str(caught.value)
     )
 
