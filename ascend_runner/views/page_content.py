@@ -398,7 +398,7 @@ class Content:
 def content_of(sources: Sources) -> Content:
     """Return the content of a page."""
     report, marks = sources.report, page_ranks.marks_of(sources.report.child("cause")) or _marks_of_quiet(sources)
-    found = page_ranks.ranks_of([report], marks)
+    found = page_ranks.ranks_of(report, marks)
     count, masker = len(found), Masker()
     culprit = _rank(found, report.child("cause").whole("rank_id"))
     first = _rank(found, report.child("cause").whole("first_exit"))

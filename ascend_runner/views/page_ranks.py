@@ -176,14 +176,12 @@ def silences(report: Members, now: float) -> tuple[dict[int, float], list[float]
     return quiet, succeeded
 
 
-def ranks_of(reports: Iterable[Members], marks: Mapping[int, str]) -> list[Rank]:
-    """Return the ranks of some reports: those with marks, in the order of these, then the others that failed."""
+def ranks_of(report: Members, marks: Mapping[int, str]) -> list[Rank]:
+    """Return the ranks of a report: those with marks, in the order of these, then the others that failed."""
     order = {rank_id: index for index, rank_id in enumerate(marks)}
+    began = report.moment("started_at") or 0.0
     found = [
-        _rank(members, report.moment("started_at") or 0.0, marks)
-        for report in reports
-        for members in report.children("ranks")
-        if members.whole("rank_id") is not None
+        _rank(members, began, marks) for members in report.children("ranks") if members.whole("rank_id") is not None
     ]
     return sorted(found, key=lambda rank: (order.get(rank.rank_id, len(order)), rank.order))
 

@@ -17,7 +17,7 @@ def rows(count: int, *odd: dict[str, object]) -> list[page_ranks.Row]:
     found = {one["rank_id"]: one for one in report["ranks"]}  # type: ignore[attr-defined]  # as `document` has made it
     found.update({one["rank_id"]: one for one in odd})
     members = Members({**report, "ranks": list(found.values())})
-    return list(page_ranks.rows(page_ranks.ranks_of([members], page_ranks.marks_of(members.child("cause")))))
+    return list(page_ranks.rows(page_ranks.ranks_of(members, page_ranks.marks_of(members.child("cause")))))
 
 
 @pytest.mark.parametrize(

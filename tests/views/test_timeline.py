@@ -15,7 +15,7 @@ FAILS: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None, "sig
 def ranks_of(report: dict[str, object]) -> list[page_ranks.Rank]:
     """Return the ranks of a report."""
     members = Members(report)
-    return page_ranks.ranks_of([members], page_ranks.marks_of(members.child("cause")))
+    return page_ranks.ranks_of(members, page_ranks.marks_of(members.child("cause")))
 
 
 def test_strips() -> None:
