@@ -15,9 +15,10 @@ from ascend_runner.job.setup import JobSetup
 from ascend_runner.lifecycle.job_machine import Event, JobState, Verdict
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.report import checkpoint, screen
+from ascend_runner.report import screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.supervision.causes import LimitReached, SignalReceived
+from ascend_runner.views import facts
 
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 
@@ -67,7 +68,7 @@ class EndReporter:
         seconds = self._signals.now() - began if outcome.is_from_outside else outcome.seconds
         text = screen.ended(outcome, journal.spec, seconds) + screen.attempts(job)
         if journal.last_checkpoint and outcome.cause and outcome.cause.saves_first:
-            text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
+            text += f"\n  saved  {facts.checkpoint(journal.last_checkpoint)}"
         if job.state is JobState.HOLDING and not event.is_local:
             text += screen.lingering(job)
         elif job.state is JobState.HOLDING:

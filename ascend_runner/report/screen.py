@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle import cloud_events
 from ascend_runner.lifecycle.job_machine import Event, Job, Verdict
-from ascend_runner.observations import job_record
 from ascend_runner.observations.rank_record import STOPPED, Outcome, RankRecord, described
 from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.report import causes
@@ -23,6 +22,7 @@ from ascend_runner.supervision.causes import Cause, Ending, FindingKind
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
+from ascend_runner.views import facts
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
@@ -190,7 +190,7 @@ def _evidence(finding: Finding) -> list[str]:
     if finding.meaning:
         lines.append(f"  means  {finding.meaning}")
     if finding.code:
-        label, text = job_record.explained(finding.code, finding.code_kind, finding.code_meaning)
+        label, text = facts.explained(finding.code, finding.code_kind, finding.code_meaning)
         lines.append(f"  {label:6} {text}")
     if finding.points_at:
         lines.append(f"  blames {', '.join(map(_peer, finding.points_at))}")

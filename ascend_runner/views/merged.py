@@ -16,7 +16,7 @@ from ascend_runner.members import Members
 from ascend_runner.merge import summary
 from ascend_runner.merge.clocks import Difference
 from ascend_runner.merge.model import Job, Node, Suspect, Verdict
-from ascend_runner.observations.job_record import CERTAINTY
+from ascend_runner.observations.job_record import CERTAINTY, JobRecord
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import clock, counted, format_numbers
 from ascend_runner.views import page, page_content, page_ranks
@@ -109,7 +109,8 @@ def content_of(sources: MergedSources) -> MergedContent:
     reports, job, verdict = sources.found, sources.found.job, sources.verdict
     state = summary.state_of(job)
     marks = _marks(verdict)
-    found = page_ranks.ranks_of(reports.reports.values(), marks)
+    records = map(JobRecord.decode, reports.reports.values())
+    found = page_ranks.in_order((rank for record in records for rank in record.ranks), marks)
     error = verdict.suspects[0].sentence if verdict.suspects else ""
     rows = list(_rows(sources))
     return MergedContent(
@@ -125,10 +126,10 @@ def content_of(sources: MergedSources) -> MergedContent:
         more_nodes=max(0, len(rows) - MOST_NODES),
         sources=f"{sum(node.has_report for node in job.nodes)} of {counted(len(job.nodes), 'node')}",
         clocks=tuple(summary.clock_sentences(job)),
-        timeline=page_ranks.draw(found, max((rank.ended or 0.0 for rank in found), default=0.0), None),
+        timeline=page_ranks.draw(found, marks, max((rank.ended_after for rank in found), default=0.0)),
         topology=page_content.draw(reports.table, found, marks, "ranks without a report"),
-        ranks=tuple(page_ranks.rows(found)),
-        states=tuple(page_ranks.states(found)),
+        ranks=tuple(page_ranks.rows(found, marks)),
+        states=tuple(page_ranks.states(found, marks)),
         left_out=reports.left_out,
         made_at=clock(sources.made_at),
         is_public=sources.is_public,

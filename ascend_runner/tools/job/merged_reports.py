@@ -427,7 +427,7 @@ def _better_reports(reports: Mapping[int, Members], parts: Mapping[int, FoundJob
             continue
         seen = jobs.take(part)
         if seen.condition is Condition.RUNNER_KILLED or seen.spare_report:
-            yield number, seen.complete_report
+            yield number, Members(seen.record.encode())
 
 
 def _incomplete(nodes: Mapping[int, Node], parts: Mapping[int, FoundJob]) -> Iterator[tuple[int, Node]]:

@@ -24,6 +24,7 @@ from ascend_runner.node.npu_smi import Figures
 from ascend_runner.supervision import outliers
 from ascend_runner.text import counted, format_numbers, printable, rank_list, size
 from ascend_runner.training.steps import Step
+from ascend_runner.views import facts
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ELLIPSIS: Final = "…"
@@ -564,16 +565,13 @@ def _step(job: JobView, screen: Screen) -> Line:
     if step.step is None:
         return ()
     spans: list[Span] = [(" step ", Style.PLAIN), (f"{step.step}", Style.BOLD)]
-    facts = []
-    if step.seconds:
-        facts.append(f"{step.seconds:.3g} s per step")
-        if step.steps and step.steps > step.step and _goes_on(job):
-            facts.append(f"about {short_duration((step.steps - step.step) * step.seconds)} left")
-    if step.loss is not None:
-        facts.append(f"loss {step.loss:.4g}")
+    left = ""
+    if step.seconds and step.steps and step.steps > step.step and _goes_on(job):
+        left = f"about {short_duration((step.steps - step.step) * step.seconds)} left"
+    figures = [*facts.step_figures(step, left)]
     if step.throughput is not None:
-        facts.append(f"{step.throughput:.4g} {step.unit}".rstrip())
-    text = f"  {', '.join(facts)}"
+        figures.append(f"{step.throughput:.4g} {step.unit}".rstrip())
+    text = f"  {', '.join(filter(None, figures))}"
     if step.steps:
         spans.append((f" of {step.steps}  ", Style.PLAIN))
         room = screen.columns - sum(width(text) for text, _style in spans) - width(text)
