@@ -19,6 +19,7 @@ from ascend_runner.observations.job_record import (
 )
 from ascend_runner.observations.rank_record import STOPPED, RankRecord
 from ascend_runner.supervision import outliers
+from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import clock, duration, format_numbers, rank_list
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
 
 def chosen(found: list[Fact], *labels: str) -> Iterator[Fact]:
     """Yield the facts with these labels, in the order of the labels."""
-    return ((label, text) for wanted in labels for label, text in found if label == wanted)
+    return ((label, text) for wanted in labels for label, text in found if label == wanted and text)
 
 
 # --- The cause and its evidence ---------------------------------------------------------------------------------------
@@ -74,7 +75,12 @@ def _of_cause(job: JobRecord, cause: CauseRecord) -> Iterator[Fact]:
     yield "check", suspicion(cause.suspected_peer) if cause.suspected_peer else ""
     first, culprit = job.rank(cause.first_exit), cause.rank_id
     is_another = first is not None and first.rank_id != culprit
-    yield "first", f"{first.title} ended first" if first and is_another else ""
+    yield "first", first_to_end(first.title, first.ending) if first and is_another else ""
+
+
+def first_to_end(title: str, ending: Ending | None) -> str:
+    """Say that a rank ended first which is not the cause: "rank 0 ended first (exit status 1)"."""
+    return f"{title} ended first ({ending.in_parentheses})" if ending else f"{title} ended first"
 
 
 def doubts(job: JobRecord) -> Iterator[Fact]:
@@ -87,9 +93,9 @@ def doubts(job: JobRecord) -> Iterator[Fact]:
         yield "also", f"{rank_list(cause.candidates)} reported {errors} and may be the cause"
     elif len(cause.candidates) > 1:
         *most, last = (f"rank {rank_id}" for rank_id in cause.candidates)
-        yield "candidates", f"{', '.join(most)} or {last}"
+        yield "candidates", f"may be {', '.join(most)} or {last}"
     elif any(rank.state in STOPPED for rank in job.ranks):
-        yield "candidates", f"{rank_list(cause.candidates)}, or a rank that was stopped"
+        yield "candidates", f"may be {rank_list(cause.candidates)}, or a rank that was stopped"
 
 
 def of_finding(finding: Finding) -> Iterator[Fact]:

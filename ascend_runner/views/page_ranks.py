@@ -229,9 +229,9 @@ EVIDENCE: Final = {
     "code": "Code",
     "blames": "Blames",
     "check": "Check",
-    "first": "Ended first",
+    "first": "First",
     "also": "Also",
-    "candidates": "Candidates",
+    "candidates": "Cause",
     "plog": "Plog",
     "plog error": "First error",
 }

@@ -82,8 +82,8 @@ def test_quiet_rank() -> None:
     ("expected", "certainty", "candidates"),
     [
         (("also", "rank 1 reported an error and may be the cause"), "likely", (1,)),
-        (("candidates", "rank 1 or rank 2"), "open", (1, 2)),
-        (("candidates", "rank 2, or a rank that was stopped"), "open", (2,)),
+        (("candidates", "may be rank 1 or rank 2"), "open", (1, 2)),
+        (("candidates", "may be rank 2, or a rank that was stopped"), "open", (2,)),
     ],
 )
 def test_doubts(expected: tuple[str, str], certainty: str, candidates: tuple[int, ...]) -> None:

@@ -381,7 +381,7 @@ def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
 
     assert [
         "  cause       rank 2 failed (cause unclear)",
-        "  candidates  rank 1 or rank 2",
+        "  candidates  may be rank 1 or rank 2",
         "  means       killed by SIGKILL",
         "  code        EI0006 (usually caused by a peer): no peer",
     ] == screens.status(seen, BEGAN).splitlines()[1:5]
