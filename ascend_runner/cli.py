@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from signal import SIG_UNBLOCK, pthread_sigmask
-from typing import Final, Union
+from typing import TYPE_CHECKING
 
 import attrs
 
 import ascend_runner
-from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, StopRequestedError, reason
+from ascend_runner.errors import RUNNER_FAILED, AscendRunnerError, SettingsError, reason
 from ascend_runner.guardian.guard import may_write_from_the_background
 from ascend_runner.guardian.signal_sets import WATCHED
-from ascend_runner.job import dry_run, runner
-from ascend_runner.job.precheck import Precheck, Subjects
-from ascend_runner.job.setup import JobSetup
 from ascend_runner.node import terminal
-from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.problems import RankTableFormatError, problems_of
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.message_format import Level, format_message
@@ -26,14 +22,12 @@ from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import USAGE, CommandLine, help_text
 from ascend_runner.settings.model import Settings, decode, unknown_variables
-from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO, PRECHECK_STOP
-from ascend_runner.settings.parsing import OFF
-from ascend_runner.supervision.causes import SignalReceived
+from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.text import printable
 
-NO_JOB: Final = Outcome(cause=None)
-
-Ended = tuple[Union[Outcome, AscendRunnerError], str]  # the outcome, and text to print if no job was run
+if TYPE_CHECKING:
+    from ascend_runner.job.launch import Ended
+    from ascend_runner.observations.rank_record import Outcome
 
 
 def main(
@@ -61,13 +55,13 @@ def main(
         finally:
             console.close(signals.is_hurried)
 
-    if pass_on:
+    if pass_on and ended:
         pass_on(ended)
     if console.has_lost_text:
         return RUNNER_FAILED
     if text:
         return _print(text)
-    return ended.exit_status
+    return ended.exit_status if ended else 0
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -83,9 +77,6 @@ class Program:
         """Run a command line and report its errors."""
         try:
             return self._run(command_line.parse(argv))
-        except StopRequestedError as stop:
-            self.messages.error(str(stop))
-            return Outcome(cause=SignalReceived(stop.signum)), ""
         except AscendRunnerError as error:
             sentences = [str(problem) for problem in problems_of(error)]
             if isinstance(error, RankTableFormatError):  # a name in a table may contain a line break
@@ -95,9 +86,9 @@ class Program:
 
     def _run(self, line: CommandLine) -> Ended:
         if line.wants_help:
-            return NO_JOB, help_text(line.help_topic)
+            return None, help_text(line.help_topic)
         if line.wants_version:
-            return NO_JOB, f"{ascend_runner.__version__}\n"
+            return None, f"{ascend_runner.__version__}\n"
         settings = decode(line.values, self.environ)
         self.messages.lowest = _lowest_level(settings)
         self.messages.begins_with_time = settings.timestamps
@@ -105,36 +96,12 @@ class Program:
             self.messages.has_colors = settings.color == COLOR_ALWAYS
         for sentence in unknown_variables(self.environ):
             self.messages.warning(printable(sentence))
-        if settings.check:
-            from ascend_runner.job.check import check  # noqa: PLC0415  reads a whole machine, and jobs do not need it
-
-            check(settings, self.environ, line.command, (self.signals, self.console, self.messages))
-            return NO_JOB, ""
-        if not line.command:
+        if not (line.command or settings.check):
             raise SettingsError(f"no command given (usage: {USAGE})")
+        from ascend_runner.job import launch  # noqa: PLC0415  a usage error or --version needs nothing of a job
 
-        setup = JobSetup(settings, self.environ, self.signals, self.messages)
-        setup.precheck = self._precheck(settings, line.command, setup)
-        prepared = runner.prepare(setup, line.command, ascend_runner.__version__, self.console)
-        setup.show(prepared)
-        if prepared.error:
-            return prepared.error, ""
-        job = prepared.job()
-        if settings.dry_run:
-            return NO_JOB, dry_run.plan_text(prepared, self.environ)
-        return runner.run(setup, job, self.console), ""
-
-    def _precheck(self, settings: Settings, command: tuple[str, ...], setup: JobSetup) -> Precheck | None:
-        if settings.precheck == OFF or settings.dry_run:
-            return None
-
-        def look() -> Subjects:
-            from ascend_runner.job.check import problems_of_this_node  # noqa: PLC0415  as above, and in a thread
-
-            return problems_of_this_node(settings, self.environ, command)
-
-        can_stop = settings.precheck == PRECHECK_STOP
-        return Precheck(look, setup.requests.pass_on, self.messages, can_stop=can_stop)
+        surroundings = self.signals, self.console, self.messages
+        return launch.launch(settings, self.environ, line.command, surroundings, ascend_runner.__version__)
 
 
 def _print(text: str) -> int:

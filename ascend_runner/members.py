@@ -128,6 +128,11 @@ _READERS: Final[Mapping[str, Callable[[Members, str], object]]] = {
 }
 
 
+def milliseconds(seconds: float) -> float:
+    """Round to milliseconds as `iso` does: round(seconds, 3) may be one millisecond off."""
+    return round(seconds * 1000) / 1000
+
+
 def iso(epoch: float | None) -> str:
     """Format a time in ISO 8601 with milliseconds, to which it is rounded, and the local offset; None is ""."""
     if epoch is None:

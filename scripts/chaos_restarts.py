@@ -160,7 +160,7 @@ def wrong_end(schedule: Schedule, status: int, folder: Path, *, is_signaled: boo
     if is_signaled:
         return wrong
     end = dict(schedule.env)["END"]
-    limit = min(schedule.restarts, 3)  # --max-same-failures
+    limit = min(schedule.restarts, 3)  # of the same failure in a row
     attempt = min(schedule.last, limit)
     expected = 0 if attempt == schedule.last else 137 if end == "KILL" else int(end)
     if (attempt, expected) != (report["attempt"], status):

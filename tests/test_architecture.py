@@ -119,7 +119,8 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("observations.rank_record", "html_table"): "as above",
     ("observations.rank_record", "diagnosis.finding"): "10 ms that only the readers of reports need",
     ("observations.job_record", "diagnosis.finding"): "as above",
-    ("cli", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
+    ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
+    ("job.launch", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
     ("report.html_page", "views.page"): "jinja2, which only a page needs",
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
@@ -128,7 +129,6 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.setup", "services.staging"): "as above",
     ("services.checkpoint_dir", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
-    ("job.runner", "services.live"): "as above",
     ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
     ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.own_children", "threading"): "only without /proc; the guardian must stay small",
@@ -324,7 +324,7 @@ print(before == trace() or (before, trace()))
 def test_jobs_start_without_what_only_others_need() -> None:
     """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
     rare = "check evidence diagnosis report.investigation services.step_reader training.steps services.summary".split()
-    script = "import sys, ascend_runner.cli; print(*sys.modules)"
+    script = "import sys, ascend_runner.job.launch; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
     loaded = shown.stdout.split()
 

@@ -34,7 +34,7 @@ def test_before_the_guardian_listens(program: Program, signum: signal.Signals) -
 
 @pytest.mark.deep(quick=3)
 @pytest.mark.parametrize("signum", [SIGTERM, SIGINT, SIGHUP, SIGQUIT])
-@pytest.mark.parametrize("module", ["ascend_runner.cli", "ascend_runner.manager.manager"])
+@pytest.mark.parametrize("module", ["ascend_runner.cli", "ascend_runner.settings.command_line"])
 def test_while_the_runner_imports(program: Program, module: str, signum: signal.Signals) -> None:
     """The signal stays pending until the runner handles it: no rank is started, and the status is 128 + S."""
     run = start_held(program, module, "/bin/sleep", "1000")
@@ -45,6 +45,18 @@ def test_while_the_runner_imports(program: Program, module: str, signum: signal.
     assert 128 + signum == run.finish()
     assert f"ERROR stopped by {signum.name} before any rank was started\n" in run.screen
     assert "Traceback" not in run.screen
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("signum", [SIGTERM, SIGINT])
+def test_while_the_job_is_imported(program: Program, signum: signal.Signals) -> None:
+    """The runner handles signals by then, and stops as soon as the modules of a job are there."""
+    run = start_held(program, "ascend_runner.manager.manager", "/bin/sleep", "1000")
+    os.kill(run.runner_pid, signum)
+    (program.folder / "go").touch()
+
+    assert 128 + signum == run.finish()
+    assert f"ERROR stopped by {signum.name} before any rank was started\n" in run.screen
 
 
 @pytest.mark.deep

@@ -144,7 +144,7 @@ def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
         os.kill(pid, SIGTERM)
 
     assert 143 == run.finish()
-    lines = program.log(0).splitlines()
+    lines = [line.removeprefix(b"[rank 0] ") for line in program.log(0).splitlines()]  # of the inner runner
     assert [b"asked SIGTERM", b"saved"] == [line for line in lines if line.startswith((b"asked", b"saved"))]
 
 
@@ -154,7 +154,7 @@ def test_nested_runners_ask_once(program: Program) -> None:
     inner = (program.python, "-m", "ascend_runner", "--nproc-per-node", "1", "--nnodes", "1", *GRACE)
     logs = ("--log-dir", str(program.folder / "inner"))
     run = start(program, *inner, *logs, program.python, "-c", SAVES + WAITS, options=("--grace", "10"))
-    lines = stopped(program, run)
+    lines = [line.removeprefix(b"[rank 0] ") for line in stopped(program, run)]  # of the inner runner
 
     assert [b"asked SIGTERM", b"saved"] == [line for line in lines if line.startswith((b"asked", b"saved"))]
 

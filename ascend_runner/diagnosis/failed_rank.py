@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -24,6 +24,7 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Death
 from ascend_runner.node import bounded
+from ascend_runner.node.bounded import Patience
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import lines_of, shown
@@ -148,26 +149,18 @@ def gather(
         )
 
 
-def read_disks(
-    ranks: Sequence[FailedRank],
-    masker: Masker,
-    warn: Callable[[str], None],
-    is_cut: Callable[[], bool] = bounded.never,
-) -> Mapping[int, Finding]:
-    """Return the evidence in the logs and plogs of failed ranks; ranks that cannot be read in time are missing.
-
-    `warn` is called if that is so.
-    """
+def read_disks(ranks: Sequence[FailedRank], masker: Masker, patience: Patience) -> Mapping[int, Finding]:
+    """Return the evidence in the logs and plogs of failed ranks; with a warning, without what does not respond."""
     read: dict[int, Finding] = {}
 
     def work() -> None:
         for rank in ranks:
             read[rank.rank_id] = _read(rank, masker)
 
-    bounded.call(DISK_LIMIT, work, is_cut)
+    bounded.call(DISK_LIMIT, work, patience.is_hurried)
     found = dict(read)  # a copy, because the thread may still be running
     if len(found) < len(ranks):
-        warn(f"the disk with the logs did not respond within {DISK_LIMIT:g} s; diagnosing without plogs")
+        patience.warn(f"the disk with the logs did not respond within {DISK_LIMIT:g} s; diagnosing without plogs")
     return found
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.node import bounded, cores
+from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
 from ascend_runner.text import shown, size
@@ -45,7 +46,7 @@ KMSG: Final = os.makedev(1, 11)  # in some containers /dev/kmsg is a link to a t
 FIRST_NAMESPACE: Final = 0xEFFFFFFC  # inode of the PID namespace in which the log counts (PROC_PID_INIT_INO)
 
 
-def victims(host: Host, counted: Circumstances, is_cut: Callable[[], bool] = bounded.never) -> tuple[str, ...]:
+def victims(host: Host, counted: Circumstances, patience: Patience = PATIENT) -> tuple[str, ...]:
     """Return the victims of the OOM kills that were `counted`, the oldest first: "python (pid 4711, 44.8 MiB)".
 
     Those in this cgroup are distinguished from others by its path, which may be unknown in a container.
@@ -54,7 +55,7 @@ def victims(host: Host, counted: Circumstances, is_cut: Callable[[], bool] = bou
     if not (own or machine):
         return ()
     lines: list[str] = []
-    bounded.call(LIMIT, lambda: lines.extend(_read(host)), is_cut)
+    bounded.call(LIMIT, lambda: lines.extend(_read(host)), patience.is_hurried)
     killed = _killed(lines, has_pids=_has_pids(host))
     path = cores.path_of_memory(host).rstrip("/")
     if own and path:

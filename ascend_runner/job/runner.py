@@ -1,33 +1,31 @@
-"""Runs the hooks of a job: those for checkpoints when the ranks have saved one, the others when its runner asks.
+"""Runs a job: performs what its state machine asks for, answers it with events, and reports how it ends.
 
-Runs a job: performs what the state machine of `lifecycle` asks for, and answers it with events.
-
-Runs a command as a job, from its preparation to its end; an error on the way is in the report, once there is one.
+The hooks of the job run here as well: those for a checkpoint beside the ranks, the others while no rank runs.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.job import preparation
-from ascend_runner.job.end_reporter import EndReporter
-from ascend_runner.job.preparation import Preparation
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind
+from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind, Verdict
 from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.observations.facts import CheckpointEnded, Fact
-from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.plan.spec import Attempt, JobSpec
+from ascend_runner.observations.rank_record import Outcome, RankRecord
+from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.ranks.processes import RankProcesses
-from ascend_runner.report import causes, checkpoint
+from ascend_runner.report import causes, checkpoint, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
@@ -35,12 +33,108 @@ from ascend_runner.services import checkpoint_dir, hooks, live, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.services.hooks import CheckpointHooks
 from ascend_runner.services.live import Live
+from ascend_runner.supervision.causes import LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.views import facts
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
     from ascend_runner.services.pace import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
+
+RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
+
+
+class EndReporter:
+    """Reports the ends of the attempts of one job. `outcome` is that of the newest attempt, and then of the job."""
+
+    def __init__(self, setup: JobSetup, journal: Journal) -> None:
+        self.outcome = Outcome(cause=None, started_at=time.time())
+        self.processes: Sequence[RankSpec] = ()  # those of the newest attempt
+        self.limit = REPORT_LIMIT  # seconds for the disk with the report
+        self._setup, self._journal = setup, journal
+        self._signals, self._messages = setup.signals, setup.messages
+        self._last_failure: Outcome | None = None  # the newest attempt that was to be followed by another
+
+    def report(self, event: Event) -> None:
+        """Report an attempt that has ended, or a job that was stopped between two."""
+        job, attempt = self._journal.job, self.outcome
+        has_failed = job.state in {JobState.FAILED, JobState.HOLDING}
+        if event.restart and job.verdict and not has_failed:
+            self._messages.warning(screen.attempt_failed(event, job))
+        ranks = self._with_reruns(attempt.ranks) if has_failed else attempt.ranks
+        changes: dict[str, Any] = {"last_failure": self._last_failure if attempt.is_from_outside else None}
+        end = None if attempt.is_from_outside else self._end_from_outside()
+        if end:
+            last = attrs.evolve(attempt, ranks=self._with_reruns(attempt.ranks)) if attempt.cause else None
+            changes = {"cause": end, "root": None, "suspected_peer": None, "last_failure": last}
+        outcome = attrs.evolve(
+            attempt,
+            ranks=ranks,
+            warnings=tuple(self._messages.warnings),
+            findings=tuple(self._journal.findings.values()),
+            exit_verdict=job.exit_verdict,
+            **changes,
+        )
+        if job.state is JobState.RESTARTING:
+            self.outcome = self._last_failure = outcome
+            self._journal.finish(outcome, self.limit)
+        else:
+            self.outcome = self._with_report(outcome, self.limit, attempt)
+
+    def show(self, event: Event) -> None:
+        """Show how the job has ended, and that it is held, or why it is not."""
+        journal, job, outcome = self._journal, self._journal.job, self.outcome
+        show = self._messages.error if outcome.cause else self._messages.result
+        began = self._setup.requests.began
+        seconds = self._signals.now() - began if outcome.is_from_outside else outcome.seconds
+        text = screen.ended(outcome, journal.spec, seconds) + screen.attempts(job)
+        if journal.last_checkpoint and outcome.cause and outcome.cause.saves_first:
+            text += f"\n  saved  {facts.checkpoint(journal.last_checkpoint)}"
+        if job.state is JobState.HOLDING and not event.is_local:
+            text += screen.lingering(job)
+        elif job.state is JobState.HOLDING:
+            way_in = preparation.way_in(journal.spec, self._setup.environ)
+            text += screen.held(journal.spec, job, journal.held_until, way_in=way_in, pid=os.getppid())
+        show(text)
+        journal.write_page(self._messages.info)
+        if job.policy.hold and not event.is_local:
+            self._messages.info(screen.NOT_HELD)
+
+    def report_release(self, event: Event) -> None:
+        """Report that a job is no longer held."""
+        self._messages.info(screen.released(event, self._journal.job))
+        self.outcome = self._with_report(self.outcome, RELEASE_LIMIT)
+        self._journal.write_page(self._messages.debug)
+
+    def report_error(self, error: AscendRunnerError) -> None:
+        """Report an error of the runner, after the failure of the last attempt if there was one."""
+        if self.outcome.cause:
+            last = attrs.evolve(self.outcome, ranks=self._with_reruns(self.outcome.ranks))
+            self._messages.error(f"the previous attempt failed: {screen.last_failure(last)}")
+        self._setup.end_requests()
+        self._journal.fail(error)
+
+    def limit_reached(self) -> LimitReached:
+        """Return the time limit as the cause of the end, which may come before a restart."""
+        delay = self._journal.job.delay if self._journal.job.verdict is Verdict.NO_TIME else 0.0
+        return LimitReached(self._setup.requests.limit or 0.0, delay)
+
+    def _end_from_outside(self) -> SignalReceived | LimitReached | None:
+        if self._journal.job.state is JobState.STOPPED:
+            return self._signals.first_stop()
+        return self.limit_reached() if self._journal.job.state is JobState.EXPIRED else None
+
+    def _with_reruns(self, ranks: Sequence[RankRecord]) -> tuple[RankRecord, ...]:
+        """Write the scripts that run ranks again, and return the ranks with the commands."""
+        commands = self._journal.write_reruns(self.processes, self._setup.environ, self.limit)
+        return tuple(attrs.evolve(rank, rerun=commands.get(rank.rank_id, "")) for rank in ranks)
+
+    def _with_report(self, outcome: Outcome, limit: float, attempt: Outcome | None = None) -> Outcome:
+        """Write the report of an outcome, and return the outcome with what was written, and where."""
+        self._journal.finish(outcome, limit, attempt)
+        writer = self._journal.writer
+        return attrs.evolve(outcome, report=writer.newest, report_place=writer.place, report_problem=writer.problem)
 
 
 class JobHooks:
@@ -179,8 +273,8 @@ class JobRunner:
 
     def _start(self) -> Event:
         attempt, folder = self._attempt or Attempt(self._journal.spec), self._setup.run_folder
-        spec, signals = attempt.job, self._signals
-        recorder = Recorder(spec, signals.is_hurried, signals.is_stopped, self._setup.environ, attempt.processes)
+        spec = attempt.job
+        recorder = Recorder(spec, self._setup.patience, self._setup.environ, attempt.processes)
         progress = Progress(spec, self._messages, attempt.number)
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
@@ -203,9 +297,9 @@ class JobRunner:
                 heartbeats=heartbeats,
                 requests=self._setup.requests,
             )
-            observers = [shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector]
-            observers += [steps] if steps else []
-            Manager(attempt, attempt.processes_with(folder, addresses), node, observers).run()
+            observers = (shown, progress, self._journal, recorder, heartbeats, self._hooks, self._inspector)
+            started = attempt.processes_with(folder, addresses)
+            Manager(attempt, started, node, (*observers, steps) if steps else observers).run()
         return self._end_of_attempt(recorder)
 
     def _read_steps(self, beside: ExitStack, shown: Live) -> StepReader | None:
@@ -248,14 +342,12 @@ class JobRunner:
             self._hooks.run(event, found.newest.path if found and found.newest else "")
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
-        return checkpoint_dir.look(
-            self._journal.spec.files.checkpoint_dir, self._signals.is_stopped, self._signals.is_hurried
-        )
+        return checkpoint_dir.look(self._journal.spec.files.checkpoint_dir, self._setup.patience)
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
-        outcome = recorder.finish(self._messages.warning, self._signals.first_stop)
+        outcome = recorder.finish(self._signals.first_stop)
         cause, self._reporter.outcome = outcome.cause, outcome
         self._reporter.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
@@ -301,49 +393,3 @@ class JobRunner:
                 self._inspector.close()
                 self._reporter.show(event)
         return actions
-
-
-def prepare(setup: JobSetup, command: Sequence[str], version: str, console: Console) -> Preparation:
-    """Prepare a job, see `JobSetup.prepare`. If it has begun but cannot run, the hooks for its end run as well.
-
-    Raises:
-        SettingsError: The current directory cannot be used.
-        StopRequestedError: A stop signal arrived during a wait.
-        LimitReachedError: The time limit of the job was reached during a wait.
-    """
-    try:
-        prepared = setup.prepare(command, version)
-    except (StopRequestedError, LimitReachedError) as end:
-        _give_up(setup, end, console)
-        raise
-    if prepared.error:
-        _give_up(setup, prepared.error, console)
-    return prepared
-
-
-def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
-    """Run a job to its end, which is shown on the screen.
-
-    Raises:
-        AscendRunnerError: The runner itself has failed; no rank is alive.
-    """
-    with setup.resources:
-        journal = setup.begin(spec)
-        journal.spec = spec
-        runner = JobRunner(setup, journal, console)
-        try:
-            journal.staged = setup.await_staging()
-            return runner.run()
-        except AscendRunnerError as error:
-            runner.fail(error)
-            raise
-        finally:
-            setup.signals.refuse_arrived()
-
-
-def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:
-    """Report that a job that was waiting will not run."""
-    with setup.resources:
-        if setup.journal:
-            JobRunner(setup, setup.journal, console).fail(error)
-            setup.signals.refuse_arrived()

@@ -22,6 +22,7 @@ from ascend_runner.errors import RankTableError, SettingsError, reason
 from ascend_runner.job import table as tables
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, network, terminal
+from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.plan.ranks import PlanContext
@@ -103,6 +104,7 @@ class JobSetup:
         self.environ = environ
         self.signals = signals
         self.messages = messages
+        self.patience = Patience(signals.is_stopped, signals.is_hurried, messages.warning)
         self.requests = Requests(
             signals,
             None if settings.check else settings.time_limit,
@@ -207,7 +209,7 @@ class JobSetup:
         self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
-        journal = Journal(job, self.messages.warning, self.signals.is_hurried)
+        journal = Journal(job, self.patience)
         self.journal = self.resources.enter_context(closing(journal))
         self.journal.begin(run_file, run_folder.spare_report(self.run_folder))
         return self.journal

@@ -13,6 +13,7 @@ from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError
 from ascend_runner.plan.ranks import NodeShare, PlanContext
 from ascend_runner.plan.spec import TableFile
+from ascend_runner.platforms import chips
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
@@ -107,7 +108,7 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
             table,
             path=os.path.realpath(file.path),  # as HCCL does before it checks the name
             size=len(file.data),
-            chip=context.settings.chip or checks.chip_of(context.environ),
+            chip=context.settings.chip or chips.chip_of(context.environ),
             is_roce_wanted=checks.wants_roce(context.environ),
         )
     )

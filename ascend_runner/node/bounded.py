@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
+import attrs
+
 from ascend_runner.errors import LIMIT_OF_MEMORY, LIMIT_OF_PROCESSES, AscendRunnerError
 
 Key = TypeVar("Key")
@@ -29,6 +31,18 @@ ALL_SIGNALS: Final = frozenset(signal.valid_signals())  # once, because each cal
 def never() -> bool:
     """Cut nothing short."""
     return False
+
+
+@attrs.frozen(eq=False, repr=False)
+class Patience:
+    """How long to wait for what may not respond, and where to report that it did not. Handed down from the signals."""
+
+    is_stopped: Callable[[], bool] = never  # a stop signal has arrived: whatever can be left out is
+    is_hurried: Callable[[], bool] = never  # a second one has: nothing that does not respond is waited for
+    warn: Callable[[str], object] = attrs.field(default=lambda _sentence: None)
+
+
+PATIENT: Final = Patience()
 
 
 def run(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError
 from ascend_runner.node import bounded
+from ascend_runner.node.bounded import PATIENT, Patience
 
 NFS: Final = 0x6969  # statfs(2)
 TMPFS: Final = 0x01021994
@@ -59,7 +60,7 @@ SCARCE: Final = 1024 * 1024  # bytes; a disk with less left is full for any log 
 LIMIT: Final = 1.0  # seconds; a network disk may not respond
 
 
-def full(paths: Iterable[str], scarce: int = SCARCE, *, is_cut: Callable[[], bool] = bounded.never) -> tuple[str, ...]:
+def full(paths: Iterable[str], scarce: int = SCARCE, patience: Patience = PATIENT) -> tuple[str, ...]:
     """Return the first path on each disk that has fewer than `scarce` bytes, or no inodes, left for the user."""
     found: dict[int, str] = {}
 
@@ -69,7 +70,7 @@ def full(paths: Iterable[str], scarce: int = SCARCE, *, is_cut: Callable[[], boo
                 if _is_full(path, scarce):
                     found.setdefault(os.stat(path).st_dev, path)
 
-    bounded.call(LIMIT, work, is_cut)
+    bounded.call(LIMIT, work, patience.is_hurried)
     return tuple(found.copy().values())  # a copy, because the thread may still be running
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.lifecycle.job_machine import AnyState, JobState, Verdict
-from ascend_runner.members import Count, Members, iso, plain
+from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.node.clock import Clock
 from ascend_runner.observations.rank_record import RankRecord, interval, silences
 from ascend_runner.plan.ranks import Staged
@@ -193,7 +193,7 @@ class JobRecord:
     @property
     def ended_at(self) -> float | None:
         """When it ended, None if it has not."""
-        return None if self.seconds is None else round(self.started_at, 3) + round(self.seconds, 3)
+        return None if self.seconds is None else milliseconds(self.started_at) + milliseconds(self.seconds)
 
     @property
     def began(self) -> float:
@@ -220,9 +220,8 @@ class JobRecord:
         members |= {
             "held_until": iso(self.held_until),
             "started_at": iso(began),
-            "ended_at": "",
-            "seconds": 0.0,
-            **({} if self.seconds is None else interval(began, self.seconds)),
+            "ended_at": iso(self.ended_at),
+            "seconds": milliseconds(self.seconds or 0.0),
             "ranks": [rank.encode(began) for rank in self.ranks],
             "clock": _encode_clock(self.clock) if self.clock else None,
             "attempts": [attempt.encode() for attempt in self.attempts],

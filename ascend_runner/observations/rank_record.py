@@ -12,7 +12,7 @@ import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.members import Count, Members, iso
+from ascend_runner.members import Count, Members, iso, milliseconds
 from ascend_runner.supervision.causes import (
     Cause,
     Ending,
@@ -319,8 +319,8 @@ def silences(ranks: Iterable[RankRecord], now: float) -> tuple[dict[int, float],
 
 def interval(began: float, seconds: float) -> dict[str, object]:
     """Return the members about the end of what began then, rounded such that the times differ by exactly `seconds`."""
-    lasted = round(seconds * 1000)  # as `iso` rounds: round(seconds, 3) may be one millisecond off
-    return {"ended_at": iso((round(began * 1000) + lasted) / 1000), "seconds": lasted / 1000}
+    seconds = milliseconds(seconds)
+    return {"ended_at": iso(milliseconds(began) + seconds), "seconds": seconds}
 
 
 def _rounded(**seconds: float | None) -> dict[str, object]:

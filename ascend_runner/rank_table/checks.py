@@ -23,6 +23,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.platforms.chips import LAST_DEVICE
 from ascend_runner.problems import Problem, Severity
 from ascend_runner.rank_table import rank_list
 from ascend_runner.rank_table.fields import (
@@ -39,10 +40,6 @@ from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server, f
 from ascend_runner.rank_table.server_list import MISTAKEN, PLAIN, PORTS, SUPER_PODS
 from ascend_runner.text import counted, is_whole_number
 
-# The highest device_id of each chip (config.cc), by the names that users know: 910B is the Atlas A2's, A3 the 910_93,
-# 950 the A5.
-LAST_DEVICE: Final[Mapping[str, int]] = {"910": 7, "910B": 15, "A3": 15, "310P": 31, "950": 64}
-CHIPS: Final = tuple(LAST_DEVICE)
 # On a 910 the devices 0-3 and 4-7 are two rings: four devices are one ring, or two pairs that face each other.
 SETS_OF_4: Final = frozenset(
     frozenset(map(int, digits)) for digits in ("0123", "4567", "0145", "0246", "0347", "1256", "1357", "2367")
@@ -58,18 +55,6 @@ def implied_chip(table: RankTable) -> str | None:
         return "A3"
 
     return "910" if table.extra_keys.get("chip_info") == "910" else None
-
-
-def chip_of(environ: Mapping[str, str]) -> str | None:
-    """Return the chip of CANN's SOC_VERSION ("Ascend910B3"), or None if it is not set or ambiguous."""
-    name = environ.get("SOC_VERSION", "").lower().removeprefix("ascend").replace("-", "_")
-    for prefix, chip in (("910_93", "A3"), ("310p", "310P"), ("950", "950")):
-        if name.startswith(prefix):
-            return chip
-    if re.match(r"910b\d", name):  # "910b" alone was once the name of a 910
-        return "910B"
-
-    return "910" if name in {"910", "910a", "910proa", "910prob", "910premiuma"} else None
 
 
 def check_version(table: RankTable, found: Document, chip: str | None) -> None:

@@ -15,7 +15,8 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Diagnosis, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.lifecycle import failure
-from ascend_runner.node import bounded, disks, executables, memory
+from ascend_runner.node import disks, executables, memory
+from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
 from ascend_runner.observations.facts import HangSeen, RankOutput
@@ -33,8 +34,7 @@ LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search befor
 class Investigation:
     """Investigates one job, which started at `began` (seconds since the epoch) with this much `memory`.
 
-    Once `is_cut` returns true, nothing waits any longer for what does not respond. Once `is_stopped` does, no more
-    stacks of a hang are collected.
+    Once the job is stopped, no more stacks of a hang are collected.
     """
 
     job: JobSpec
@@ -42,8 +42,7 @@ class Investigation:
     memory: MemorySample
     pids: Mapping[int, int]  # the pids of the ranks' leaders, by rank id
     masker: Masker = attrs.Factory(Masker)
-    is_cut: Callable[[], bool] = bounded.never
-    is_stopped: Callable[[], bool] = bounded.never
+    patience: Patience = PATIENT
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -67,7 +66,6 @@ class Investigation:
         failures: Sequence[tuple[Exited, RankOutput]],
         stopped: Sequence[tuple[Exited, RankOutput, RankOutput]],
         first_exit: int | None,
-        warn: Callable[[str], None],
         *,
         is_disk_hung: bool,
     ) -> Diagnosis:
@@ -75,13 +73,13 @@ class Investigation:
 
         `failures` are those that failed by themselves, in the order of their ends. `stopped` are those that the runner
         stopped then, with their output before that and at the end. `first_exit` is the rank whose failure ended the
-        job, or None if something else did. `warn` is called if a disk that is not known to hang does not respond.
+        job, or None if something else did.
         """
         ranks, circumstances = self._failed_ranks(failures), self._circumstances()
         on_disk: Mapping[int, Finding] = {}
         if not is_disk_hung:  # plogs are on the same disk
-            on_disk = failed_rank.read_disks(ranks, self.masker, warn, self.is_cut)
-        circumstances = attrs.evolve(circumstances, oom_victims=oom.victims(Host(), circumstances, self.is_cut))
+            on_disk = failed_rank.read_disks(ranks, self.masker, self.patience)
+        circumstances = attrs.evolve(circumstances, oom_victims=oom.victims(Host(), circumstances, self.patience))
         relevant = [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
         others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant)]
         deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
@@ -102,17 +100,17 @@ class Investigation:
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""
-        collector = self._collector(self.is_stopped, may_pause=True)
+        collector = self._collector(self.patience.is_stopped, may_pause=True)
         return HangSeen(stacks.group(collector.collect(pids), earlier), collector.refusal)
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
-        """Return the stacks of these ranks within about `seconds`, without pausing them; only `is_cut` ends it."""
-        collector = self._collector(self.is_cut, may_pause=False)
+        """Return the stacks of these ranks within about `seconds`, without pausing them, even if the job is stopped."""
+        collector = self._collector(self.patience.is_hurried, may_pause=False)
         return HangSeen(stacks.group(collector.collect(pids, min(seconds, STACKS_LIMIT))), collector.refusal)
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
         """Return the stacks of all ranks within about `seconds`, without stopping a process to read its own."""
-        return self._collector(self.is_stopped, may_pause=False).collect(pids, min(seconds, STACKS_LIMIT))
+        return self._collector(self.patience.is_stopped, may_pause=False).collect(pids, min(seconds, STACKS_LIMIT))
 
     def _collector(self, is_cut: Callable[[], bool], *, may_pause: bool) -> StackCollector:
         py_spy = executables.find_py_spy(self.job.processes[0].env.get("PATH", os.defpath))
@@ -124,7 +122,7 @@ class Investigation:
     def _full_disks(self) -> tuple[str, ...]:
         first = self.job.processes[0]
         paths = [self.job.files.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
-        return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], is_cut=self.is_cut)
+        return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], patience=self.patience)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
         specs = {spec.rank_id: spec for spec in self.job.processes}

@@ -22,6 +22,7 @@ from ascend_runner.lifecycle import cloud_events, job_machine
 from ascend_runner.lifecycle.job_machine import Action, Event, Job, JobState, Kind
 from ascend_runner.members import plain
 from ascend_runner.node import bounded, clock
+from ascend_runner.node.bounded import Patience
 from ascend_runner.node.clock import Clock
 from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
 from ascend_runner.observations.job_record import AttemptRecord, CheckpointRecord, Condition, JobRecord, StepRecord
@@ -55,8 +56,7 @@ class Journal:
     An observer of the manager's facts. `spec` is the plan, without ranks while they are not known.
     """
 
-    def __init__(self, spec: JobSpec, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Once `is_cut` returns true, waiting for a disk that does not respond is cut short."""
+    def __init__(self, spec: JobSpec, patience: Patience) -> None:
         self.spec = spec
         self.job = Job(policy=spec.restarts)
         self.termination_log = TERMINATION_LOG
@@ -67,11 +67,11 @@ class Journal:
         self.last_checkpoint: CheckpointRecord | None = None
         self._why = ""  # the reason for the newest request for a checkpoint
         self._outcome_of_request = ""  # the result of a request that is over, until an event has recorded it
-        self._writes = WriteQueue(warn, is_cut)
+        self._writes = WriteQueue(patience)
         self.writer = ReportWriter(self._writes)
         self._limit = REPORT_LIMIT  # seconds for the disk, as at the end of the newest attempt
-        self._page = html_page.PageWriter(WriteQueue(warn, is_cut))  # another thread: no event waits for a page
-        self._warn = warn
+        self._page = html_page.PageWriter(WriteQueue(patience))  # another thread: no event waits for a page
+        self._warn = patience.warn
         self._began = time.time()  # start of the attempt, in seconds since the epoch
         self._events = EventLog(spec, self._writes)
         self.held_until = 0.0  # in seconds since the epoch; 0: the job is not held

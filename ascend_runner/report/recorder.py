@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.lifecycle.job_machine import JobState
-from ascend_runner.node import bounded, clock, memory
+from ascend_runner.node import clock, memory
+from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
 from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
@@ -47,18 +48,14 @@ class Recorder:
     def __init__(
         self,
         job: JobSpec,
-        is_cut: Callable[[], bool] = bounded.never,
-        is_stopped: Callable[[], bool] = bounded.never,
+        patience: Patience = PATIENT,
         environ: Mapping[str, str] = {},
         processes: Sequence[RankSpec] = (),
     ) -> None:
-        """`environ` is the environment that the runner was started with, `processes` are those of this attempt.
-
-        Once `is_cut` returns true, only evidence that is available at once is used; for stacks, `is_stopped`.
-        """
+        """`environ` is the environment that the runner was started with, `processes` are those of this attempt."""
         self.has_survivors = False  # whether processes of the job are alive after SIGKILL
         self._job, self._environ = job, environ
-        self._is_cut, self._is_stopped = is_cut, is_stopped
+        self._patience = patience
         self._specs = {spec.rank_id: spec for spec in processes or job.processes}
         # What a record was made from, and the record.
         self._so_far: dict[int, tuple[object, RankRecord]] = {
@@ -118,8 +115,7 @@ class Recorder:
             began=self._began[0],
             memory=self._memory,
             pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
-            is_cut=self._is_cut,
-            is_stopped=self._is_stopped,
+            patience=self._patience,
         )
 
     def _has_failed(self, rank_id: int) -> bool:
@@ -131,16 +127,16 @@ class Recorder:
         """Whether the disk with the logs did not respond at the end of the job."""
         return any(output.is_disk_hung for output in self._outputs.values())
 
-    def finish(self, warn: Callable[[str], None], stopped_by: Callable[[], Cause] | None = None) -> Outcome:
+    def finish(self, stopped_by: Callable[[], Cause] | None = None) -> Outcome:
         """Diagnose the ranks that failed, and return everything that is known about the job after its end.
 
-        `warn` is called if a disk does not respond. `stopped_by` returns all that is known of a signal that ended it.
+        `stopped_by` returns all that is known of a signal that ended it.
         """
         cause, masker = self._state.cause, Masker()
         if cause and cause.stop_signal is not None and stopped_by:
             cause = stopped_by()
         cause = cause and cause.named({rank_id: spec.name for rank_id, spec in self._specs.items()})
-        diagnosis = self._diagnose(masker, warn)
+        diagnosis = self._diagnose(masker)
         findings = diagnosis.findings if diagnosis else {}
 
         is_from_outside = cause is not None and cause.is_from_outside
@@ -164,7 +160,7 @@ class Recorder:
             secrets_masked=masker.count,
         )
 
-    def _diagnose(self, masker: Masker, warn: Callable[[str], None]) -> Diagnosis | None:
+    def _diagnose(self, masker: Masker) -> Diagnosis | None:
         """Explain the ranks that failed by themselves; the output of those that were stopped may have the cause."""
         exited = sorted(self._exited.values(), key=lambda entry: entry[1])
         stopped_ranks = self._stopped.rank_ids
@@ -184,7 +180,7 @@ class Recorder:
         cause = self._state.cause
         first = cause.first_exit if cause and cause.ending else None
         investigation = attrs.evolve(self.investigation(), masker=masker)
-        return investigation.diagnose(failures, stopped, first, warn, is_disk_hung=self.is_disk_hung)
+        return investigation.diagnose(failures, stopped, first, is_disk_hung=self.is_disk_hung)
 
     def _record(self, rank_id: int, finding: Finding | None, masker: Masker, *, is_stopped: bool) -> RankRecord:
         spec, output, reaped = self._specs[rank_id], self._outputs[rank_id], self._reaped.get(rank_id)

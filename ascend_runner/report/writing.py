@@ -26,6 +26,7 @@ from ascend_runner.lifecycle import cloud_events
 from ascend_runner.lifecycle.job_machine import Event, Job
 from ascend_runner.members import iso
 from ascend_runner.node import bounded
+from ascend_runner.node.bounded import Patience
 from ascend_runner.observations.job_record import JobRecord
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.secrets import Masker
@@ -46,10 +47,8 @@ _KEPT: Final = frozenset({"job_id", "log_dir", "rank_table", "ranks"})
 class WriteQueue:
     """Carries out writes in order. A file that cannot be written causes one warning."""
 
-    def __init__(self, warn: Callable[[str], None], is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Once `is_cut` returns true, waiting for a disk that does not respond is cut short."""
-        self._warn = warn
-        self._is_cut = is_cut
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # each path, and what writes it
         self._changed = threading.Condition()
         self._path = ""  # the path that is being written; "": none
@@ -100,7 +99,7 @@ class WriteQueue:
         """Wait at most `seconds` until everything has been written; return whether it has."""
         deadline = time.monotonic() + seconds
         while not self._is_idle(min(bounded.POLL_INTERVAL, deadline - time.monotonic())):
-            if self._is_cut():
+            if self._patience.is_hurried():
                 deadline = min(deadline, time.monotonic() + bounded.LAST_CHANCE)
                 self._is_idle(deadline - time.monotonic())
             if time.monotonic() >= deadline:
@@ -139,7 +138,7 @@ class WriteQueue:
     def _report(self, path: str, sentence: str) -> None:
         if path not in self._reported:
             self._reported.add(path)
-            self._warn(sentence)
+            self._patience.warn(sentence)
 
 
 class EventLog:

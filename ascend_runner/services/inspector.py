@@ -77,8 +77,10 @@ class Inspector:
 
     def _read(self) -> None:
         lines = self._child.stdout if self._child else None
-        for line in lines or ():
-            self._pass_on(inspection.decode(line))
+        if lines:
+            with lines:
+                for line in lines:
+                    self._pass_on(inspection.decode(line))
         if self._child:
             sentence = "the inspection process ended unexpectedly; this node is no longer inspected"
             self._pass_on(notice("inspection", sentence, time.time()))
@@ -92,4 +94,6 @@ class Inspector:
         sweep.kill_below(ended.pid, 0.0)
         ended.kill()
         bounded.call(END_LIMIT, ended.wait)
+        if ended.stdin:
+            ended.stdin.close()
         self.pids.clear()

@@ -18,7 +18,7 @@ import attrs
 from ascend_runner.engines import registry as engines
 from ascend_runner.frameworks import registry as frameworks
 from ascend_runner.node import cores
-from ascend_runner.rank_table.checks import CHIPS
+from ascend_runner.platforms.chips import CHIPS
 from ascend_runner.settings import parsing
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import quoted

@@ -19,9 +19,10 @@ from ascend_runner.merge.model import Job, Node, Suspect, Verdict
 from ascend_runner.observations.job_record import CERTAINTY, JobRecord
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.text import clock, counted, format_numbers
-from ascend_runner.views import page, page_content, page_ranks
-from ascend_runner.views.page_content import FINAL, Topology
+from ascend_runner.views import page, page_ranks, topology
+from ascend_runner.views.page_content import FINAL
 from ascend_runner.views.page_ranks import Excerpt, Row, Timeline
+from ascend_runner.views.topology import Topology
 
 TEMPLATE: Final = "merged.html"
 LONGEST: Final = 300  # characters of a sentence in a table
@@ -127,7 +128,7 @@ def content_of(sources: MergedSources) -> MergedContent:
         sources=f"{sum(node.has_report for node in job.nodes)} of {counted(len(job.nodes), 'node')}",
         clocks=tuple(summary.clock_sentences(job)),
         timeline=page_ranks.draw(found, marks, max((rank.ended_after for rank in found), default=0.0)),
-        topology=page_content.draw(reports.table, found, marks, "ranks without a report"),
+        topology=topology.draw(reports.table, found, marks),
         ranks=tuple(page_ranks.rows(found, marks)),
         states=tuple(page_ranks.states(found, marks)),
         left_out=reports.left_out,

@@ -9,8 +9,6 @@ Removes from a report whatever could identify people, machines or data, for a pa
 The members to keep are listed here, so that a new one is omitted until it has been reviewed.
 
 
-The rank table as a picture with the states of the ranks, and what their shapes mean. Pure.
-
 The head of a page: the outcome of the job, and the facts about it. Pure.
 
 The content of a page: the verdict, its evidence and the ranks, worded for the page. Pure.
@@ -18,6 +16,7 @@ The content of a page: the verdict, its evidence and the ranks, worded for the p
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
@@ -37,8 +36,7 @@ from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.members import Members, plain
 from ascend_runner.observations.job_record import CERTAINTY, AttemptRecord, CauseRecord, JobRecord
 from ascend_runner.observations.rank_record import RankRecord
-from ascend_runner.rank_table import codec, picture, source
-from ascend_runner.rank_table.masked import masked
+from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
@@ -46,9 +44,10 @@ from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import CAUSES, Cause
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_ranks, clock, counted, duration, last_lines, rank_list, signal_name
-from ascend_runner.views import facts, page_ranks
+from ascend_runner.views import facts, page_ranks, topology
 from ascend_runner.views.facts import Fact
-from ascend_runner.views.page_ranks import CAUSE, MARKS, Evidence, Group, Marks, Row, Timeline
+from ascend_runner.views.page_ranks import MARKS, Evidence, Group, Row, Timeline
+from ascend_runner.views.topology import Topology
 
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
 LOG_END: Final = 16 * 1024  # bytes of each log
@@ -90,7 +89,7 @@ def gather(report: Members, path: str) -> Sources:
                 end = files.read_end(os.path.join(folder, log), LOG_END)
                 log_ends[rank_id] = tuple(last_lines(masker.data(end)))
     gathered = Sources(
-        table=table_of(report, path, masker),
+        table=table_of(report, path),
         report=JobRecord.decode(Members(masker.members(report.members))),
         command=masker.arguments(run[0].texts("command")) if run else (),
         events=tuple(Members(masker.members(event.members)) for event in events),
@@ -100,7 +99,7 @@ def gather(report: Members, path: str) -> Sources:
     return attrs.evolve(gathered, masked=masker.count)
 
 
-def table_of(report: Members, path: str, masker: Masker) -> RankTable | None:
+def table_of(report: Members, path: str) -> RankTable | None:
     """Return the rank table beside the logs, or else the one that the report names, or None if it is of another job.
 
     A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.
@@ -110,7 +109,7 @@ def table_of(report: Members, path: str, masker: Masker) -> RankTable | None:
         beside = os.path.join(os.path.dirname(path), TABLE)
         table = source.read(beside) if os.path.exists(beside) else _read_table(named, os.stat(path).st_uid)
         if table and table.rank_size == report.whole("rank_size") and _has_server(table, report.text("server_id")):
-            return masked(table, masker)
+            return table
     return None
 
 
@@ -229,42 +228,6 @@ def _exception(text: str) -> str:
     """Return the type of an exception, without its message."""
     name = text.partition(":")[0].strip()
     return name if name.replace(".", "_").isidentifier() else ""
-
-
-MOST_TILES: Final = 1024  # servers
-OTHER: Final = "other"
-ELSEWHERE: Final = "elsewhere"
-SHAPES: Final = {CAUSE: "Filled", "failed": "Thick outline", OTHER: "Thin outline", ELSEWHERE: "Plain"}
-
-
-@attrs.frozen
-class Topology:
-    """The picture, in SVG with its texts escaped, and the sentences of its legend, none if all ranks look the same."""
-
-    picture: str
-    legend: tuple[str, ...]
-
-
-def draw(table: RankTable | None, ranks: Sequence[RankRecord], marks: Marks, elsewhere: str) -> Topology | None:
-    """Return the topology of a job, or None without a table or with too many servers.
-
-    `marks` may be of ranks that are not among `ranks`; all others of the table are described as `elsewhere`.
-    """
-    kinds = {rank.rank_id: page_ranks.kind_of(rank, marks) for rank in ranks if rank.rank_id >= 0}
-    if table is None or table.server_count > MOST_TILES or not kinds:
-        return None
-    kinds |= dict.fromkeys(marks, CAUSE)
-    everywhere = {device.rank_id for device in table.devices}
-    meanings = {
-        CAUSE: ", ".join(dict.fromkeys(mark for rank_id, mark in marks.items() if rank_id in everywhere)),
-        "failed": "failed",
-        OTHER: "other ranks",
-        ELSEWHERE: elsewhere,
-    }
-    shown = {kinds.get(rank_id, ELSEWHERE) for rank_id in everywhere}
-    shapes = {kind if kind in meanings else OTHER for kind in shown}
-    legend = (f"{SHAPES[kind]}: {meaning}." for kind, meaning in meanings.items() if kind in shapes)
-    return Topology(picture.draw(table, "Rank table", kinds), tuple(legend) if len(shapes) > 1 else ())
 
 
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
@@ -413,7 +376,7 @@ def content_of(sources: Sources) -> Content:
     """Return the content of a page."""
     report = sources.report
     marks = page_ranks.marks_of(report.cause) or _marks_of_quiet(sources)
-    known, ranks = facts.facts(report), page_ranks.in_order(report.ranks, marks)
+    masker, known, ranks = Masker(), facts.facts(report), page_ranks.in_order(report.ranks, marks)
     count, culprit = len(ranks), report.failed
     first = report.rank(report.cause.first_exit) if report.cause else None
     log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], count)
@@ -424,7 +387,7 @@ def content_of(sources: Sources) -> Content:
         evidence=page_ranks.of_rank(culprit, known),
         findings=tuple(findings),
         timeline=page_ranks.draw(ranks, marks, attempt_seconds(sources), first or culprit),
-        topology=draw(sources.table, ranks, marks, "ranks of other nodes"),
+        topology=topology.draw(sources.table, ranks, marks, functools.cache(masker.text)),
         ranks=tuple(page_ranks.rows(ranks, marks)),
         states=tuple(page_ranks.states(ranks, marks)),
         stacks=report.hang,
@@ -433,7 +396,7 @@ def content_of(sources: Sources) -> Content:
         attempts=tuple(map(_attempt, report.attempts)),
         events=tuple(_events(sources)),
         variables=_variables(ranks),
-        masked=_masked(sources),
+        masked=_masked(sources, masker),
         made_at=clock(sources.made_at),
         versions=(("ascend-runner", report.runner_version), ("report format", str(report.schema_version))),
         warnings=report.warnings,
@@ -442,9 +405,9 @@ def content_of(sources: Sources) -> Content:
     )
 
 
-def _masked(sources: Sources) -> str:
+def _masked(sources: Sources, masker: Masker) -> str:
     """Count the secrets masked by the runner and for this page: "3 secrets", or "" if there are none."""
-    count = sources.report.secrets_masked + sources.masked
+    count = sources.report.secrets_masked + sources.masked + masker.count
     return counted(count, "secret") if count and not sources.is_public else ""
 
 

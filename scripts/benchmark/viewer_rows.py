@@ -75,7 +75,7 @@ def watched() -> Iterator[Row]:
         calls = measure.system_calls(pids, IDLE_SECONDS)
 
     what = f"{VIEWERS} x ascend-job status for {IDLE_SECONDS:g} s: system calls of the job"
-    yield Row(what, calls, count, reach=0)
+    yield Row(what, calls, count)
 
 
 def answer() -> Iterator[Row]:

@@ -50,7 +50,7 @@ COMPLETED: Final = {
     "ascend-runner --framework ten": "tensorflow",
     "ascend-runner --nproc-per-node 8 --dry-run ascend-rank-t": "ascend-rank-table",
     "ascend-runner --job-name x -- ls exp": "experiment/",
-    "ascend-runner --no-prefix ascend-job comp": "completion",
+    "ascend-runner --timestamps ascend-job comp": "completion",
     "ascend-runner --job-name x ls --almost-a": "--almost-all",
     "ascend-job checkp": "checkpoint",
     "ascend-job logs --fol": "--follow",
@@ -64,7 +64,7 @@ COMPLETED: Final = {
     "ascend-rank-table convert --to gr": "group-list",
     "ascend-rank-table show tab": "table.json",
     "ascend-rank-table diff a.json tab": "table.json",
-    "ascend-rank-table merge a.json b.json tab": "table.json",
+    "ascend-rank-table validate a.json b.json tab": "table.json",
     "ascend-runner --workdir exp": "experiment/",
 }
 HOSTILE: Final = (

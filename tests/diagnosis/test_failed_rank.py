@@ -15,6 +15,7 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank, read_disks
 from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.root_cause import Place, by_suspicion
+from ascend_runner.node.bounded import Patience
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Ending
 
@@ -52,7 +53,7 @@ def write_plog(folder: Path, text: str, pid: int = 4711) -> Path:
 def findings_of(*ranks: FailedRank) -> tuple[list[Finding], Peer | None]:
     """Diagnose ranks on a machine without memory counters."""
     warnings: list[str] = []
-    deaths = failed_rank.gather(ranks, Circumstances(), read_disks(ranks, Masker(), warnings.append))
+    deaths = failed_rank.gather(ranks, Circumstances(), read_disks(ranks, Masker(), Patience(warn=warnings.append)))
     assert [] == warnings
     diagnosis = root_cause.diagnose(list(deaths), Circumstances(), PLACES)
     return [diagnosis.findings[rank.rank_id] for rank in ranks], diagnosis.suspected_peer
@@ -81,7 +82,7 @@ def test_disk_that_does_not_respond(tmp_path: Path) -> None:
     warnings: list[str] = []
     write_plog(tmp_path, "[ERROR] x\n")
     rank = attrs.evolve(failed(0, "while_handling"), plog_folder=str(tmp_path))
-    on_disk = read_disks([rank], HungDisk(), warnings.append, is_cut=lambda: True)
+    on_disk = read_disks([rank], HungDisk(), Patience(is_hurried=lambda: True, warn=warnings.append))
     responds.set()
     (death,) = failed_rank.gather([rank], Circumstances(), on_disk)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ascend_runner.errors import OutputError
-from ascend_runner.job import runner
+from ascend_runner.job import launch
 from ascend_runner.ranks.signals import Signals
 from tests.report.test_journal import begun
 
@@ -41,8 +41,8 @@ def test_signal_while_the_last_report_is_written(tmp_path: Path, *, is_prepared:
         )
         if is_prepared:
             with pytest.raises(OutputError):
-                runner.run(setup, journal.spec, console)
+                launch.run(setup, journal.spec, console)
         else:
-            runner.prepare(setup, (), "", console)
+            launch.prepare(setup, (), "", console)
 
     assert [SIGUSR1] == refused

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from ascend_runner.node.bounded import Patience
 from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
 from ascend_runner.observations.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
@@ -91,7 +92,7 @@ TEARDOWN: Final = state(Phase.TERMINATING, FAILURE, ALL - {0})
 )
 def test_live_records_and_report_agree(facts: Sequence[Fact], states: str) -> None:
     """While a job ends, its records have the states that its report gets."""
-    recorder = Recorder(JOB)
+    recorder = Recorder(JOB, Patience(warn=pytest.fail))
     spawned = [Spawned(rank_id, 4711 + rank_id) for rank_id in range(3)]
     last = next((fact for fact in reversed(facts) if isinstance(fact, State)), state(Phase.RUNNING))
     outputs = [RankOutput(rank_id=rank_id) for rank_id in range(3)]
@@ -100,4 +101,4 @@ def test_live_records_and_report_agree(facts: Sequence[Fact], states: str) -> No
     live = [rank.state for rank in recorder.so_far()]
 
     assert [STATES[letter] for letter in states] == live
-    assert live == [rank.state for rank in recorder.finish(pytest.fail).ranks]
+    assert live == [rank.state for rank in recorder.finish().ranks]

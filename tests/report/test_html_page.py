@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from ascend_runner.lifecycle.job_machine import Event, JobState, Kind
+from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.report import html_page
@@ -46,7 +47,7 @@ def test_load_ahead(
     """What a page needs is loaded and compiled once when the ranks end, whether or not any has to be stopped."""
     page.environment.cache_clear()
     threads = {*threading.enumerate()}
-    journal = Journal(changed(plan(tmp_path), html_states=HTML_STATES[html]), lambda _: None)
+    journal = Journal(changed(plan(tmp_path), html_states=HTML_STATES[html]), PATIENT)
     journal.begin(b"{}")
     journal.feed(Event(kind=Kind.PREPARED))
     for phase in (Phase.RUNNING, *phases):
@@ -78,7 +79,7 @@ def test_slow_page_is_no_warning(tmp_path: Path) -> None:
     """A page that takes too long is given up; the command that writes it later names the report, if there is one."""
     warnings: list[str] = []
     told: list[str] = []
-    writes = WriteQueue(warnings.append)
+    writes = WriteQueue(Patience(warn=warnings.append))
     released = threading.Event()
     writes.put("slow", lambda: void(released.wait()))
     spec, reports = plan(tmp_path), ReportWriter(writes)
@@ -101,11 +102,11 @@ def test_page_that_cannot_be_written(tmp_path: Path) -> None:
     spec = plan(tmp_path)
     warnings: list[str] = []
     for is_written in (False, True):
-        reports = ReportWriter(WriteQueue(pytest.fail))
+        reports = ReportWriter(WriteQueue(Patience(warn=pytest.fail)))
         if is_written:
             reports.put(spec.report_path, lambda: {"job_id": "job", "ranks": []})
             wait_until(lambda reports=reports: reports.place)
-        html_page.PageWriter(WriteQueue(warnings.append)).write(spec, reports, pytest.fail, LIMIT)
+        html_page.PageWriter(WriteQueue(Patience(warn=warnings.append))).write(spec, reports, pytest.fail, LIMIT)
 
     without, with_hint = warnings
     command = f"ascend-job report {spec.report_path} -o job-report.html"
@@ -117,9 +118,9 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
     """The thread that writes the page does not load the same at the same time, which would take twice as long."""
     page.environment.cache_clear()
     told: list[str] = []
-    writer = html_page.PageWriter(WriteQueue(pytest.fail))
+    writer = html_page.PageWriter(WriteQueue(Patience(warn=pytest.fail)))
     writer.load_ahead()
-    spec, reports = plan(tmp_path), ReportWriter(WriteQueue(pytest.fail))
+    spec, reports = plan(tmp_path), ReportWriter(WriteQueue(Patience(warn=pytest.fail)))
     reports.put(spec.report_path, lambda: {"job_id": "job", "ranks": []})
     writer.write(spec, reports, told.append, LIMIT)
 
@@ -160,7 +161,7 @@ def test_events_do_not_wait_for_the_page(tmp_path: Path) -> None:
     (tmp_path / "job-report.html").mkdir()  # then the page cannot be written, and its thread reports that
     spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
     spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
-    journal = Journal(spec, warn)
+    journal = Journal(spec, Patience(warn=warn))
     journal.begin(b"{}")
     for event in (Event(kind=Kind.PREPARED), ENDED):
         journal.feed(event)

@@ -13,6 +13,7 @@ import pytest
 
 from ascend_runner.errors import OutputError, StopRequestedError
 from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind, Policy
+from ascend_runner.node.bounded import Patience
 from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import JobSpec
@@ -37,7 +38,7 @@ def plan(folder: Path, max_restarts: int = 0) -> JobSpec:
 
 def begun(folder: Path, warnings: list[str], max_restarts: int = 0) -> Journal:
     """Return the journal of a job that was begun."""
-    journal = Journal(plan(folder, max_restarts), warnings.append)
+    journal = Journal(plan(folder, max_restarts), Patience(warn=warnings.append))
     journal.begin(b"{}")
     return journal
 
@@ -194,7 +195,7 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
 def test_secrets(tmp_path: Path, secret: str) -> None:
     """Each one is masked and counted: in names of the node, errors, findings and warnings; in report and events."""
     warnings: list[str] = []
-    journal = Journal(attrs.evolve(plan(tmp_path), server_id=secret, pod_name=secret), warnings.append)
+    journal = Journal(attrs.evolve(plan(tmp_path), server_id=secret, pod_name=secret), Patience(warn=warnings.append))
     journal.termination_log = str(tmp_path / "log")
     journal.begin(b"{}")
     journal.flush(LIMIT)

@@ -13,6 +13,7 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Peer
 from ascend_runner.lifecycle.job_machine import JobState
+from ascend_runner.node.bounded import Patience
 from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
 from ascend_runner.observations.rank_record import Outcome, RankState
 from ascend_runner.plan.ranks import HTML_STATES
@@ -60,13 +61,13 @@ def play(
         tail = output if spec.rank_id == 0 else b""
         recorder.observe(RankOutput(rank_id=spec.rank_id, size=len(tail), tail=tail), 150.0)
     recorder.observe(State(grace=15.0, phase=Phase.DONE, cause=cause, stopped=frozenset(stopped)), 150.0)
-    return recorder.finish(pytest.fail)
+    return recorder.finish()
 
 
 @pytest.fixture
 def recorder() -> Recorder:
     """Make the recorder of a job of two ranks and a scheduler."""
-    return Recorder(JOB)
+    return Recorder(JOB, Patience(warn=pytest.fail))
 
 
 def test_records_of_ranks(recorder: Recorder) -> None:
@@ -91,9 +92,9 @@ def test_record_has_the_plan_of_its_rank() -> None:
     """It has the device, the directories and the variables that the runner changed, without secrets."""
     env = {"PATH": "/bin", "OBS_SK": "hunter2", "ASCEND_PROCESS_LOG_PATH": "/log/rank_0"}
     planned = job_spec([rank_spec(0, env=env, cwd="/job", device_id=6)])
-    recorder = Recorder(planned, environ={"PATH": "/bin", "HOME": "/root"})
+    recorder = Recorder(planned, Patience(warn=pytest.fail), environ={"PATH": "/bin", "HOME": "/root"})
     recorder.observe(RankOutput(rank_id=0), 0.0)
-    outcome = recorder.finish(pytest.fail)
+    outcome = recorder.finish()
     (rank,) = outcome.ranks
 
     assert (0, 6, "/job", "/log/rank_0") == (rank.local_rank, rank.device_id, rank.cwd, rank.process_log_path)
@@ -110,7 +111,7 @@ def test_times_of_output_and_signals(recorder: Recorder) -> None:
     recorder.observe(Spawned(1, 4711), 101.0)
     for output in (RankOutput(rank_id=-1), RankOutput(rank_id=0), written):
         recorder.observe(output, 150.0)
-    _scheduler, silent, rank = recorder.finish(pytest.fail).ranks
+    _scheduler, silent, rank = recorder.finish().ranks
 
     assert (3.0, 39.0, (7, 0, 5), 16.0) == (
         rank.first_output_after,
@@ -147,7 +148,7 @@ def test_hung_disk_is_not_read(recorder: Recorder) -> None:
         hung = RankOutput(rank_id=rank_id, size=1 << 30, tail=NAN, lost=7, lost_from=9, is_disk_hung=True)
         recorder.observe(hung, 150.0)
     was_hung = recorder.is_disk_hung
-    failed = recorder.finish(pytest.fail).ranks[1]
+    failed = recorder.finish().ranks[1]
 
     assert was_hung
     assert (7, 9) == (failed.log_lost, failed.log_lost_from)
@@ -274,7 +275,7 @@ def test_traceback_that_was_being_printed(recorder: Recorder) -> None:
     for rank_id, tail in ((-1, b""), (0, REPORT)):
         recorder.observe(RankOutput(rank_id=rank_id, size=len(tail), tail=tail), 150.0)
     recorder.observe(State(grace=15.0, phase=Phase.DONE, cause=first, stopped=frozenset({1})), 150.0)
-    root = recorder.finish(pytest.fail).root
+    root = recorder.finish().root
 
     assert root
     assert (1, "ValueError: loss is nan") == (root.rank_id, root.summary)

@@ -15,6 +15,7 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
+from ascend_runner.node.bounded import Patience
 from ascend_runner.node.clock import Clock
 from ascend_runner.observations.job_record import SCHEMA_VERSION
 from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
@@ -296,14 +297,14 @@ def test_local_disk(tmp_path: Path) -> None:
     path.touch()
     before = path.stat().st_mtime_ns
 
-    assert journal.compared_clock(CLOCKED, spec, WriteQueue(ignore), LIMIT) == CLOCK
+    assert journal.compared_clock(CLOCKED, spec, WriteQueue(Patience(warn=ignore)), LIMIT) == CLOCK
     assert before == path.stat().st_mtime_ns
 
 
 def test_hung_disk(tmp_path: Path) -> None:
     """A disk that does not respond is waited for as long as the limit says, and gives no time."""
     spec = attrs.evolve(plans.job_spec((), log_dir=str(tmp_path)), nodes=(2, 2), node_number=1)
-    writes, is_back = WriteQueue(ignore), threading.Event()
+    writes, is_back = WriteQueue(Patience(warn=ignore)), threading.Event()
 
     def hang() -> None:
         is_back.wait()
@@ -319,7 +320,7 @@ def test_no_comparison(tmp_path: Path) -> None:
     """A job of one node, and one that has succeeded, do not touch the disk."""
     single = plans.job_spec((), log_dir=str(tmp_path / "missing"))
     several = attrs.evolve(single, nodes=(2, 2), node_number=1)
-    writes = WriteQueue(ignore)
+    writes = WriteQueue(Patience(warn=ignore))
 
     assert journal.compared_clock(CLOCKED, single, writes, LIMIT) == CLOCK
     succeeded = attrs.evolve(CLOCKED, cause=None)

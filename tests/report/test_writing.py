@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.errors import OutputError
+from ascend_runner.node.bounded import Patience
 from ascend_runner.report.writing import MOST_WAITING, NO_RESPONSE, PAUSE, EventLog, ReportWriter, WriteQueue
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, wait_until
@@ -26,7 +27,7 @@ def test_writes_are_carried_out_in_order() -> None:
     """Whatever is put is written, one after the other; then no thread is left."""
     warnings: list[str] = []
     written: list[int] = []
-    writes = WriteQueue(warnings.append)
+    writes = WriteQueue(Patience(warn=warnings.append))
     threads = {*threading.enumerate()}
     for number in range(50):
         writes.put("a", lambda number=number: written.append(number))  # type: ignore[misc]  # a default binds it now
@@ -38,7 +39,7 @@ def test_writes_are_carried_out_in_order() -> None:
 
 def test_write_that_nobody_waits_for_is_postponed() -> None:
     """It comes after a pause, in which more may follow, so that a restart of ranks is over by then."""
-    writes = WriteQueue(print)
+    writes = WriteQueue(Patience(warn=print))
     written: list[float] = []
     is_written = threading.Event()
     began = time.monotonic()
@@ -54,7 +55,7 @@ def test_writes_in_short_succession_share_a_thread() -> None:
 
     def is_shared() -> bool:
         threads: list[int] = []
-        writes = WriteQueue(print)
+        writes = WriteQueue(Patience(warn=print))
         for _ in range(3):
             writes.put("a", lambda: threads.append(threading.get_native_id()))
             assert writes.flush(LIMIT)
@@ -66,7 +67,7 @@ def test_writes_in_short_succession_share_a_thread() -> None:
 def test_close_ends_the_thread() -> None:
     """What was put before is written; nothing lingers after that."""
     written: list[int] = []
-    writes = WriteQueue(print)
+    writes = WriteQueue(Patience(warn=print))
     threads: list[threading.Thread] = []
     gate = threading.Event()
 
@@ -89,7 +90,7 @@ def test_close_ends_the_thread() -> None:
 def test_disk_that_fails_is_told_once_for_each_file() -> None:
     """A full disk is a warning, not one for each line, and the next write is tried."""
     warnings: list[str] = []
-    writes = WriteQueue(warnings.append)
+    writes = WriteQueue(Patience(warn=warnings.append))
 
     def fail() -> None:
         raise OutputError("no space left")
@@ -105,7 +106,7 @@ def test_disk_that_hangs_delays_nobody() -> None:
     warnings: list[str] = []
     written: list[int] = []
     released = threading.Event()
-    writes = WriteQueue(warnings.append)
+    writes = WriteQueue(Patience(warn=warnings.append))
     writes.put("report", lambda: void(released.wait()))
     for number in range(1000):
         writes.put("events", lambda number=number: written.append(number))  # type: ignore[misc]  # as above
@@ -125,7 +126,7 @@ EVENTS = 100
 def test_events_that_a_slow_disk_has_not_taken_are_counted(tmp_path: Path) -> None:
     """Those that wait and those that were discarded are missing, and the latter still are when the disk responds."""
     released, spec = threading.Event(), job_spec([rank_spec()], log_dir=str(tmp_path))
-    writes = WriteQueue(print)
+    writes = WriteQueue(Patience(warn=print))
     events = EventLog(spec, writes)
     writes.put("report", lambda: assert_true(released.wait(LIMIT)))
     for _ in range(EVENTS):
@@ -142,7 +143,7 @@ def test_events_that_a_slow_disk_has_not_taken_are_counted(tmp_path: Path) -> No
 
 def test_nothing_is_missing_on_a_disk_that_works(tmp_path: Path) -> None:
     """Events that were all written are no loss."""
-    writes = WriteQueue(print)
+    writes = WriteQueue(Patience(warn=print))
     events = EventLog(job_spec([rank_spec()], log_dir=str(tmp_path)), writes)
     events.write_note("notice", {})
     assert writes.flush(LIMIT)
@@ -162,7 +163,7 @@ class SlowQueue(WriteQueue):
     """A queue that carries out the next write only when the test asks for it."""
 
     def __init__(self) -> None:
-        super().__init__(pytest.fail)
+        super().__init__(Patience(warn=pytest.fail))
         self.writes: list[Callable[[], None]] = []
 
     def put(self, _path: str, write: Callable[[], None]) -> None:

@@ -142,7 +142,7 @@ def test_output_comes_back(shown: Shown) -> None:
 
 def test_views_agree(shown: Shown) -> None:
     """What `--summary` reads in the process is what a viewer gets."""
-    shown.observe(1.0, Spawned(8, 4711), Spawned(9, 4712), SignalsSent({8: int(SIGTERM)}), Exited(9, Ending(signum=9)))
+    shown.observe(1.0, Spawned(8, 4711), Spawned(9, 4712), SignalsSent({8: 15}), Exited(9, Ending(signum=9)))
     shown.write(8, b"step 7\n", 130.0)
     here, there = shown.live.view(), shown.view()
 

@@ -93,7 +93,10 @@ def test_second_pattern_is_refused() -> None:
     with pytest.raises(SettingsError) as caught:
         command_line.parse(["--perf-pattern", "a", "--perf-pattern", "b", "x"])
 
-    assert "option --perf-pattern is given twice: join the expressions with |" == str(caught.value)
+    assert (
+        "option --perf-pattern is given twice: write one expression, such as '(?:step|iter) (?P<step>[0-9]+)'"
+        == str(caught.value)
+    )
 
 
 # --- The training command ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import ascend_runner
 from ascend_runner import cli
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import process_tree
-from ascend_runner.job import runner
+from ascend_runner.job import launch
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.node import bounded
 from ascend_runner.ranks.console import Console
@@ -57,7 +57,7 @@ def run(log_dir: str, command: list[str], console: Console, ranks: int = 2) -> i
     with Signals() as signals:
         setup = JobSetup(settings, dict(os.environ), signals, Messages(say, Level.WARNING))
         try:
-            return runner.run(setup, setup.prepare(command).job(), console).status
+            return launch.run(setup, setup.prepare(command).job(), console).status
         except AscendRunnerError as error:
             say(format_message(Level.ERROR, str(error)))
             return error.exit_status

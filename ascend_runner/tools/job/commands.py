@@ -67,7 +67,7 @@ def completion(options: Namespace) -> int:
 def stop(options: Namespace) -> int:
     """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
     job = find(options)
-    state = jobs.take(job).record.state
+    state = jobs.take(job, asks=False).record.state
     _terminate(job)
     what_follows = "; the ranks have their grace period to exit" if state in OF_AN_ATTEMPT else "; no rank is running"
     write_text(f"{job.name}: sent SIGTERM to pid {job.pid}{what_follows if state else ''}\n")
@@ -77,7 +77,7 @@ def stop(options: Namespace) -> int:
 def release(options: Namespace) -> int:
     """End the wait of a job that is held after a failure."""
     job = find(options)
-    seen = jobs.take(job)
+    seen = jobs.take(job, asks=False)
     if seen.record.state is not JobState.HOLDING and (seen.state or not _is_held(job, seen.why)):
         its_state = f" (its state is {seen.state})" if seen.state else ""
         raise RefusedError(f"{job.name} is not held{its_state}; use ascend-job stop to stop it")
@@ -294,7 +294,7 @@ def _width() -> int | None:
 
 def list_jobs(options: Namespace) -> int:
     """List the jobs of this machine, those that are running first."""
-    seen = [jobs.take(job) for job in jobs.all_jobs(options.environ)]
+    seen = [jobs.take(job, asks=options.json) for job in jobs.all_jobs(options.environ)]
     seen.sort(key=lambda one: one.condition is not Condition.RUNNING)
     _show_list(seen, options)
     return DONE

@@ -420,11 +420,14 @@ class Snapshot:
         return self.record.last_step or in_logs
 
 
-def take(job: FoundJob) -> Snapshot:
-    """Take a snapshot. The lock is checked before the report is read, so that a job that ends never looks killed."""
+def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
+    """Take a snapshot; unless it `asks` the runner, without what changes in an attempt.
+
+    The lock is checked before the report is read, so that a job that ends never looks killed.
+    """
     is_alive = job.is_alive()
     seen = Snapshot(job=job, is_alive=is_alive)
-    if is_alive:
+    if is_alive and asks:
         seen = ask_runner(seen)
     found = [attrs.evolve(seen, why=f"cannot read the report: no response from its disk within {DISK_LIMIT:g} s")]
 
@@ -622,7 +625,7 @@ class JobEnd:
             is_alive = part.is_alive()
             if is_alive and not self.locks:
                 self.locks = _pipe_until_unlocked(part.run_folder)
-            if is_alive or (is_alive is None and take(part).condition in GOING_ON):
+            if is_alive or (is_alive is None and take(part, asks=False).condition in GOING_ON):
                 return False
             self.close()
             self._running.pop()

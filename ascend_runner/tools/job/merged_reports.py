@@ -367,9 +367,7 @@ def _folder(path: str, found: Mapping[int, _Found], left_out: Sequence[str]) -> 
     parts = _parts(found, job_id)
     reports.update(_better_reports(reports, parts))
     logs = _logs(found, job_id)
-    tables = (
-        page_content.table_of(one.report, os.path.join(one.directory, "report"), Masker()) for one in found.values()
-    )
+    tables = (page_content.table_of(one.report, os.path.join(one.directory, "report")) for one in found.values())
     table = next(filter(None, tables), None)
     began = median(report.moment("started_at") or 0.0 for report in reports.values())
     nodes = {number: node_of(report, number) for number, report in reports.items()}

@@ -393,7 +393,7 @@ def event_lines(job: FoundJob, *, follows: bool) -> Iterator[str]:
                 break
             watch.wait(None if end.locks else INTERVAL, *end.locks)
     if not is_alive and not is_final(state):
-        is_killed = jobs.take(job).condition is Condition.RUNNER_KILLED
+        is_killed = jobs.take(job, asks=False).condition is Condition.RUNNER_KILLED
         lost = "the job has ended; its last events could not be written"
         yield "the runner was killed; no more events" if is_killed else lost
 

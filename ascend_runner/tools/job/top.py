@@ -250,9 +250,7 @@ def _npus_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
     return cores.of_ranks(host, MOST_NPUS, env_patch.visible_devices(environ))
 
 
-DISK_PATIENCE: Final = (
-    1.0  # seconds for the disk with the logs; until it responds, the records of runners are shown alone
-)
+DISK_PATIENCE: Final = 1.0  # seconds for the disk with the logs; until it responds, only the records are shown
 LIST_INTERVAL: Final = 10.0  # seconds between two lists of the logs
 FEW: Final = 64  # ranks, whose logs are all read
 

@@ -25,15 +25,15 @@ from ascend_runner import files, tool
 from ascend_runner.errors import OutputError, RankTableError, SettingsError, UnreadableError, reason
 from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
+from ascend_runner.platforms import chips
 from ascend_runner.problems import Problem, Severity, problems_of
-from ascend_runner.rank_table import checks, codec, edit, picture, source
+from ascend_runner.rank_table import checks, codec, source
 from ascend_runner.rank_table.compare import ABSENT, THE_ENTRY, Difference, compare
 from ascend_runner.rank_table.dialects import dialect_of, size_of
 from ascend_runner.rank_table.fields import shown
-from ascend_runner.rank_table.masked import masked
 from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.secrets import MASK, Masker
-from ascend_runner.text import columns, counted, format_numbers, is_whole_number, parse_numbers, printable, rank_list
+from ascend_runner.text import columns, counted, format_numbers, is_whole_number, parse_numbers, printable
 from ascend_runner.tool import write_text
 
 PROGRAM: Final = "ascend-rank-table"
@@ -84,16 +84,6 @@ def read_file(name: str) -> bytes:
 def read_table(path: str, *, lists_decide: bool) -> RankTable:
     """Read a table; errors as for `read_bytes` and `codec.loads`."""
     return codec.loads(read_bytes(path), source=name_of(path), lists_decide=lists_decide)
-
-
-def identity_of(name: str) -> tuple[int, int] | None:
-    """Return the identity of a file, which is the same under each of its names, or None if it does not exist."""
-    try:
-        status = os.stat(name)
-    except OSError:
-        return None
-
-    return status.st_dev, status.st_ino
 
 
 def regular_path(path: str) -> str:
@@ -264,21 +254,24 @@ def own_address() -> str:
 MOST_LISTED: Final = 64  # devices with a line each, unless all are asked for
 
 
-def text_of(table: RankTable, name: str, *, lists_all: bool = False) -> str:
-    """Describe a table and list it: by device if it is small or `lists_all`, otherwise by server."""
-    by_device = lists_all or table.rank_size <= MOST_LISTED
-    rows = list(_device_rows(table) if by_device else _server_rows(table))
-    heads = ("super-pod", "server", "pod", "rank" if by_device else "ranks", "device", "device_ip")
-    idle = f"pods without devices: {', '.join(map(printable, table.idle_pods))}" if table.idle_pods else ""
-    lines = [f"{printable(name)}: {dialect_of(table)}", size_of(table), idle]
+def text_of(table: RankTable, name: str, masked: Callable[[str], str] = str, *, lists_all: bool = False) -> str:
+    """Describe a table and list it: by device if it is small or `lists_all`, otherwise by server.
 
+    `masked` masks the secrets in a text.
+    """
+    by_device = lists_all or table.rank_size <= MOST_LISTED
+    found = _device_rows(table) if by_device else _server_rows(table)
+    rows = [tuple(map(masked, row)) for row in found]
+    heads = ("super-pod", "server", "pod", "rank" if by_device else "ranks", "device", "device_ip")
+    idle = f"pods without devices: {', '.join(map(masked, table.idle_pods))}" if table.idle_pods else ""
+    lines = [printable(masked(f"{name}: {dialect_of(table)}")), size_of(table), printable(idle)]
     return "\n".join((*filter(None, lines), *(("", *columns(heads, rows)) if rows else ()))) + "\n"
 
 
-def facts_of(table: RankTable) -> str:
-    """Return a table as JSON that is the same for every dialect; in ASCII, as names may not be valid UTF-8."""
+def facts_of(table: RankTable) -> dict[str, object]:
+    """Return the members of a table as JSON that is the same for every dialect."""
     pod_of = _super_pods(table)
-    facts = {
+    return {
         "source": table.source,
         "dialect": table.dialect.value,
         "version": table.version or None,
@@ -288,7 +281,6 @@ def facts_of(table: RankTable) -> str:
         "idle_pods": list(table.idle_pods),
         "warnings": list(table.warnings),
     }
-    return json.dumps(facts, indent=2, ensure_ascii=True) + "\n"
 
 
 def _facts_of_server(server: Server, super_pod_id: str | None) -> dict[str, object]:
@@ -340,29 +332,19 @@ def _super_pods(table: RankTable) -> dict[str, str]:
 FINE: Final = 0
 BAD: Final = 1
 UNREADABLE: Final = 2
-MOST_CHARACTERS: Final = 200  # to list renumbered ranks with; more are only counted
 MOST_DIFFERENCES: Final = 100  # printed before the rest is counted
 
 
 def show(options: Namespace) -> int:
-    """Show a table as text, JSON or a picture."""
-    name = name_of(options.file)
-    if options.svg == STANDARD and options.json:
-        raise SettingsError("--json and --svg - both write to standard output; use --svg FILE")
-    if options.svg and identity_of(name) and identity_of(name) == identity_of(options.svg):
-        raise SettingsError(f"--svg {options.svg} would overwrite the table")
-
-    masker = Masker()
-    table, name = masked(_read(options.file), masker), masker.text(name)
-    if options.svg:
-        write_bytes(options.svg, picture.draw(table, name).encode())
+    """Show a table as text or JSON, which is in ASCII, as names may not be valid UTF-8."""
+    masker, table = Masker(), _read(options.file)
+    if options.json:
+        text = json.dumps(masker.members(facts_of(table)), indent=2) + "\n"
+    else:
+        text = text_of(table, name_of(options.file), masker.text, lists_all=options.all)
     if masker.count:
         tell(f"masked as {MASK}: {counted(masker.count, 'secret')}")
-    if options.json:
-        write_text(facts_of(table))
-    elif not options.svg:
-        write_text(text_of(table, name, lists_all=options.all))
-
+    write_text(text)
     return FINE
 
 
@@ -400,26 +382,6 @@ def generate(options: Namespace) -> int:
         _warn(f"no address found for {some}; the table works on this machine only")
 
     return _write(options, table, codec.dumps(table))
-
-
-def merge(options: Namespace) -> int:
-    """Write several tables as one."""
-    _refuse_second_standard_input(options.files)
-    seen: set[tuple[int, int] | None] = set()
-    for name in map(name_of, options.files):
-        identity = identity_of(name)
-        if identity in seen:
-            raise SettingsError(f"{name} is specified twice")
-        seen |= {identity} - {None}
-
-    parts = [_read(path, lists_decide=options.no_checks) for path in options.files]
-    return _write_part(options, parts, edit.merge(parts))
-
-
-def subset(options: Namespace) -> int:
-    """Write a part of a table."""
-    whole = _read(options.file, lists_decide=options.no_checks)
-    return _write_part(options, [whole], edit.subset(whole, server_ids=options.servers, device_ids=options.devices))
 
 
 def diff(options: Namespace) -> int:
@@ -477,7 +439,7 @@ def _warn(sentence: str) -> None:
 
 
 def _chip(options: Namespace) -> str | None:
-    return options.chip or checks.chip_of(os.environ)
+    return options.chip or chips.chip_of(os.environ)
 
 
 def _refuse_second_standard_input(paths: Sequence[str]) -> None:
@@ -511,28 +473,6 @@ def _write(options: Namespace, table: RankTable, data: bytes) -> int:
     if path and checks.name_problem(path):
         _warn(checks.name_problem(path))
     return FINE
-
-
-def _write_part(options: Namespace, sources: Sequence[RankTable], table: RankTable) -> int:
-    """Write a table made from others, and say which ranks have a different number in it."""
-    for source_table in sources:
-        before = _ranks(source_table)
-        after = {device: rank_id for device, rank_id in _ranks(table).items() if device in before}
-        changed = [(before[device], rank_id) for device, rank_id in after.items() if before[device] != rank_id]
-        if changed:
-            old, new = (rank_list(numbers) for numbers in zip(*changed))
-            if len(old) + len(new) > MOST_CHARACTERS:
-                tell(f"{len(changed)} ranks of {source_table.source} have new numbers")
-            else:
-                tell(f"{old} of {source_table.source} {'is' if len(changed) == 1 else 'are'} now {new}")
-    return _write(options, table, codec.dumps(table))
-
-
-def _ranks(table: RankTable) -> dict[tuple[str, int], int]:
-    """Return the rank of each device, which its server and its physical id identify."""
-    return {
-        (server.server_id, device.device_id): device.rank_id for server in table.servers for device in server.devices
-    }
 
 
 def _difference(found: Difference) -> str:

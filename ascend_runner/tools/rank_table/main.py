@@ -19,22 +19,25 @@ from typing import Final
 import ascend_runner
 from ascend_runner import tool
 from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, UnreadableError
+from ascend_runner.platforms.chips import CHIPS
 from ascend_runner.problems import problems_of
-from ascend_runner.rank_table.checks import CHIPS
 from ascend_runner.rank_table.source import TIMEOUT
 from ascend_runner.tool import Adder, commands_of, duration
 from ascend_runner.tools.rank_table import commands
 from ascend_runner.tools.rank_table.commands import PROGRAM, STANDARD, parse_devices, tell
 
 FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.json, or - for standard input"
-DEVICES_HELP: Final = "physical device ids, such as 0-7 or 0,2,4-6"
+REMOVED: Final[Mapping[str, str]] = {  # commands of earlier versions, and what to do instead
+    "merge": "the platform writes one table of all nodes; check one that you have written with validate",
+    "subset": "to run fewer ranks, use ascend-runner --nproc-per-node N; generate --devices IDS writes a new table",
+}
 
 
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """Return the parser, and that of each command by its name; see `tool.commands_of`."""
     parser = ArgumentParser(
         prog=PROGRAM,
-        description="Show, check, convert, generate, merge, subset and compare the rank tables of Ascend jobs.",
+        description="Show, check, convert, generate and compare the rank tables of Ascend jobs.",
         epilog="Each command has its own help with an example: ascend-rank-table show --help",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
@@ -49,7 +52,6 @@ def _add_readers(add: Adder) -> None:
     show = add("show", commands.show, "show the servers, devices and ranks of a table", "/user/config")
     show.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     show.add_argument("--all", action="store_true", help="always print one line per device")
-    show.add_argument("--svg", type=file_name, metavar="OUT", help="draw a picture; - for standard output")
     show.add_argument("--json", action="store_true", help="print JSON, which has the same form for every dialect")
 
     summary = "list what HCCL would reject and what is unusual; exit with 1 if there is an error"
@@ -76,34 +78,18 @@ def _add_converters(add: Adder) -> None:
     convert.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
     text = "server-list (template 1) or group-list (template 2) (default: %(default)s)"
     convert.add_argument("--to", choices=("server-list", "group-list"), default="server-list", help=text)
-
-    summary = "write a table of selected servers or devices and renumber their ranks"
-    subset = add("subset", commands.subset, summary, "hccl.json --servers 10.0.0.1 --devices 0-3")
-    subset.add_argument("file", type=file_name, metavar="FILE", help=FILE_HELP)
-    text = "the server_ids of the servers to keep (default: all)"
-    subset.add_argument("--servers", type=server_ids, metavar="ID,...", help=text)
-    text = f"{DEVICES_HELP}, to keep on every server (default: all)"
-    subset.add_argument("--devices", type=devices, metavar="IDS", help=text)
-
-    for command in (convert, subset):
-        _add_output(command)
+    _add_output(convert)
 
 
 def _add_makers(add: Adder) -> None:
     generate = add("generate", commands.generate, "generate the table of this machine", "--devices 0-7 -o hccl.json")
-    text = f"{DEVICES_HELP}, in the order of the ranks (default: all devices)"
+    text = "physical device ids, such as 0-7 or 0,2,4-6, in the order of the ranks (default: all devices)"
     generate.add_argument("--devices", type=devices, metavar="IDS", help=text)
     text = "the server_id of the machine in the table (default: its address)"
     generate.add_argument("--server-id", type=server_id, metavar="ID", help=text)
     text = "the driver's file of device addresses (default: %(default)s)"
     generate.add_argument("--hccn-conf", type=file_name, default="/etc/hccn.conf", metavar="FILE", help=text)
-
-    summary = "join tables in the order given and renumber their ranks"
-    merge = add("merge", commands.merge, summary, "node-0.json node-1.json -o hccl.json")
-    merge.add_argument("files", type=file_name, metavar="FILE", nargs="+", help=FILE_HELP)
-
-    for command in (generate, merge):
-        _add_output(command)
+    _add_output(generate)
 
 
 def _add_output(command: ArgumentParser) -> None:
@@ -144,16 +130,6 @@ def server_id(text: str) -> str:
     raise ArgumentTypeError(f"server_id {text!r} has leading or trailing spaces" if text else "server_id is empty")
 
 
-def server_ids(text: str) -> tuple[str, ...]:
-    """Return different server_ids, separated by commas."""
-    found = tuple(map(server_id, text.split(",")))
-    twice = next((one for one in found if found.count(one) > 1), None)
-    if twice is None:
-        return found
-
-    raise ArgumentTypeError(f"duplicate server_id {twice!r}")
-
-
 def devices(text: str) -> tuple[int, ...]:
     """Return device ids like "0-7" or "0,2,4-6"."""
     try:
@@ -176,6 +152,10 @@ def _run(words: Sequence[str]) -> int:
     Raises:
         AscendRunnerError: There is no answer.
     """
+    if instead := REMOVED.get(words[0] if words else ""):
+        raise SettingsError(f"the command {words[0]} has been removed: {instead}")
+    if words[:1] == ["show"] and any(word == "--svg" or word.startswith("--svg=") for word in words):
+        raise SettingsError("option --svg has been removed: ascend-job report draws the rank table of a job")
     options = tool.parse(*make_parser(), words)
     try:
         status: int = options.command(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ascend_runner.platforms import chips
 from ascend_runner.problems import Severity
 from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.fields import BAD_VALUE
@@ -95,5 +96,5 @@ def test_table_that_implies_no_chip(name: str) -> None:
 )
 def test_chip_of_the_environment(name: str, chip: str | None) -> None:
     """CANN's SOC_VERSION names the chip."""
-    assert chip == checks.chip_of({"SOC_VERSION": name})
-    assert checks.chip_of({}) is None
+    assert chip == chips.chip_of({"SOC_VERSION": name})
+    assert chips.chip_of({}) is None

@@ -28,7 +28,7 @@ Capture = pytest.CaptureFixture[str]
 WARNED = str(FIXTURES / "valid" / "server_list_version_1_1.json")
 CHECKSUM = "HCCL compares tables by a checksum of all these values, including the order of lists (EI0005)."
 TOOL = f"{sys.executable} -m ascend_runner.tools.rank_table"
-NAMES = ("show", "validate", "wait", "diff", "convert", "subset", "generate", "merge")
+NAMES = ("show", "validate", "wait", "diff", "convert", "generate")
 
 
 def _tool(*args: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -66,21 +66,16 @@ def test_help_has_an_example(name: str, capsys: Capture) -> None:
         ([], "the following arguments are required: COMMAND"),
         (["show"], "the following arguments are required: FILE"),
         (["show", ""], "argument FILE: file name is empty"),
-        (["show", PLAIN, "--svg", ""], "argument --svg: file name is empty"),
         (["convert", PLAIN, "-o", ""], "argument -o/--output: file name is empty"),
         (["generate", "--devices", "0-x"], "argument --devices: '0-x' is not a number or a range such as 8-15"),
         (["generate", "--server-id", ""], "argument --server-id: server_id is empty"),
         (["generate", "--server-id", " a"], "argument --server-id: server_id ' a' has leading or trailing spaces"),
-        (["subset", PLAIN, "--servers", ""], "argument --servers: server_id is empty"),
-        (["subset", PLAIN, "--servers", "a,"], "argument --servers: server_id is empty"),
-        (["subset", PLAIN, "--servers", "a, b"], "argument --servers: server_id ' b' has leading or trailing spaces"),
-        (["subset", PLAIN, "--servers", "a,b,a"], "argument --servers: duplicate server_id 'a'"),
         (
             ["wait", "a", "--timeout", "-1"],
             "argument --timeout: invalid value '-1': expected a number of seconds, 0 or more, or a duration",
         ),
         (["wait", "-"], "argument FILE: cannot wait for standard input; specify a file or directory"),
-        (["merge", "--chip", "A4", PLAIN], "argument --chip: invalid choice: 'A4'"),
+        (["validate", "--chip", "A4", PLAIN], "argument --chip: invalid choice: 'A4'"),
     ],
 )
 def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
@@ -92,11 +87,6 @@ def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (
-            ["merge", PLAIN, f"{FIXTURES}/valid/../valid/server_list_8_devices.json"],
-            "server_list_8_devices.json is specified twice",
-        ),
-        (["merge", "-", "-"], "standard input (-) is specified twice, but can be read only once"),
         (["validate", "-", "-"], "standard input (-) is specified twice, but can be read only once"),
         (["diff", "-", "-"], "standard input (-) is specified twice, but can be read only once"),
         (["shwo", PLAIN], f"unknown command 'shwo' (did you mean show?); the commands are {', '.join(NAMES)}"),
@@ -104,8 +94,12 @@ def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
         (["show", PLAIN, "--al"], "unknown option '--al' (did you mean --all?); see ascend-rank-table show --help"),
         (["show", PLAIN, "--\x1b[31m"], "unknown option '--\\x1b[31m'; see"),
         (["show", PLAIN, PLAIN], f"unexpected argument '{PLAIN}'; see"),
-        (["show", PLAIN, "--svg", PLAIN], "would overwrite the table"),
-        (["show", PLAIN, "--svg", "-", "--json"], "both write to standard output; use --svg FILE"),
+        (
+            ["merge", PLAIN, PLAIN],
+            "the command merge has been removed: the platform writes one table of all nodes; check",
+        ),
+        (["subset", PLAIN, "--devices", "0"], "removed: to run fewer ranks, use ascend-runner --nproc-per-node N; "),
+        (["show", PLAIN, "--svg=a"], "option --svg has been removed: ascend-job report draws the rank table of a job"),
     ],
 )
 def test_contradictory_arguments(args: list[str], sentence: str, capsys: Capture) -> None:
@@ -125,11 +119,10 @@ def test_show(capsys: Capture) -> None:
     assert f"{PODS}: server list (template 1), version 1.2\n2 super-pods, " in capsys.readouterr().out
 
 
-def test_show_json_and_picture(tmp_path: Path, capsys: Capture) -> None:
-    """JSON goes to standard output, a picture to its file."""
-    assert 0 == main(["show", PODS, "--json", "--svg", str(tmp_path / "a.svg")])
+def test_show_json(capsys: Capture) -> None:
+    """JSON goes to standard output."""
+    assert 0 == main(["show", PODS, "--json"])
     assert 8 == json.loads(capsys.readouterr().out)["rank_size"]
-    assert (tmp_path / "a.svg").read_text().startswith("<svg ")
 
 
 def test_show_of_a_folder(tmp_path: Path, capsys: Capture) -> None:
@@ -332,44 +325,6 @@ def test_generate_without_devices(capsys: Capture) -> None:
     )
 
 
-def test_merge_and_subset(tmp_path: Path, capsys: Capture) -> None:
-    """Two parts of a table, merged, are checked as they are written."""
-    parts = [str(tmp_path / name) for name in ("a.json", "b.json")]
-
-    assert 0 == main(["subset", PODS, "--servers", "node-0,node-1", "-o", parts[0]])
-    assert 0 == main(["subset", PODS, "--servers", "node-2,node-3", "-o", parts[1]])
-    assert 0 == main(["merge", *parts, "-o", str(tmp_path / "c.json")])
-    assert source.read(PODS) == source.read(tmp_path / "c.json")
-    assert 1 == main(["merge", PODS, parts[0]])
-    assert f"server 'node-0' is in both {PODS} and {parts[0]}\n" in capsys.readouterr().err
-
-
-def test_ranks_that_get_other_numbers(tmp_path: Path, capsys: Capture) -> None:
-    """A rank that has another number in the new table is reported, and no other."""
-    parts = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    main(["subset", PODS, "--servers", "node-0,node-1", "-o", parts[0]])
-    assert " now " not in capsys.readouterr().err
-    main(["subset", PODS, "--servers", "node-2,node-3", "-o", parts[1]])
-    assert f"ascend-rank-table: ranks 4-7 of {PODS} are now ranks 0-3\n" in capsys.readouterr().err
-    main(["merge", *parts, "-o", str(tmp_path / "c.json")])
-    assert f"ascend-rank-table: ranks 0-3 of {parts[1]} are now ranks 4-7\n" in capsys.readouterr().err
-    main(["subset", PLAIN, "--devices", "1", "-o", parts[0]])
-    assert f"ascend-rank-table: rank 1 of {PLAIN} is now rank 0\n" in capsys.readouterr().err
-
-
-def test_merge_writes_nothing_that_hccl_would_reject(tmp_path: Path, capsys: Capture) -> None:
-    """Sound tables may conflict when merged: the problem names its place in the new table, with status 1."""
-    other = tmp_path / "a.json"
-    other.write_bytes(edited("server_list_8_devices", **{"server_list[0].server_id": "10.0.0.2"}))
-
-    assert 1 == main(["merge", PLAIN, str(other), "-o", str(tmp_path / "b.json")])
-    told = capsys.readouterr().err
-    first = "error: duplicate device_ip '192.168.101.1' (first used in server_list[0].device[0]), in"
-    assert f"{first} 'server_list[1].device[0].device_ip' of the table to be written (EI0014)\n" in told
-    assert told.endswith("nothing written: HCCL would reject the table; use --no-checks to write it anyway\n")
-    assert not (tmp_path / "b.json").exists()
-
-
 def test_convert_writes_nothing_that_hccl_would_reject(tmp_path: Path, capsys: Capture) -> None:
     """Errors of the output are printed as validate does, and --no-checks writes the table."""
     source_path, target = tmp_path / "a.json", tmp_path / "b.json"
@@ -397,25 +352,21 @@ def test_convert_warns(tmp_path: Path, capsys: Capture) -> None:
     assert target.exists()
 
 
-@pytest.mark.parametrize("command", ["convert", "merge", "subset"])
-def test_count_that_contradicts_its_list(command: str, tmp_path: Path, capsys: Capture) -> None:
+def test_count_that_contradicts_its_list(tmp_path: Path, capsys: Capture) -> None:
     """A wrong count is an error; with --no-checks it is a warning, and the output is correct."""
     bad, target = str(FIXTURES / "invalid" / "server_list_server_count_wrong.json"), tmp_path / "a.json"
     told = "server_count is 3, but 2 servers are listed"
 
-    assert 1 == main([command, bad, "-o", str(target)])
+    assert 1 == main(["convert", bad, "-o", str(target)])
     assert f"ascend-rank-table: {told}, in 'server_count' of {bad} (EI0014)\n" == capsys.readouterr().err
-    assert 0 == main([command, bad, "-o", str(target), "--no-checks"])
+    assert 0 == main(["convert", bad, "-o", str(target), "--no-checks"])
     assert f"warning: {told}; the count is ignored, in 'server_count' of {bad} (EI0014)\n" in capsys.readouterr().err
     assert b'"server_count": "2"' in target.read_bytes()
 
 
-@pytest.mark.parametrize("args", [("convert", "-o"), ("show", "--svg")])
-def test_output_to_a_folder_that_is_not_there(args: tuple[str, str], tmp_path: Path, capsys: Capture) -> None:
+def test_output_to_a_folder_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
     """Missing directories are not created: the name may be mistyped."""
-    command, option = args
-
-    assert 2 == main([command, PLAIN, option, str(tmp_path / "there" / "a.json")])
+    assert 2 == main(["convert", PLAIN, "-o", str(tmp_path / "there" / "a.json")])
     sentence = f"cannot write {tmp_path}/there/a.json: no such directory: {tmp_path}/there"
     assert f"ascend-rank-table: {sentence}\n" == capsys.readouterr().err
     assert [] == [*tmp_path.iterdir()]
@@ -423,15 +374,15 @@ def test_output_to_a_folder_that_is_not_there(args: tuple[str, str], tmp_path: P
 
 def test_chip_of_the_output(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output is checked for the chip of --chip, or else of SOC_VERSION."""
-    args = ["subset", PLAIN, "--devices", "0-2,4", "-o", str(tmp_path / "a.json")]
+    devices = ("--devices", "0-2,4", "--server-id", "a", "--hccn-conf", os.devnull)
+    args = ["generate", *devices, "-o", str(tmp_path / "a.json")]
 
     assert 0 == main([*args, "--chip", "910B"])
     assert 1 == main([*args, "--chip", "910"])
     monkeypatch.setenv("SOC_VERSION", "Ascend910A")
     assert 1 == main(args)
-    assert 1 == main(["generate", "--devices", "0-2,4", "--server-id", "a", "--hccn-conf", os.devnull])
-    assert 1 == main(["merge", str(tmp_path / "a.json")])
-    assert 4 == capsys.readouterr().err.count("which do not form a ring on the 910")
+    assert 1 == main(["convert", str(tmp_path / "a.json")])
+    assert 3 == capsys.readouterr().err.count("which do not form a ring on the 910")
 
 
 def test_name_of_the_output(tmp_path: Path, capsys: Capture) -> None:
@@ -662,5 +613,4 @@ def test_deep_documents_are_no_traceback(tmp_path: Path, capsys: Capture) -> Non
     # How deep a document may be is orjson's to say, and differs between its versions.
     assert main(["show", str(path)]) in {0, 1}
     assert main(["diff", str(path), str(path)]) in {0, 1, 2}
-    assert main(["subset", str(path), "--devices", "0"]) in {0, 1}
     assert "Traceback" not in capsys.readouterr().err

@@ -125,10 +125,10 @@ import sys
 sys.modules["textual"] = None
 from argparse import Namespace
 from ascend_runner.errors import SettingsError
-from ascend_runner.tools.job.commands import top
-top.terminal.can_move_cursor = lambda environ: True
+from ascend_runner.tools.job import commands
+commands.terminal.can_move_cursor = lambda environ: True
 try:
-    top.top(Namespace(job=None, environ={}))
+    commands.top(Namespace(job=None, environ={}))
 except SettingsError as error:
     print(error)
 """

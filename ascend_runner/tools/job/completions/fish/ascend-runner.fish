@@ -183,7 +183,6 @@ complete -c ascend-rank-table -n '__fish_use_subcommand' -l version -d 'show the
 complete -c ascend-rank-table -n __fish_use_subcommand -a show -d 'Show the servers, devices and ranks of a table'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -s h -l help -d 'show help'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -l all -d 'always print one line per device'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -l svg -d 'draw a picture; - for standard output' -r -F
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -l json -d 'print JSON, which has the same form for every dialect'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from show' -F
 complete -c ascend-rank-table -n __fish_use_subcommand -a validate -d 'List what HCCL would reject and what is unusual; exit with 1 if there is an error'
@@ -204,14 +203,6 @@ complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -l chip -
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -l no-checks -d 'write the table even if HCCL would reject it; counts that do not match their lists are corrected'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from convert' -F
-complete -c ascend-rank-table -n __fish_use_subcommand -a subset -d 'Write a table of selected servers or devices and renumber their ranks'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -s h -l help -d 'show help'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l servers -d 'the server_ids of the servers to keep (default: all)' -r -f -a ''
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l devices -d 'physical device ids, such as 0-7 or 0,2,4-6, to keep on every server (default: all)' -r -f -a ''
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, else any)' -r -f -a '910 910B A3 310P 950'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -l no-checks -d 'write the table even if HCCL would reject it; counts that do not match their lists are corrected'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from subset' -F
 complete -c ascend-rank-table -n __fish_use_subcommand -a generate -d 'Generate the table of this machine'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -s h -l help -d 'show help'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l devices -d 'physical device ids, such as 0-7 or 0,2,4-6, in the order of the ranks (default: all devices)' -r -f -a ''
@@ -220,9 +211,3 @@ complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l hccn-
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, else any)' -r -f -a '910 910B A3 310P 950'
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
 complete -c ascend-rank-table -n '__fish_seen_subcommand_from generate' -l no-checks -d 'write the table even if HCCL would reject it; counts that do not match their lists are corrected'
-complete -c ascend-rank-table -n __fish_use_subcommand -a merge -d 'Join tables in the order given and renumber their ranks'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -s h -l help -d 'show help'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -l chip -d 'the chip that the table is for (default: from the table or SOC_VERSION, else any)' -r -f -a '910 910B A3 310P 950'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -s o -l output -d 'the file to write; - for standard output (default: -)' -r -F
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -l no-checks -d 'write the table even if HCCL would reject it; counts that do not match their lists are corrected'
-complete -c ascend-rank-table -n '__fish_seen_subcommand_from merge' -F
