@@ -1,17 +1,8 @@
-"""The input of an HTML report: a JSON report, and the events, the run file and the logs beside it.
+"""The content of an HTML report: what is read for it, what is removed for publication, and its sections.
 
 Only files in the directory of the report are read, whatever paths it names, except for a rank table of the same owner.
-Secrets in them are masked again: the report may come from another version, and logs have whatever the ranks wrote.
-
-
-Removes from a report whatever could identify people, machines or data, for a page to publish. Pure.
-
-The members to keep are listed here, so that a new one is omitted until it has been reviewed.
-
-
-The head of a page: the outcome of the job, and the facts about it. Pure.
-
-The content of a page: the verdict, its evidence and the ranks, worded for the page. Pure.
+Secrets in them are masked again: the report may come from another version, and logs have whatever the ranks wrote. Of a
+page for publication, the members to keep are listed, so that a new one is omitted until it has been reviewed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Groups ranks whose texts are alike, so that a page has each text once, however many ranks share it. Pure.
+"""The ranks on a page: their table, the evidence why one failed, and the timeline. Pure.
 
-The ranks of a report as a page describes them, first the cause, then others that failed. Pure.
-
-The evidence on a page: why a rank failed, in the words of its log and of the runner. Pure.
-
-The timeline of a job: a strip for each rank, or for each group of similar ranks if there are many. Pure.
-
-Lengths are in thousandths of the width, which is that of the page.
+Ranks whose texts, states or times are alike share a row, a text or a strip, so that the page stays small however many
+there are. Lengths of the timeline are in thousandths of its width.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
-"""Finds the jobs of this machine and of log directories: where they run, where their files are, whether they are alive.
+"""Finds the jobs of this machine and of log directories, and what is known of one at a moment.
 
-Reads what runners have written, and trusts it no more than its owner.
-
-
-The end of a log, from the beginning of a line, and its last lines without secrets.
-
-The facts about a job at a moment: its description, whether its runner is alive, and its report.
-
-Waits for changes: of the files in a directory by inotify(7), and of a job's end by the lock of its runner.
-
-Where the kernel cannot tell, as on a disk that other machines write to, the waiting ends after `INTERVAL`.
+Reads what runners have written, and trusts it no more than its owner. What a runner shows, the ends of logs and the
+processes of ranks complete the record in its report. Waits for changes of files by inotify(7), and for the end of a job
+by the lock of its runner; where the kernel cannot tell, as on a disk that other machines write to, for `INTERVAL`.
 """
 
 from __future__ import annotations
@@ -325,11 +318,6 @@ def read(path: str, size: int) -> bytes:
     """
     end = files.read_end(path, size)
     return end if len(end) < size else end.partition(b"\n")[2] or live.after_secret(end)
-
-
-def last_line(end: bytes) -> str:
-    """Return the last line of the end of a log."""
-    return "".join(last_lines(end)[-1:])
 
 
 def last_lines(end: bytes) -> tuple[str, ...]:

@@ -1,10 +1,7 @@
-"""The metrics of a job as families of prometheus_client. Pure: a snapshot in, metrics out.
+"""The metrics of a job, as records of prometheus_client: as text, by HTTP, or in a file for node-exporter.
 
 A value that is unknown is absent, never 0. The only texts are names: no output of a rank, and of a command only the
 program.
-
-
-Where the metrics of a job go: as text, to Prometheus by HTTP, or into a file for node-exporter.
 """
 
 from __future__ import annotations

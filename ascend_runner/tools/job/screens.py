@@ -1,13 +1,7 @@
-"""The jobs as `ascend-job list` shows them, a line each, in the width of the terminal. Pure.
+"""The screens of `ascend-job list`, `status` and `events`, as text and as JSON: snapshots and the time in, text out.
 
-The ranks of a job as `ascend-job status` lists them: in which order, and what is in the columns. Pure.
-
-Formats jobs for `ascend-job`, as text and as JSON. Pure: snapshots and the time in, text out.
-
-Names, commands and sentences come from files that others may have written, so they are escaped.
-
-
-Shows the events of a job as lines for people, and follows them until the job ends.
+Names, commands and sentences come from files that others may have written, so they are escaped. Only `event_lines`
+reads a file, and follows it until the job ends.
 """
 
 from __future__ import annotations

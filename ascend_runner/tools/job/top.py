@@ -1,23 +1,10 @@
-"""Averages the CPU usage of ranks over the last minute. Pure.
+"""Observes a job for `ascend-job top`: records, the ends of logs, processes and NPUs become one view.
 
-Of ranks that wait for each other in each step, the one that computes for longer uses more CPU, or less if the others
-poll while they wait. In a single second, a step of several seconds looks like such a difference.
+Expensive work is limited in each round, and done only for the ranks on the screen, and for some of the others in turn.
 
-
-The ends of logs: when each was last written, its last lines, and the last step in it.
-
-A log that has not changed is not opened. If there are many logs, only some are examined each time, so that the cost
-does not grow with the job.
-
-
-The ranks of a job as they are shown, made from what its runner shows or its report. Pure.
-
-The part of a job on one node: what its runner shows, and its report, which is read when it changes.
-
-Observes a job for `ascend-job top`: runners, reports, logs, processes and NPUs become one view.
-
-Expensive work is limited in each round, and done only for the ranks on the
-screen, and for some of the others in turn.
+The CPU usage of ranks is averaged over the last minute. Of ranks that wait for each other in each step, the one that
+computes for longer uses more CPU, or less if the others poll while they wait. In a single second, a step of several
+seconds looks like such a difference.
 """
 
 from __future__ import annotations

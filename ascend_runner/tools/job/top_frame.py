@@ -1,12 +1,7 @@
-"""Text in the cells of a terminal: styles, widths, short numbers, and curves of block characters. Pure.
+"""One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure.
 
-The state of a job at a moment for `ascend-job top`, and which of its ranks are outliers. Pure.
-
-The columns of the table of ranks: their contents, and which ones fit. Pure.
-
-A map of many ranks: a character for each, 64 in a line. Pure.
-
-One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure.
+It has a head, a table of ranks with the columns that fit, or a map of many ranks with a character for each, and the end
+of a log. Ranks that are quiet or behind show only in comparison with the others, see `judged`.
 """
 
 from __future__ import annotations
