@@ -31,7 +31,7 @@ FLOORS: Final = {
     "manager": 9,
     "report": 9,
     "ranks": 8,
-    "services": 8,
+    "services": 9,
     "views": 8,
     "observations": 7,
     "plan": 6,

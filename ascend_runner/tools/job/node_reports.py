@@ -284,8 +284,8 @@ def _newest(record: JobRecord, path: str) -> tuple[JobRecord, str]:
     if part is None or part.is_alive() is None:
         return record, state if is_ended(state) else f"incomplete report (last state: {state})"
     seen = jobs.take(part)
-    if is_ended(seen.report.text("state")):  # it is in the run directory
-        return JobRecord.decode(seen.report), seen.report.text("state")
+    if is_ended(seen.state):  # it is in the run directory
+        return seen.record, seen.state
     is_killed = seen.condition is Condition.RUNNER_KILLED
     return record, f"the runner was killed (last state: {state})" if is_killed else seen.why or "still running"
 

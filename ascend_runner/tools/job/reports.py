@@ -110,4 +110,4 @@ def _read(word: str | None, environ: Mapping[str, str]) -> tuple[Members, str, b
     path = jobs.with_its_logs(job).path("report", "json")
     if seen.why and not seen.live:
         raise UnreadableError(seen.why)
-    return seen.complete_report, path, seen.is_alive
+    return Members(seen.record.encode()), path, seen.is_alive
