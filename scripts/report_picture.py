@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 
 from ascend_runner import report_file
+from ascend_runner.observations.job_record import JobRecord
 from ascend_runner.views import page, page_content
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
@@ -30,7 +31,7 @@ def main() -> None:
     time.tzset()
     report = report_file.read(str(REPORT))
     found = attrs.evolve(
-        page_content.gather(report, str(REPORT)), made_at=report.moment("ended_at") or 0.0, links_logs=True
+        page_content.gather(report, str(REPORT)), made_at=JobRecord.decode(report).ended_at or 0.0, links_logs=True
     )
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "page.html")

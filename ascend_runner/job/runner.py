@@ -37,6 +37,7 @@ from ascend_runner.services.hooks import CheckpointHooks
 from ascend_runner.services.live import Live
 from ascend_runner.supervision.causes import LimitReached, SignalReceived
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.views import facts
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
@@ -92,7 +93,7 @@ class EndReporter:
         seconds = self._signals.now() - began if outcome.is_from_outside else outcome.seconds
         text = screen.ended(outcome, journal.spec, seconds) + screen.attempts(job)
         if journal.last_checkpoint and outcome.cause and outcome.cause.saves_first:
-            text += f"\n  saved  {checkpoint.last(journal.last_checkpoint)}"
+            text += f"\n  saved  {facts.checkpoint(journal.last_checkpoint)}"
         if job.state is JobState.HOLDING and not event.is_local:
             text += screen.lingering(job)
         elif job.state is JobState.HOLDING:

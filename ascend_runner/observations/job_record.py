@@ -7,7 +7,6 @@ clock in between does not distort them. What does not apply is null or "" there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,7 @@ import attrs
 from ascend_runner.lifecycle.job_machine import AnyState, JobState, Verdict
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.node.clock import Clock
-from ascend_runner.observations.rank_record import RankRecord, interval
+from ascend_runner.observations.rank_record import RankRecord, interval, silences
 from ascend_runner.plan.ranks import Staged
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.state import Phase
@@ -28,8 +27,6 @@ SCHEMA_VERSION: Final = 4  # raised when a member is removed or changes its mean
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
 CAUSED: Final = " caused the failure: "
-_CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
-_ROOT: Final = "usually the root cause"  # not shown for a phrase: its meaning says so
 LONGEST_NUMBER: Final = 16  # characters of the number of a rank
 
 
@@ -198,9 +195,23 @@ class JobRecord:
         """When it ended, None if it has not."""
         return None if self.seconds is None else milliseconds(self.started_at) + milliseconds(self.seconds)
 
+    @property
+    def began(self) -> float:
+        """When its first attempt started."""
+        return self.attempts[0].started_at if self.attempts else self.started_at
+
+    @property
+    def failed(self) -> RankRecord | None:
+        """The rank whose failure ended it, None without one."""
+        return self.rank(self.cause.rank_id) if self.cause and self.cause.rank_id is not None else None
+
     def rank(self, rank_id: int | None) -> RankRecord | None:
         """Return the record of a rank, None without one."""
         return next((rank for rank in self.ranks if rank.rank_id == rank_id), None)
+
+    def silences(self, now: float) -> tuple[dict[int, float], list[float]]:
+        """Return how long ranks have been quiet, see `rank_record.silences`; `now` is in seconds since the epoch."""
+        return silences(self.ranks, now - self.started_at)
 
     def encode(self) -> dict[str, object]:
         """Return the members of the report."""
@@ -235,11 +246,7 @@ class JobRecord:
                 "started_at": began,
                 "seconds": (report.seconds("seconds") or 0.0) if report.text("ended_at") else None,
                 "cause": CauseRecord.decode(report.child("cause")),
-                "ranks": tuple(
-                    RankRecord.decode(rank, began)
-                    for rank in report.children("ranks")
-                    if rank.whole("rank_id") is not None
-                ),
+                "ranks": _ranks(report, began),
                 "hang": _stacks(report.children("hang")),
                 "clock": _decode_clock(clock) if clock.members else None,
                 "attempts": tuple(map(AttemptRecord.decode, report.children("attempts"))),
@@ -250,6 +257,12 @@ class JobRecord:
                 "findings": tuple(map(_decode_finding, report.children("findings"))),
             }
         )
+
+
+def _ranks(report: Members, began: float) -> tuple[RankRecord, ...]:
+    """Return the ranks of a report, each number once."""
+    numbered = {rank.whole("rank_id"): rank for rank in report.children("ranks")}
+    return tuple(RankRecord.decode(rank, began) for rank_id, rank in numbered.items() if rank_id is not None)
 
 
 def _encode_clock(clock: Clock) -> dict[str, object]:
@@ -307,20 +320,8 @@ def certainty_note(certainty: str, *, is_alone: bool) -> str:
     return f" ({word})" if word and not is_alone else ""
 
 
-def certainty_note_of(cause: Members, ranks: int) -> str:
-    """Return the same note for the member `cause` of a report with this number of ranks."""
-    return certainty_note(cause.text("certainty"), is_alone=ranks == 1 and not cause.wholes("candidates"))
-
-
 def with_certainty(sentence: str, note: str) -> str:
     """Add a note on the certainty to the sentence about a cause, which may already say that it is the cause."""
     if note == f" ({CERTAINTY['likely']})" and CAUSED in sentence:
         return sentence.replace(CAUSED, " caused the failure (likely): ", 1)
     return f"{sentence}{note}"
-
-
-def explained(code: str, kind: str, meaning: str) -> tuple[str, str]:
-    """Return the label and the text of the line about an error code; a phrase has no code, so it shows its meaning."""
-    if re.fullmatch(_CODE, code):
-        return "code", f"{code} ({kind}): {meaning}"
-    return "means", f"{meaning} ({kind})" if kind not in {"", _ROOT} else meaning

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import os.path
+from collections.abc import Iterable, Mapping
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from ascend_runner.supervision.causes import (
     Ending,
     NodeFinding,
 )
-from ascend_runner.text import duration, size
+from ascend_runner.text import duration, rank_title, size
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
@@ -50,6 +51,11 @@ WORDS: Final[Mapping[RankState, str]] = {
 ENDS_OF_A_STOP: Final = STOP_SIGNALS | {SIGKILL}
 STOPPED: Final = frozenset({RankState.STOPPED, RankState.NOT_KILLED})
 WITH_ENDING: Final = frozenset({RankState.FAILED, RankState.STOPPED})
+ORDER: Final = {
+    state: place
+    for place, state in enumerate((RankState.FAILED, RankState.NOT_KILLED, RankState.NOT_STARTED, RankState.STOPPED))
+}
+HAS_ENDED: Final = WITH_ENDING | {RankState.SUCCEEDED, RankState.ENDED}
 
 
 def _usual_state(rank: RankRecord) -> RankState:
@@ -108,6 +114,62 @@ class RankRecord:
         """Whether it runs."""
         return self.state is RankState.RUNNING
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ran, and does no more."""
+        return self.state in HAS_ENDED
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended without being observed."""
+        return self.state is RankState.ENDED
+
+    @property
+    def order(self) -> int:
+        """Where to show it among others: those that have failed first, those that have succeeded last."""
+        return ORDER.get(self.state, len(ORDER) + (self.state is RankState.SUCCEEDED))
+
+    @property
+    def title(self) -> str:
+        """What it is called in a sentence: "rank 3", or the name of an auxiliary process."""
+        return rank_title(self.rank_id, self.name)
+
+    @property
+    def words(self) -> str:
+        """Its state: "running", "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
+        return described(self.state, self.ending)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """Its CPU time, None if that is unknown."""
+        known = self.user_seconds is not None and self.system_seconds is not None
+        return (self.user_seconds or 0.0) + (self.system_seconds or 0.0) if known else None
+
+    @property
+    def last_sign_after(self) -> float:
+        """When it last wrote, or else when it started, in seconds since the start of the job."""
+        return self.started_after if self.last_output_after is None else self.last_output_after
+
+    @property
+    def log_name(self) -> str:
+        """The name of its log file, "" if it has none."""
+        return os.path.basename(self.log_path)
+
+    def gone(self) -> RankRecord:
+        """Return the record of a rank whose end was not observed: it has lasted until its last output."""
+        return attrs.evolve(self, state=RankState.ENDED, seconds=max(0.0, self.last_sign_after - self.started_after))
+
+    def later(self, seconds: float) -> RankRecord:
+        """Return the record with its times in seconds since an earlier start."""
+        first, last = self.first_output_after, self.last_output_after
+        return attrs.evolve(
+            self,
+            started_after=self.started_after + seconds,
+            first_output_after=None if first is None else first + seconds,
+            last_output_after=None if last is None else last + seconds,
+            signals=tuple((signum, at + seconds) for signum, at in self.signals),
+        )
+
     def encode(self, began: float) -> dict[str, object]:
         """Return the rank as a member of the report of a job that began at `began` (seconds since the epoch)."""
         started_at = began + self.started_after
@@ -118,7 +180,7 @@ class RankRecord:
             "state": self.state.value,
             **(self.ending.encode() if self.ending else NOT_ENDED),
             "started_at": iso(started_at) if self.is_started else "",
-            **(end if self.ending else {**end, "ended_at": ""}),
+            **(end if self.ending or self.has_ended else {**end, "ended_at": ""}),
             "first_output_at": _moment(began, self.first_output_after),
             "last_output_at": _moment(began, self.last_output_after),
             "signals": [(signum, _moment(began, after)) for signum, after in self.signals],
@@ -227,19 +289,32 @@ class Outcome:
 
 def _row(rank: RankRecord) -> tuple[str, ...]:
     """Return the cells that a notebook shows of a rank, below HEADS."""
-    cpu = [rank.user_seconds, rank.system_seconds]
     finding = rank.finding
     return (
         rank.name or str(rank.rank_id),
         str(rank.pid or ""),
-        described(rank.state, rank.ending),
+        rank.words,
         (finding.exception or finding.code or finding.meaning) if finding else "",
         duration(rank.seconds) if rank.is_started else "",
-        duration(sum(filter(None, cpu))) if None not in cpu else "",
+        "" if rank.cpu_seconds is None else duration(rank.cpu_seconds),
         "" if rank.max_rss is None else size(rank.max_rss),
         size(rank.log_size or 0),
         rank.log_path,
     )
+
+
+def silences(ranks: Iterable[RankRecord], now: float) -> tuple[dict[int, float], list[float]]:
+    """Return the seconds without output of each running rank, and those since each rank that has succeeded did so.
+
+    `now` is in seconds since the start of the job. A rank whose output is not observed is left out.
+    """
+    known = [rank for rank in ranks if rank.rank_id >= 0]
+    quiet = {
+        rank.rank_id: max(0.0, now - rank.last_sign_after)
+        for rank in known
+        if rank.is_running and rank.log_size is not None
+    }
+    return quiet, [max(0.0, now - rank.ended_after) for rank in known if rank.state is RankState.SUCCEEDED]
 
 
 def interval(began: float, seconds: float) -> dict[str, object]:

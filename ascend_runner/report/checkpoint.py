@@ -74,13 +74,6 @@ def _by_ending(endings: Mapping[int, Ending]) -> Iterable[tuple[Ending, list[int
     return found.items()
 
 
-def last(saved: CheckpointRecord) -> str:
-    """Describe the last checkpoint: "step 1200, /data/checkpoint-1200"."""
-    step = "" if saved.step is None else f"step {saved.step}"
-    without = f"without {rank_list(saved.missing)}" if saved.missing else ""
-    return ", ".join(filter(None, (step, without, saved.path)))
-
-
 def record(fact: CheckpointEnded, at: float) -> CheckpointRecord:
     """Return the record of a request that was over `at` seconds since the epoch."""
     steps = [saved.step for saved in fact.parts.values() if saved.step is not None]

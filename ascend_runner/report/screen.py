@@ -14,21 +14,24 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.lifecycle import cloud_events
 from ascend_runner.lifecycle.job_machine import Event, Job, Verdict
-from ascend_runner.observations import job_record
-from ascend_runner.observations.rank_record import STOPPED, Outcome, RankRecord, described
-from ascend_runner.plan.spec import JobSpec, RankSpec
+from ascend_runner.observations.job_record import JobRecord
+from ascend_runner.observations.rank_record import Outcome, RankRecord, described
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.report import causes
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Ending, FindingKind
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
+from ascend_runner.views import facts
+from ascend_runner.views.facts import Fact
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause
+    from ascend_runner.diagnosis.finding import Finding
 
 MOST_SHOWN: Final = 3  # findings after a failure; the report has all
 CURRENT: Final = frozenset({FindingKind.UNHEALTHY, FindingKind.PRECHECK})
+LABELS: Final = {"candidates": "cause", "lost": "", "plog error": ""}  # of facts, where the screen has others
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
 
@@ -113,15 +116,26 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
 
 
 def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
-    spec = next(spec for spec in job.processes if spec.rank_id == failed.rank_id)
+    spec, finding = next(spec for spec in job.processes if spec.rank_id == failed.rank_id), failed.finding
+    known = facts.facts(JobRecord(cause=causes.record(outcome), ranks=outcome.ranks))
     lines = _headline(cause, ending, failed, outcome)
-    lines += _evidence(failed.finding) if failed.finding else []
-    lines += _labelled(failed, spec, job, outcome)
-    lines += [f"  rerun  {failed.rerun}"] if failed.rerun else []
-    if failed.finding and _has_read_nothing(failed.finding) and not spec.has_stdin:
+    lines += _laid_out(known, "also", "candidates")
+    lines += [*_evidence(finding), *_laid_out(known, "check")] if finding else _laid_out(known, "check")
+    device = "" if spec.name else f", device {spec.local_rank}"
+    lines.append(f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, pid {failed.pid}")
+    lines += _laid_out(known, "log", "lost")
+    if finding is None:  # its plogs could not be read
+        lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
+    lines += [*_laid_out(known, "plog", "plog error"), _report(outcome, job), *_laid_out(known, "rerun")]
+    if finding and _has_read_nothing(finding) and not spec.has_stdin:
         option = f"--stdin {max(spec.rank_id, 0)}"
         lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
     return lines
+
+
+def _laid_out(known: list[Fact], *labels: str) -> list[str]:
+    """Return the facts with these labels in lines."""
+    return [f"  {LABELS.get(label, label):6} {text}" for label, text in facts.chosen(known, *labels)]
 
 
 def _unsaved(outcome: Outcome) -> list[str]:
@@ -159,22 +173,9 @@ def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome
         consequence = ", as a consequence" if root.is_first_a_consequence else ""
         head = [
             f"{rank_title(failed.rank_id, failed.name)} caused the failure{sure}: {root.summary}",
-            f"  first  {title} ended first ({ending.in_parentheses}){consequence}{why}",
+            f"  first  {facts.first_to_end(title, ending)}{consequence}{why}",
         ]
-    return [*head, *_candidates(root, outcome)] if root else head
-
-
-def _candidates(root: RootCause, outcome: Outcome) -> list[str]:
-    """Return the line on other ranks that may be the cause."""
-    if root.is_open and len(root.candidates) == 1 and any(rank.state in STOPPED for rank in outcome.ranks):
-        return [f"  cause  may be {rank_list(root.candidates)}, or a rank that was stopped"]
-    if root.is_open and len(root.candidates) > 1:
-        *most, last = (f"rank {rank_id}" for rank_id in root.candidates)
-        return [f"  cause  may be {', '.join(most)} or {last}"]
-    if root.candidates and not root.is_open:
-        errors = "an error" if len(root.candidates) == 1 else "errors"
-        return [f"  also   {rank_list(root.candidates)} reported {errors} and may be the cause"]
-    return []
+    return head
 
 
 def _has_read_nothing(finding: Finding) -> bool:
@@ -185,62 +186,12 @@ def _has_read_nothing(finding: Finding) -> bool:
 def _evidence(finding: Finding) -> list[str]:
     """Return the evidence of a failure: the traceback or the last lines, then the meaning of them and the status."""
     lines = [f"  | {line}" for line in finding.excerpt or finding.last_lines]
-    if finding.origin:
-        lines.append(f"  origin {finding.origin}" + (f" ({finding.origin_place})" if finding.origin_place else ""))
-    if finding.meaning:
-        lines.append(f"  means  {finding.meaning}")
-    if finding.code:
-        label, text = job_record.explained(finding.code, finding.code_kind, finding.code_meaning)
-        lines.append(f"  {label:6} {text}")
-    if finding.points_at:
-        lines.append(f"  blames {', '.join(map(_peer, finding.points_at))}")
-    return lines
-
-
-def _labelled(failed: RankRecord, spec: RankSpec, job: JobSpec, outcome: Outcome) -> list[str]:
-    """Return the labeled lines on the rank that failed and where to read more."""
-    finding, suspected = failed.finding, outcome.suspected_peer
-    device = "" if spec.name else f", device {spec.local_rank}"
-    lines = [f"  check  {_suspicion(suspected)}"] if suspected else []
-    lines += [
-        f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, pid {failed.pid}",
-        f"  log    {failed.log_path}",
-    ]
-    if failed.log_lost:
-        lines.append(f"         {failed.log_lost} bytes missing, from byte {failed.log_lost_from} on")
-    if finding is None:  # its plogs could not be read
-        lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
-    elif finding.plog_path:
-        lines.append(f"  plog   {finding.plog_path}")
-    if finding and finding.plog_error:
-        lines.append(f"         {finding.plog_error}")
-    return [*lines, _report(outcome, job)]
+    return lines + _laid_out([*facts.of_finding(finding)], "origin", "means", "code", "blames")
 
 
 def _report(outcome: Outcome, job: JobSpec) -> str:
     """Return the line on the report, which may be in the run directory because the disk with the logs is full."""
-    place, problem = outcome.report_place, outcome.report_problem
-    if not problem:
-        return f"  report {job.report_path}"
-    return f"  report {place} (not beside the logs: {problem})" if place else f"  report not written: {problem}"
-
-
-def _suspicion(suspected: Peer) -> str:
-    """Advise which peer to check: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
-    verb = "only reports" if len(suspected.reported_by) == 1 else "only report"
-    return f"{_peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} losing it"
-
-
-def _peer(peer: Peer) -> str:
-    """Describe a peer by all that is known about it: "rank 3 (device 3 on server 10.0.0.5)"."""
-    device = "" if peer.device_id is None else f"device {peer.device_id}"
-    server = f"server {peer.server_id}" if peer.server_id else ""
-    address = f"device address {peer.device_ip}" if peer.device_ip and not server else ""
-    place = " on ".join(part for part in (device or address, server) if part)
-    if peer.rank_id is None:
-        return place or "an unnamed peer"
-
-    return f"rank {peer.rank_id} ({place})" if place else f"rank {peer.rank_id}"
+    return f"  report {facts.report(job.report_path, outcome.report_place, outcome.report_problem)}"
 
 
 def _node(job: JobSpec) -> str:

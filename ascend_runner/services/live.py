@@ -26,12 +26,14 @@ from ascend_runner.activity import Activity
 from ascend_runner.members import LATEST, Members, iso, plain
 from ascend_runner.node import bounded
 from ascend_runner.observations.facts import Fact
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.observations.job_record import StepRecord
+from ascend_runner.observations.rank_record import RankRecord, RankState, silences
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import all_ranks, duration, last_lines, number_within, printable, rank_list
+from ascend_runner.views import facts
 
 LARGEST: Final = 1 << 24  # bytes of a view, enough for 10,000 ranks
 LARGEST_PID: Final = 1 << 22  # the kernel's limit (proc(5), pid_max)
@@ -60,7 +62,7 @@ class View:
     began: float  # of the attempt, in seconds since the epoch
     seconds: float  # since then
     limit_at: float | None = None  # the end of the time limit, in seconds since the epoch
-    last_step: Mapping[str, object] | None = None  # as in the report, with its time in seconds since the epoch
+    last_step: StepRecord | None = None
     ranks: tuple[RankRecord, ...] = ()
 
 
@@ -72,7 +74,7 @@ class Live:
         self._records, self._deadline = records, deadline
         self._began = time.time(), time.monotonic()
         self._phase = Phase.STARTING
-        self._step: dict[str, object] = {}
+        self._step: StepRecord | None = None
         self._encoded: dict[int, tuple[RankRecord, bytes]] = {}
         self.activities = {rank.rank_id: Activity(self._began[1]) for rank in spec.processes}
 
@@ -85,8 +87,14 @@ class Live:
 
     def note_step(self, at: float, step: int | None, steps: int | None = None, seconds: float | None = None) -> None:
         """Note the last step of the training, the number of steps and the seconds of one; None leaves one as it is."""
-        given = {"step": step, "steps": steps, "seconds": seconds, "at": at - self._began[1] + self._began[0]}
-        self._step = {**self._step, **{name: value for name, value in given.items() if value is not None}}
+        given: dict[str, Any] = {
+            "step": step,
+            "steps": steps,
+            "seconds": seconds,
+            "at": at - self._began[1] + self._began[0],
+        }
+        known = {name: value for name, value in given.items() if value is not None}
+        self._step = attrs.evolve(self._step or StepRecord(), **known)
 
     def view(self) -> View:
         """Return the attempt as it is now."""
@@ -100,7 +108,7 @@ class Live:
             began=began,
             seconds=max(0.0, time.monotonic() - start),
             limit_at=None if deadline is None else began + deadline - start,
-            last_step={"step": None, "steps": None, "seconds": None, **self._step} if self._step else None,
+            last_step=self._step,
         )
 
     def _with_output(self, rank: RankRecord, now: float) -> RankRecord:
@@ -126,7 +134,7 @@ class Live:
         What seldom changes of a rank is encoded once, so that the records of 1,024 ranks take less than 10 ms.
         """
         view = self._view()
-        members = orjson.dumps({**attrs.asdict(view, recurse=False), "phase": view.phase.value, "ranks": None})
+        members = orjson.dumps({**attrs.asdict(view), "phase": view.phase.value, "ranks": None})
         ranks = b",".join([self._encode(rank, view) for rank in self._records.so_far()])
         return members.replace(b'"ranks":null', b'"ranks":[%s]' % ranks)
 
@@ -200,24 +208,19 @@ def decode(data: bytes) -> View:
     if phase is None or began is None or seconds is None:
         raise ValueError("not a view of a job")
     ranks = {rank.rank_id: rank for rank in _ranks(members.children("ranks"), began)}
-    step = members.child("last_step")
     return View(
         phase=phase,
         began=began,
         seconds=seconds,
         limit_at=members.seconds("limit_at"),
-        last_step=_step(step) if step.members else None,
+        last_step=_step(members.child("last_step")),
         ranks=tuple(rank for _rank_id, rank in sorted(ranks.items())),
     )
 
 
-def _step(members: Members) -> Mapping[str, object] | None:
-    return {
-        "step": members.count("step"),
-        "steps": members.count("steps"),
-        "seconds": members.seconds("seconds"),
-        "at": members.seconds("at"),
-    }
+def _step(members: Members) -> StepRecord | None:
+    fields = {**members.fields(StepRecord), "at": members.seconds("at") or 0.0}
+    return StepRecord(**fields) if members.members else None
 
 
 def _ranks(ranks: Iterable[Members], began: float) -> Iterable[RankRecord]:
@@ -303,31 +306,20 @@ def sentence(view: View, steps: Steps, interval: float) -> str:
     verb = "has" if len(running) == 1 else "have"
     some = all_ranks(len(ranks)) if len(running) == len(ranks) else f"{len(running)} of {len(ranks)} ranks"
     count = rank_list(running) if len(ranks) == 1 else some
-    silences = {
-        rank_id: max(0.0, view.seconds - (rank.last_output_after or rank.started_after))
-        for rank_id, rank in running.items()
-    }
-    succeeded = [view.seconds - rank.ended_after for rank in ranks if rank.state is RankState.SUCCEEDED]
     parts = (
         f"{count} {verb} been running for {duration(view.seconds)}",
         _training(view, steps.last_step() or {}, interval),
         steps.behind_others(running),
-        outliers.quiet_sentence(silences, succeeded, interval),
+        outliers.quiet_sentence(*silences(ranks, view.seconds), interval),
     )
     return "; ".join(filter(None, parts))
 
 
 def _training(view: View, last_step: Mapping[str, object], interval: float) -> str:
-    """Return the last step with its loss: "step 1204 of 1563, loss 2.31", or "" if no step is known."""
-    step = view.last_step
-    if step is None or step["step"] is None:
+    """Return the last step with its loss, or "" if no step is known."""
+    if view.last_step is None:
         return ""
-    number = f"step {step['step']} of {step['steps']}" if step["steps"] else f"step {step['step']}"
-    loss = last_step.get("loss")
-    age = view.began + view.seconds - float(str(step["at"]))
-    parts = (
-        number,
-        f"loss {loss:g}" if isinstance(loss, float) else "",
-        f"{duration(age)} ago" if age > interval else "",
-    )
-    return ", ".join(filter(None, parts))
+    now, loss = view.began + view.seconds, last_step.get("loss")
+    last = attrs.evolve(view.last_step, loss=loss if isinstance(loss, float) else None)
+    text = facts.step(last, now if now - last.at > interval else None)
+    return f"step {text}" if text else ""

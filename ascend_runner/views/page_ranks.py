@@ -1,17 +1,11 @@
-"""Groups ranks whose texts are alike, so that a page has each text once, however many ranks share it. Pure.
+"""The ranks on a page: their table, the evidence why one failed, and the timeline. Pure.
 
-The ranks of a report as a page describes them, first the cause, then others that failed. Pure.
-
-The evidence on a page: why a rank failed, in the words of its log and of the runner. Pure.
-
-The timeline of a job: a strip for each rank, or for each group of similar ranks if there are many. Pure.
-
-Lengths are in thousandths of the width, which is that of the page.
+Ranks whose texts, states or times are alike share a row, a text or a strip, so that the page stays small however many
+there are. Lengths of the timeline are in thousandths of its width.
 """
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
@@ -20,11 +14,11 @@ from typing import Final, TypeVar
 
 import attrs
 
-from ascend_runner.members import Members
-from ascend_runner.observations import job_record
-from ascend_runner.observations.rank_record import RankState, described
-from ascend_runner.supervision.causes import Ending
-from ascend_runner.text import duration, printable, rank_list, rank_title, size
+from ascend_runner.observations.job_record import CauseRecord
+from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.text import duration, printable, rank_list, size
+from ascend_runner.views import facts
+from ascend_runner.views.facts import Fact
 
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|[0-9]+(?:\.[0-9]+)?")
 ESCAPED: Final = re.compile(r"[&<>\"']")  # each becomes about five characters in HTML
@@ -88,13 +82,11 @@ def is_marks(line: str) -> bool:
     return _MARKS.fullmatch(line) is not None
 
 
-ORDER: Final = ("failed", "not_killed", "not_started", "stopped")  # these come first, then the others
-STATES: Final = {state.value: state for state in RankState}
 CAUSE: Final = "cause"  # how ranks are drawn that caused the failure, or may have
 KINDS: Final = {
-    **{state: state for state in ("failed", "stopped", "succeeded", "running")},
-    "not_killed": "failed",
-    "not_started": "stopped",
+    **{state: state.value for state in (RankState.FAILED, RankState.STOPPED, RankState.SUCCEEDED, RankState.RUNNING)},
+    RankState.NOT_KILLED: "failed",
+    RankState.NOT_STARTED: "stopped",
 }
 MARKS: Final = {"likely": "likely cause", "open": "possible cause"}  # by the certainty of a cause
 CERTAIN: Final = "cause"
@@ -105,141 +97,39 @@ MOST_ROWS: Final = 64  # rows with one rank each
 FEW: Final = 8  # ranks of one state that have a row each even among many
 
 Number = TypeVar("Number", int, float)
+Marks = Mapping[int, str]  # how ranks are involved in the cause of a failure, by their numbers
 
 
-@attrs.frozen(kw_only=True)
-class Rank:
-    """One rank. `mark` is how it is involved in the cause of the failure, "" if it is not.
-
-    `log` is the name of its log file, which lacks `lost` bytes of its output. `started` and `ended`, the first output,
-    and when it was asked to stop and killed are in seconds since the start of the job, None if they are unknown.
-    `rates` are the bytes in a second that it wrote in each span of `cell_seconds`.
-    """
-
-    rank_id: int
-    title: str
-    device: str
-    pid: str
-    state: str
-    words: str
-    mark: str
-    started: float | None
-    ended: float | None
-    took: float | None
-    memory: int | None
-    cpu: float | None
-    output: int | None
-    lost: int
-    log: str
-    first_output: float | None
-    asked: float | None
-    killed: float | None
-    rates: tuple[float, ...]
-    cell_seconds: float
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """The sort key of the rank."""
-        return ORDER.index(self.state) if self.state in ORDER else len(ORDER), self.rank_id
-
-    @property
-    def kind(self) -> str:
-        """How the rank is drawn: "cause", "failed", "stopped", "succeeded", "running" or "other"."""
-        return CAUSE if self.mark else KINDS.get(self.state, "other")
+def kind_of(rank: RankRecord, marks: Marks) -> str:
+    """Return how a rank is drawn: "cause", "failed", "stopped", "succeeded", "running" or "other"."""
+    return CAUSE if rank.rank_id in marks else KINDS.get(rank.state, "other")
 
 
-def marks_of(cause: Members) -> dict[int, str]:
+def marks_of(cause: CauseRecord | None) -> dict[int, str]:
     """Return how ranks are involved in the cause of a failure, the most important one first."""
-    rank_id, peer = cause.whole("rank_id"), cause.child("suspected_peer").whole("rank_id")
-    if cause.flag("is_a_consequence"):
+    if cause is None:
+        return {}
+    rank_id, peer = cause.rank_id, cause.suspected_peer.rank_id if cause.suspected_peer else None
+    if cause.is_a_consequence:
         return {} if peer is None else {peer: SUSPECTED}
-    word = MARKS.get(cause.text("certainty"), CERTAIN)
+    word = MARKS.get(cause.certainty, CERTAIN)
     marks = {} if rank_id is None else {rank_id: word}
-    possible = cause.wholes("candidates") if cause.text("certainty") == "open" else ()
-    return {**marks, **dict.fromkeys(cause.wholes("alike"), ALIKE), **dict.fromkeys(possible, word), **marks}
+    possible = cause.candidates if cause.certainty == "open" else ()
+    return {**marks, **dict.fromkeys(cause.alike, ALIKE), **dict.fromkeys(possible, word), **marks}
 
 
-def silences(report: Members, now: float) -> tuple[dict[int, float], list[float]]:
-    """Return the seconds without output of each running rank, and those since each rank that has succeeded did so.
-
-    `now` is in seconds since the epoch. The report of a job that cannot be observed has no activity of running ranks.
-    """
-    quiet: dict[int, float] = {}
-    succeeded = []
-    for rank in report.children("ranks"):
-        rank_id, ended = rank.whole("rank_id"), rank.moment("ended_at")
-        last = rank.moment("last_output_at") or rank.moment("started_at")
-        if rank.text("state") == RankState.RUNNING.value and rank.wholes("activity") and last and rank_id is not None:
-            quiet[rank_id] = max(0.0, now - last)
-        elif rank.text("state") == RankState.SUCCEEDED.value and ended:
-            succeeded.append(max(0.0, now - ended))
-    return quiet, succeeded
-
-
-def ranks_of(reports: Iterable[Members], marks: Mapping[int, str]) -> list[Rank]:
-    """Return the ranks of some reports: those with marks, in the order of these, then the others that failed."""
+def in_order(ranks: Iterable[RankRecord], marks: Marks) -> list[RankRecord]:
+    """Return ranks: those with marks, in the order of these, then the others that failed."""
     order = {rank_id: index for index, rank_id in enumerate(marks)}
-    found = [
-        _rank(members, report.moment("started_at") or 0.0, marks)
-        for report in reports
-        for members in report.children("ranks")
-        if members.whole("rank_id") is not None
-    ]
-    return sorted(found, key=lambda rank: (order.get(rank.rank_id, len(order)), rank.order))
+    return sorted(ranks, key=lambda rank: (order.get(rank.rank_id, len(order)), rank.order, rank.rank_id))
 
 
-def _rank(members: Members, began: float, marks: Mapping[int, str]) -> Rank:
-    rank_id = members.whole("rank_id") or 0
-    started, ended = members.moment("started_at"), members.moment("ended_at")
-    state, seconds = members.text("state"), members.number("seconds")
-    cpu = [members.number(name) for name in ("user_seconds", "system_seconds")]
-    cell_seconds = members.number("cell_seconds") or 0.0
-    sent = dict(_signals(members, began))
-    return Rank(
-        rank_id=rank_id,
-        title=rank_title(rank_id, members.text("name")),
-        device="" if members.text("name") else str(members.members.get("local_rank", "")),
-        pid=str(members.whole("pid") or ""),
-        state=state,
-        words=words_of(members, state),
-        mark=marks.get(rank_id, ""),
-        started=_after(started, began),
-        ended=_after(ended, began),
-        first_output=_after(members.moment("first_output_at"), began),
-        asked=sent.get(SIGTERM, sent.get(SIGINT)),
-        killed=sent.get(SIGKILL),
-        rates=tuple(max(0, count) / cell_seconds for count in members.wholes("activity")) if cell_seconds else (),
-        cell_seconds=cell_seconds,
-        took=None if ended is None else seconds,
-        memory=members.count("max_rss"),
-        cpu=None if None in cpu else sum(filter(None, cpu)),
-        output=members.count("log_size"),
-        lost=members.count("log_lost") or 0,
-        log=os.path.basename(members.text("log_path")),
-    )
-
-
-def _after(at: float | None, began: float) -> float | None:
-    return None if at is None else max(0.0, at - began)
-
-
-def _signals(members: Members, began: float) -> Iterator[tuple[int, float]]:
-    for one in members.pairs("signals"):
-        signum, after = one.whole("0"), _after(one.moment("1"), began)
-        if signum is not None and after is not None:
-            yield signum, after
-
-
-def words_of(members: Members, state: str) -> str:
-    """Describe the state of a rank: "failed (exit status 1)", "stopped by the runner (SIGTERM)"."""
-    return described(STATES[state], Ending.decode(members)) if state in STATES else state
-
-
-def states(ranks: Sequence[Rank]) -> list[tuple[str, str]]:
+def states(ranks: Sequence[RankRecord], marks: Marks) -> list[tuple[str, str]]:
     """Return each state in words with its ranks, in the order of the ranks, or nothing if the rows show as much."""
     found: dict[str, list[int]] = {}
     for rank in ranks if FEW < len(ranks) <= MOST_ROWS else ():
-        found.setdefault(f"{rank.words}, {rank.mark}" if rank.mark else rank.words, []).append(rank.rank_id)
+        words = f"{rank.words}, {marks[rank.rank_id]}" if rank.rank_id in marks else rank.words
+        found.setdefault(words, []).append(rank.rank_id)
     return [(words, rank_list(rank_ids)) for words, rank_ids in found.items()]
 
 
@@ -261,36 +151,42 @@ class Row:
     log: str = ""
 
 
-def rows(ranks: Sequence[Rank]) -> Iterator[Row]:
+def rows(ranks: Sequence[RankRecord], marks: Marks) -> Iterator[Row]:
     """Yield the rows. If there are many ranks, those in a rare state have one each and come first."""
-    groups: dict[object, list[Rank]] = {}
+    groups: dict[object, list[RankRecord]] = {}
     for index, rank in enumerate(ranks):
         is_alone = len(ranks) <= MOST_ROWS or rank.rank_id < 0
-        groups.setdefault(index if is_alone else (rank.words, rank.mark, bool(rank.lost)), []).append(rank)
+        alike = rank.words, marks.get(rank.rank_id), bool(rank.log_lost)
+        groups.setdefault(index if is_alone else alike, []).append(rank)
     for group in sorted(groups.values(), key=lambda group: len(group) > FEW):
         if len(group) > FEW:
-            yield _row(group)
+            yield _row(group, marks)
         else:
-            yield from (_row([rank]) for rank in group)
+            yield from (_row([rank], marks) for rank in group)
 
 
-def _row(ranks: Sequence[Rank]) -> Row:
+def _row(ranks: Sequence[RankRecord], marks: Marks) -> Row:
     first, is_group = ranks[0], len(ranks) > 1
-    lost = _range([rank.lost for rank in ranks], str) if first.lost else ""
+    lost = _range([rank.log_lost for rank in ranks], str) if first.log_lost else ""
     return Row(
         title=rank_list([rank.rank_id for rank in ranks]) if is_group else first.title,
         is_group=is_group,
-        kind=first.kind,
+        kind=kind_of(first, marks),
         words=first.words,
-        mark=first.mark,
-        took=_range([rank.took for rank in ranks], duration),
-        memory=_range([rank.memory for rank in ranks], size),
-        cpu=_range([rank.cpu for rank in ranks], duration),
-        output=_range([rank.output for rank in ranks], size) + (f", {lost} bytes missing" if lost else ""),
-        device="" if is_group else first.device,
-        pid="" if is_group else first.pid,
-        log="" if is_group else first.log,
+        mark=marks.get(first.rank_id, ""),
+        took=_range([rank.seconds if rank.has_ended else None for rank in ranks], duration),
+        memory=_range([rank.max_rss for rank in ranks], size),
+        cpu=_range([rank.cpu_seconds for rank in ranks], duration),
+        output=_range([rank.log_size for rank in ranks], size) + (f", {lost} bytes missing" if lost else ""),
+        device="" if is_group else device_of(first),
+        pid="" if is_group else str(first.pid or ""),
+        log="" if is_group else first.log_name,
     )
+
+
+def device_of(rank: RankRecord) -> str:
+    """Return the index of the device of a rank, "" for an auxiliary process."""
+    return "" if rank.name else str(rank.local_rank)
 
 
 def _range(numbers: Sequence[Number | None], words: Callable[[Number], str]) -> str:
@@ -315,24 +211,40 @@ class Excerpt:
 class Evidence:
     """Why a rank failed: lines of its log, and their meaning."""
 
-    rank: Rank | None
+    rank: RankRecord | None
+    device: str
     excerpt: Excerpt | None
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
 
 
-def of_rank(report: Members, culprit: Rank | None) -> Evidence | None:
-    """Return why a rank failed, or None if nothing is known about that."""
-    found = report.child_with("ranks", "rank_id", culprit.rank_id if culprit else None)
-    finding = found.child("finding")
-    lines = finding.texts("excerpt")
+# The facts of a page that are evidence, with their labels there.
+EVIDENCE: Final = {
+    "origin": "Origin",
+    "means": "Meaning",
+    "code": "Code",
+    "blames": "Blames",
+    "check": "Check",
+    "first": "First",
+    "also": "Also",
+    "candidates": "Cause",
+    "plog": "Plog",
+    "plog error": "First error",
+}
+
+
+def of_rank(culprit: RankRecord | None, found: list[Fact]) -> Evidence | None:
+    """Return why a rank failed, from the facts about the job, or None if nothing is known about that."""
+    finding = culprit.finding if culprit else None
+    lines = finding.excerpt if finding else ()
     shown = excerpt(
         "From" if lines else "Last lines of",
-        culprit.log if culprit else "",
-        lines or finding.texts("last_lines"),
-        finding.text("exception") or finding.text("code_line"),
+        culprit.log_name if culprit else "",
+        lines or (finding.last_lines if finding else ()),
+        finding.exception or finding.code_line if finding else "",
     )
-    facts = tuple((label, text) for label, text in _meanings(report, found) if text)
-    return Evidence(rank=culprit, excerpt=shown, facts=facts) if shown or facts else None
+    evidence = tuple((EVIDENCE[label], text) for label, text in facts.chosen(found, *EVIDENCE))
+    device = device_of(culprit) if culprit else ""
+    return Evidence(rank=culprit, device=device, excerpt=shown, facts=evidence) if shown or evidence else None
 
 
 def excerpt(words: str, log: str, lines: Sequence[str], error: str) -> Excerpt | None:
@@ -346,35 +258,6 @@ def excerpt(words: str, log: str, lines: Sequence[str], error: str) -> Excerpt |
     kept, wanted = shown[0].lines, error.strip().partition("\n")[0]
     key = next((index for index in reversed(range(len(kept))) if wanted and wanted in kept[index]), None)
     return Excerpt(title=f"{words} {log}" if log else "", lines=kept, key=key)
-
-
-def _meanings(report: Members, rank: Members) -> Iterator[tuple[str, str]]:
-    finding, cause = rank.child("finding"), report.child("cause")
-    place, code = finding.text("origin_place"), finding.text("code")
-    yield "Origin", finding.text("origin") + (f" ({place})" if place and finding.text("origin") else "")
-    yield "Meaning", finding.text("meaning")
-    label, text = job_record.explained(code, finding.text("code_kind"), finding.text("code_meaning"))
-    yield "Code" if label == "code" else "Meaning", text
-    yield "Blames", ", ".join(filter(None, map(peer, finding.children("points_at"))))
-    yield "Check first", peer(cause.child("suspected_peer"))
-    first, culprit = cause.whole("first_exit"), cause.whole("rank_id")
-    yield "Ended first", f"rank {first}" if first not in {None, culprit} else ""
-    candidates = [rank_id for rank_id in cause.wholes("candidates") if rank_id != culprit]
-    yield "Also possible", rank_list(candidates)
-    yield "Plog", finding.text("plog_path")
-    yield "First error", finding.text("plog_error")
-
-
-def peer(members: Members) -> str:
-    """Describe a peer by all that is known about it: "rank 3, device 3, server 10.0.0.5"."""
-    rank_id, device = members.whole("rank_id"), members.whole("device_id")
-    parts = (
-        "" if rank_id is None else f"rank {rank_id}",
-        "" if device is None else f"device {device}",
-        f"server {members.text('server_id')}" if members.text("server_id") else "",
-        f"address {members.text('device_ip')}" if members.text("device_ip") else "",
-    )
-    return ", ".join(filter(None, parts))
 
 
 WIDTH: Final = 1000
@@ -434,64 +317,74 @@ class Timeline:
         return any(strip.stopping for strip in self.strips)
 
 
-def draw(ranks: Sequence[Rank], seconds: float, failed: Rank | None) -> Timeline | None:
+def draw(
+    ranks: Sequence[RankRecord], marks: Marks, seconds: float, failed: RankRecord | None = None
+) -> Timeline | None:
     """Return the timeline of a job that took `seconds`, or None without a rank. `failed` is the first to fail."""
-    started = [rank for rank in ranks if rank.started is not None]
-    total = max([seconds, *(rank.ended or 0.0 for rank in started)])
+    started = [rank for rank in ranks if rank.is_started]
+    total = max([seconds, *(rank.ended_after for rank in started if rank.has_ended)])
     if not started or total <= 0:
         return None
-    moment = failed.ended if failed else None
-    groups = [[rank] for rank in started] if len(started) <= MOST_STRIPS else list(_alike(started, total))
-    peak = max((rate for rank in started for rate in rank.rates), default=0.0) if len(groups) <= MOST_STRIPS else 0.0
+    moment = failed.ended_after if failed and failed.has_ended else None
+    groups = [[rank] for rank in started] if len(started) <= MOST_STRIPS else list(_alike(started, marks, total))
+    rates = (rate for rank in started for rate in _rates(rank)) if len(groups) <= MOST_STRIPS else ()
+    peak = max(rates, default=0.0)
     return Timeline(
-        strips=tuple(_strip(group, total, peak) for group in groups),
+        strips=tuple(_strip(group, marks, total, peak) for group in groups),
         ticks=tuple((WIDTH * tick // TICKS, duration(total * tick / TICKS)) for tick in range(TICKS + 1)),
         failure=None if moment is None else _place(moment, total),
         failed_after="" if moment is None else duration(moment),
     )
 
 
-def _alike(ranks: Sequence[Rank], total: float) -> Iterator[list[Rank]]:
+def _rates(rank: RankRecord) -> list[float]:
+    """Return the bytes in a second that a rank wrote in each span of its `cell_seconds`."""
+    return [max(0, count) / rank.cell_seconds for count in rank.activity] if rank.cell_seconds else []
+
+
+def _alike(ranks: Sequence[RankRecord], marks: Marks, total: float) -> Iterator[list[RankRecord]]:
     """Yield groups of ranks that ended in the same way at about the same time."""
-    groups: dict[object, list[Rank]] = {}
+    groups: dict[object, list[RankRecord]] = {}
     for rank in ranks:
-        times = (round((time or 0.0) / total * STRIP_TOLERANCE) for time in (rank.started, rank.ended))
-        groups.setdefault((rank.words, rank.mark, *times), []).append(rank)
+        ended = rank.ended_after if rank.has_ended else 0.0
+        times = (round(time / total * STRIP_TOLERANCE) for time in (rank.started_after, ended))
+        groups.setdefault((rank.words, marks.get(rank.rank_id), *times), []).append(rank)
     yield from groups.values()
 
 
-def _strip(ranks: Sequence[Rank], total: float, peak: float) -> Strip:
-    rank, start = ranks[0], ranks[0].started or 0.0
-    end = total if rank.ended is None else rank.ended
+def _strip(ranks: Sequence[RankRecord], marks: Marks, total: float, peak: float) -> Strip:
+    rank, start = ranks[0], ranks[0].started_after
+    end = rank.ended_after if rank.has_ended else total
     x = min(_place(start, total), WIDTH - NARROWEST)
     width = max(NARROWEST, _place(end, total) - x)
-    first = end if rank.first_output is None else rank.first_output
-    asked = rank.asked if rank.state == "stopped" else None
+    first = end if rank.first_output_after is None else rank.first_output_after
+    sent, is_observed = dict(rank.signals), bool(_rates(rank))
+    asked, killed = _asked(rank) if rank.state is RankState.STOPPED else None, sent.get(SIGKILL)
     return Strip(
         title=rank.title if len(ranks) == 1 else _title(ranks),
         words=rank.words,
-        mark=rank.mark,
-        kind=rank.kind,
+        mark=marks.get(rank.rank_id, ""),
+        kind=kind_of(rank, marks),
         x=x,
         width=width,
-        quiet=min(width, max(0, _place(first, total) - x)) if rank.rates else 0,
+        quiet=min(width, max(0, _place(first, total) - x)) if is_observed else 0,
         stopping=0 if asked is None else min(width, max(NARROWEST, x + width - _place(asked, total))),
-        killed=None if rank.killed is None else _place(rank.killed, total),
+        killed=None if killed is None else _place(killed, total),
         activity=_activity(rank, total, peak, (_place(first, total), x + width)) if peak else "",
-        is_unknown=peak > 0 and not rank.rates,
+        is_unknown=peak > 0 and not is_observed,
         times="; ".join(_times(rank)),
     )
 
 
-def _title(ranks: Sequence[Rank]) -> str:
+def _title(ranks: Sequence[RankRecord]) -> str:
     """Name several ranks, or count them if their list is long."""
     names = rank_list([rank.rank_id for rank in ranks])
     return names if len(names) <= LONGEST_TITLE else f"{len(ranks)} ranks"
 
 
-def _activity(rank: Rank, total: float, peak: float, ends: tuple[int, int]) -> str:
+def _activity(rank: RankRecord, total: float, peak: float, ends: tuple[int, int]) -> str:
     """Return the outline of the output between two places; a tenth of the peak is still a third as high."""
-    heights = [rate and max(1, round(HEIGHT * sqrt(rate / peak))) for rate in rank.rates]
+    heights = [rate and max(1, round(HEIGHT * sqrt(rate / peak))) for rate in _rates(rank)]
     path = []
     for cell, height in enumerate(heights):
         if cell + 1 == len(heights) or heights[cell + 1] != height:
@@ -500,18 +393,23 @@ def _activity(rank: Rank, total: float, peak: float, ends: tuple[int, int]) -> s
     return f"M{ends[0]} {HEIGHT}{''.join(path)}V{HEIGHT}Z" if any(heights) else ""
 
 
-def _times(rank: Rank) -> Iterator[str]:
+def _asked(rank: RankRecord) -> float | None:
+    sent = dict(rank.signals)
+    return sent.get(SIGTERM, sent.get(SIGINT))
+
+
+def _times(rank: RankRecord) -> Iterator[str]:
     moments = (
-        ("started", rank.started),
-        ("first output", rank.first_output),
-        ("asked to stop", rank.asked),
-        ("killed", rank.killed),
-        ("ended", rank.ended),
+        ("started", rank.started_after),
+        ("first output", rank.first_output_after),
+        ("asked to stop", _asked(rank)),
+        ("killed", dict(rank.signals).get(SIGKILL)),
+        ("ended", rank.ended_after if rank.has_ended else None),
     )
     for label, moment in moments:
         if moment is not None:
             yield f"{label} after {duration(moment)}"
-    if rank.ended is None:
+    if not rank.has_ended:
         yield "still running"
 
 

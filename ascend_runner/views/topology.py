@@ -14,10 +14,11 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.rank_table.dialects import dialect_of, size_of
 from ascend_runner.rank_table.model import Device, RankTable, Server
 from ascend_runner.text import format_numbers, printable
-from ascend_runner.views.page_ranks import CAUSE, Rank
+from ascend_runner.views.page_ranks import CAUSE, kind_of
 
 MOST_TILES: Final = 1024  # servers
 FAILED: Final = "failed"
@@ -49,14 +50,14 @@ class Topology:
 
 
 def draw(
-    table: RankTable | None, ranks: Sequence[Rank], marks: Mapping[int, str], masked: Callable[[str], str] = str
+    table: RankTable | None, ranks: Sequence[RankRecord], marks: Mapping[int, str], masked: Callable[[str], str] = str
 ) -> Topology | None:
     """Return the topology of a job, or None without a table or with too many servers.
 
     `marks` may be of ranks that are not among `ranks`; all others of the table are those of other nodes. `masked` masks
     secrets in names.
     """
-    kinds = {rank.rank_id: rank.kind for rank in ranks if rank.rank_id >= 0}
+    kinds = {rank.rank_id: kind_of(rank, marks) for rank in ranks if rank.rank_id >= 0}
     if table is None or table.server_count > MOST_TILES or not kinds:
         return None
     kinds |= dict.fromkeys(marks, CAUSE)

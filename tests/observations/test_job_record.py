@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState, Verdict
 from ascend_runner.members import Members, iso, plain
@@ -83,7 +82,7 @@ JOBS: Final = records(
     held_until=st.none() | MOMENTS,
     started_at=MOMENTS,
     cause=CAUSES,
-    ranks=some(RANKS),
+    ranks=st.lists(RANKS, max_size=2, unique_by=lambda rank: rank.rank_id).map(tuple),
     hang=some(records(StackGroup)),
     clock=st.none() | records(Clock, disk_offset=st.none() | SECONDS.map(lambda seconds: -seconds)),
     attempts=some(
@@ -147,21 +146,6 @@ def test_state_follows_from_the_ending(ending: Ending | None) -> None:
 
     assert expected is RankRecord(rank_id=0, ending=ending).state
     assert RankState.STOPPED is RankRecord(rank_id=0, ending=ending, state=RankState.STOPPED).state
-
-
-@pytest.mark.parametrize(
-    ("expected", "code", "kind"),
-    [
-        (("code", "EI0006 (usually caused by a peer): no peer"), "EI0006", Kind.SECONDARY),
-        (("code", "HCCL 9 (usually the root cause): no peer"), "HCCL 9", Kind.ROOT),
-        (("code", "507015 (this rank or a peer may be at fault): no peer"), "507015", Kind.EITHER),
-        (("means", "no peer (this rank or a peer may be at fault)"), "Connection closed by peer", Kind.EITHER),
-        (("means", "no peer"), "No module named", Kind.ROOT),
-    ],
-)
-def test_code_and_phrase(expected: tuple[str, str], code: str, kind: Kind) -> None:
-    """A phrase has no code to show, so its line has the label and the text of a meaning."""
-    assert expected == job_record.explained(code, kind.value, "no peer")
 
 
 @pytest.mark.parametrize(

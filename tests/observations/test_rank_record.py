@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from signal import SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
@@ -11,7 +12,6 @@ from ascend_runner.members import Members
 from ascend_runner.observations import rank_record
 from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SpawnFailed
-from ascend_runner.views.page_ranks import words_of
 
 FAILED = Exited(0, Ending(exit_code=1))
 
@@ -78,10 +78,15 @@ def test_screen_and_report_use_the_same_words(state: RankState, ending: Ending |
     }
 
     assert words == rank_record.described(state, ending)
-    assert words == words_of(Members(members), state.value)
+    assert words == words_of({**members, "state": state.value})
 
 
-def test_unknown_state_is_shown_as_it_is() -> None:
+def words_of(members: Mapping[str, object]) -> str:
+    """Return the words for a rank of a report."""
+    return RankRecord.decode(Members({"rank_id": 0, **members}), 0.0).words
+
+
+def test_unknown_state() -> None:
     """A report of a later version may have further states."""
-    assert "parked" == words_of(Members({"signal": 1 << 40}), "parked")
-    assert "failed" == words_of(Members({"signal": "x"}), "failed")
+    assert "unknown" == words_of({"signal": 15, "state": "parked"})
+    assert "failed" == words_of({"signal": "x", "state": "failed"})

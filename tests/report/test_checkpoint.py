@@ -70,13 +70,6 @@ def test_ranks_that_fail_alike_share_a_sentence(
     assert other.startswith("rank 8 failed ")
 
 
-def test_last_checkpoint_is_named() -> None:
-    """With its step, the ranks that it lacks, and its path."""
-    fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, missing=(1,))
-
-    assert "step 7, without rank 1, checkpoint-7" == checkpoint.last(checkpoint.record(fact, 0.0))
-
-
 @pytest.mark.parametrize(
     ("unasked", "sentence"),
     [

@@ -162,7 +162,7 @@ def test_report_that_was_not_written(cause: Cause) -> None:
 
     assert [
         ["  report not written: no space left on device"],
-        ["  report /run/job/report.json (not beside the logs: no space left on device)"],
+        ["  report /run/job/report.json (could not be written beside the logs: no space left on device)"],
     ] == [[line for line in shown if "report" in line] for shown in lines]
 
 

@@ -94,7 +94,7 @@ def test_heartbeats_leave_the_other_figures(shown: Shown) -> None:
     last = shown.view().last_step
 
     assert last
-    assert (8, 100, 2.5) == (last["step"], last["steps"], last["seconds"])
+    assert (8, 100, 2.5) == (last.step, last.steps, last.seconds)
 
 
 def test_facts_come_back(shown: Shown) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 import pytest
 
+from ascend_runner.observations.job_record import StepRecord
 from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import live
@@ -22,7 +23,7 @@ from tests.helpers.program import Program
 
 NOW: Final = 7200.0  # seconds since the start of the attempt
 INTERVAL: Final = 600.0  # seconds
-STEP: Final = {"step": 1204, "steps": 1563, "seconds": 4.1, "at": NOW - 4.0}
+STEP: Final = StepRecord(step=1204, steps=1563, seconds=4.1, at=NOW - 4.0)
 VIEW: Final = View(
     phase=Phase.RUNNING,
     began=0.0,
@@ -33,7 +34,7 @@ VIEW: Final = View(
 
 def running(rank_id: int, last: float | None = NOW - 1) -> RankRecord:
     """Return a rank that has last written then."""
-    return RankRecord(rank_id=rank_id, state=RankState.RUNNING, last_output_after=last)
+    return RankRecord(rank_id=rank_id, state=RankState.RUNNING, last_output_after=last, log_size=0)
 
 
 @attrs.frozen
@@ -52,7 +53,7 @@ class FakeSteps:
         return f"rank {min(running)} is 18 steps behind the others" if self.has_slow_rank else ""
 
 
-def line(ranks: Sequence[RankRecord], step: Mapping[str, object] | None = None, steps: FakeSteps = FakeSteps()) -> str:
+def line(ranks: Sequence[RankRecord], step: StepRecord | None = None, steps: FakeSteps = FakeSteps()) -> str:
     """Return the line about a job after two hours."""
     return live.sentence(attrs.evolve(VIEW, ranks=tuple(ranks), last_step=step), steps, INTERVAL)
 
@@ -62,7 +63,7 @@ def test_running_job() -> None:
     text = line([*map(running, (-1, 0, 1, 2)), running(3, NOW - 252)], STEP, FakeSteps(2.3125))
 
     assert (
-        "all 4 ranks have been running for 2 h 0 min; step 1204 of 1563, loss 2.3125;"
+        "all 4 ranks have been running for 2 h 0 min; step 1204 of 1563, 4.1 s per step, loss 2.312;"
         " rank 3 has been quiet for 4 min 12 s, the others for at most 1 s"
     ) == text
 
@@ -97,12 +98,12 @@ def test_ranks(ranks: Sequence[RankRecord], text: str) -> None:
 @pytest.mark.parametrize(
     ("step", "loss", "text"),
     [
-        ({**STEP, "steps": None}, float("nan"), "; step 1204, loss nan"),
-        ({**STEP, "at": 5000.0}, None, "; step 1204 of 1563, 36 min 40 s ago"),
-        ({**STEP, "step": None}, 2.31, ""),
+        (attrs.evolve(STEP, steps=None), float("nan"), "; step 1204, 4.1 s per step, loss nan"),
+        (attrs.evolve(STEP, at=5000.0), None, "; step 1204 of 1563, 4.1 s per step, 36 min 40 s ago"),
+        (attrs.evolve(STEP, step=None), 2.31, ""),
     ],
 )
-def test_steps(step: Mapping[str, object], loss: object, text: str) -> None:
+def test_steps(step: StepRecord, loss: object, text: str) -> None:
     """What is unknown is left out, and a step that is older than the interval has its age."""
     assert f"rank 0 has been running for 2 h 0 min{text}" == line([running(0)], step, FakeSteps(loss))
 
@@ -111,7 +112,7 @@ def test_rank_that_is_behind() -> None:
     """It is named, and ranks that have ended are not compared."""
     text = line([RankRecord(rank_id=0, ending=Ending()), running(1), running(2)], STEP, FakeSteps(has_slow_rank=True))
 
-    assert text.endswith("; step 1204 of 1563; rank 1 is 18 steps behind the others")
+    assert text.endswith("; step 1204 of 1563, 4.1 s per step; rank 1 is 18 steps behind the others")
 
 
 def test_job_that_is_being_stopped() -> None:
@@ -136,7 +137,7 @@ def test_steps_in_the_output(program: Program) -> None:
     script = f"i=0; while [ $i -lt 60 ]; do i=$((i + 1)); echo {guide}; done; echo X_STEP=$((RANK * 40));"
     script += " [ $RANK = 1 ] || echo ' 12%|#   | 120/1000 [00:10<01:20,  2.00s/it, loss=2.5]'; exec sleep 600"
     run = program.start("--nproc-per-node", "4", "--summary", "0.1", "sh", "-c", script)
-    run.wait_for("; step 120 of 1000, loss 2.5")
+    run.wait_for("; step 120 of 1000, 2 s per step, loss 2.5")
     run.wait_for("; rank 1 is 80 steps behind the others")
     run.send(SIGTERM)
 

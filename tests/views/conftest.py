@@ -81,7 +81,14 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
         "plog_path": f"/log/plog{text}.log",
         "plog_error": f"[ERROR] HCCL{text}",
     }
-    failed = {"state": "failed", "exit_code": 1, "signal": None, "ended_at": FAILED, "finding": finding}
+    failed = {
+        "state": "failed",
+        "exit_code": 1,
+        "signal": None,
+        "ended_at": FAILED,
+        "seconds": 10.0,
+        "finding": finding,
+    }
     report: dict[str, object] = {
         "job_id": f"job{text}",
         "state": "failed",

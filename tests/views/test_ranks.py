@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ascend_runner.members import Members
+from ascend_runner.observations.job_record import CauseRecord, JobRecord
 from ascend_runner.views import page_ranks
 from tests.views.conftest import FAILED, document, rank
 
@@ -16,8 +17,9 @@ def rows(count: int, *odd: dict[str, object]) -> list[page_ranks.Row]:
     report = document(count)
     found = {one["rank_id"]: one for one in report["ranks"]}  # type: ignore[attr-defined]  # as `document` has made it
     found.update({one["rank_id"]: one for one in odd})
-    members = Members({**report, "ranks": list(found.values())})
-    return list(page_ranks.rows(page_ranks.ranks_of([members], page_ranks.marks_of(members.child("cause")))))
+    record = JobRecord.decode(Members({**report, "ranks": list(found.values())}))
+    marks = page_ranks.marks_of(record.cause)
+    return list(page_ranks.rows(page_ranks.in_order(record.ranks, marks), marks))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def rows(count: int, *odd: dict[str, object]) -> list[page_ranks.Row]:
 )
 def test_marks(cause: dict[str, object], marks: dict[int, str]) -> None:
     """A rank is marked as sure as its cause is, the one that caused the failure first, and no victim is."""
-    assert list(marks.items()) == list(page_ranks.marks_of(Members(cause)).items())
+    assert list(marks.items()) == list(page_ranks.marks_of(CauseRecord.decode(Members(cause))).items())
 
 
 def test_few_ranks() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascend_runner.members import Members
+from ascend_runner.observations.job_record import JobRecord
 from ascend_runner.views import page_ranks
 from tests.views.conftest import document, rank
 
@@ -12,19 +13,22 @@ STOPPED: dict[str, Any] = {"activity": [0, 0, 100, 100, 25, 0], "cell_seconds": 
 FAILS: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None, "signals": [], "activity": []}
 
 
-def ranks_of(report: dict[str, object]) -> list[page_ranks.Rank]:
-    """Return the ranks of a report."""
-    members = Members(report)
-    return page_ranks.ranks_of([members], page_ranks.marks_of(members.child("cause")))
+def drawing(report: dict[str, object]) -> page_ranks.Timeline:
+    """Return the timeline of a job, whose first rank failed."""
+    record = JobRecord.decode(Members(report))
+    marks = page_ranks.marks_of(record.cause)
+    ranks = page_ranks.in_order(record.ranks, marks)
+    drawn = page_ranks.draw(ranks, marks, 12.0, ranks[0])
+
+    assert drawn
+    return drawn
 
 
 def test_strips() -> None:
     """A strip begins with the rank, is thin until its first output, and hatched from when it was asked to stop."""
-    failed = rank(2, **FAILS, ended_at="2026-11-22T09:47:46.000+08:00")
-    members = [rank(1, **STOPPED), failed, rank(5, **STOPPED, started_at="2026-11-22T09:47:39.000+08:00")]
-    found = ranks_of(document(3, ranks=members))
-    drawn = page_ranks.draw(found, 12.0, found[0])
-    assert drawn
+    failed = rank(2, **FAILS, ended_at="2026-11-22T09:47:46.000+08:00", seconds=10.0)
+    members = [rank(1, **STOPPED), failed, rank(5, **STOPPED, started_at="2026-11-22T09:47:39.000+08:00", seconds=9.0)]
+    drawn = drawing(document(3, ranks=members))
     culprit, one, late = drawn.strips
 
     assert (833, True) == (drawn.failure, drawn.has_activity)
@@ -45,9 +49,7 @@ def test_strips() -> None:
 
 def test_many_ranks_share_strips() -> None:
     """Beyond some ranks, those that have ended alike share a strip; one that failed has its own."""
-    found = ranks_of(document(1024))
-    drawn = page_ranks.draw(found, 12.0, found[0])
-    assert drawn
+    drawn = drawing(document(1024))
 
     assert ["rank 5", "ranks 0-4, 6-1023"] == [strip.title for strip in drawn.strips]
 
@@ -56,8 +58,6 @@ def test_long_list_of_ranks() -> None:
     """Ranks whose list would fill the page beside their strip are counted."""
     report = document(1024)
     report["ranks"] = [rank(one, **(FAILS if one % 7 == 0 else {})) for one in range(1024)]
-    found = ranks_of(report)
-    drawn = page_ranks.draw(found, 12.0, found[0])
-    assert drawn
+    drawn = drawing(report)
 
     assert ["rank 5", "147 ranks", "876 ranks"] == [strip.title for strip in drawn.strips]

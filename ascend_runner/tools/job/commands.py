@@ -67,7 +67,7 @@ def completion(options: Namespace) -> int:
 def stop(options: Namespace) -> int:
     """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
     job = find(options)
-    state = jobs.STATES.get(jobs.take(job, asks=False).report.text("state"))
+    state = jobs.take(job, asks=False).record.state
     _terminate(job)
     what_follows = "; the ranks have their grace period to exit" if state in OF_AN_ATTEMPT else "; no rank is running"
     write_text(f"{job.name}: sent SIGTERM to pid {job.pid}{what_follows if state else ''}\n")
@@ -78,9 +78,8 @@ def release(options: Namespace) -> int:
     """End the wait of a job that is held after a failure."""
     job = find(options)
     seen = jobs.take(job, asks=False)
-    state = seen.report.text("state")
-    if state != JobState.HOLDING.value and (state or not _is_held(job, seen.why)):
-        its_state = f" (its state is {state})" if state else ""
+    if seen.record.state is not JobState.HOLDING and (seen.state or not _is_held(job, seen.why)):
+        its_state = f" (its state is {seen.state})" if seen.state else ""
         raise RefusedError(f"{job.name} is not held{its_state}; use ascend-job stop to stop it")
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
@@ -232,7 +231,7 @@ def stacks(options: Namespace) -> int:
     seen = jobs.take(job)
     found = processes.leaders(seen)
     wanted = options.ranks or found.keys()
-    known = seen.ranks.keys()
+    known = {rank.rank_id for rank in seen.record.ranks}
     missing = wanted - found.keys()
     if unknown := missing - known if known else ():
         raise SettingsError(f"{job.name} has no {rank_list(unknown)} on this node; it has {rank_list(known)}")

@@ -1,15 +1,8 @@
-"""Finds the jobs of this machine and of log directories: where they run, where their files are, whether they are alive.
+"""Finds the jobs of this machine and of log directories, and what is known of one at a moment.
 
-Reads what runners have written, and trusts it no more than its owner.
-
-
-The end of a log, from the beginning of a line, and its last lines without secrets.
-
-The facts about a job at a moment: its description, whether its runner is alive, and its report.
-
-Waits for changes: of the files in a directory by inotify(7), and of a job's end by the lock of its runner.
-
-Where the kernel cannot tell, as on a disk that other machines write to, the waiting ends after `INTERVAL`.
+Reads what runners have written, and trusts it no more than its owner. What a runner shows, the ends of logs and the
+processes of ranks complete the record in its report. Waits for changes of files by inotify(7), and for the end of a job
+by the lock of its runner; where the kernel cannot tell, as on a disk that other machines write to, for `INTERVAL`.
 """
 
 from __future__ import annotations
@@ -23,7 +16,6 @@ import os
 import select
 import stat
 import struct
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -37,8 +29,7 @@ from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import LATEST, Members
 from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
-from ascend_runner.observations import job_record
-from ascend_runner.observations.rank_record import interval
+from ascend_runner.observations.job_record import CauseRecord, JobRecord, StepRecord
 from ascend_runner.services import control, live, run_folder
 from ascend_runner.services.live import LARGEST_PID, View
 from ascend_runner.text import abbreviated, is_whole_number, number_within
@@ -329,11 +320,6 @@ def read(path: str, size: int) -> bytes:
     return end if len(end) < size else end.partition(b"\n")[2] or live.after_secret(end)
 
 
-def last_line(end: bytes) -> str:
-    """Return the last line of the end of a log."""
-    return "".join(last_lines(end)[-1:])
-
-
 def last_lines(end: bytes) -> tuple[str, ...]:
     """Return the last lines of the end of a log, about a screen of them at most."""
     return live.end_lines(end[-LINE:], len(end))
@@ -341,14 +327,11 @@ def last_lines(end: bytes) -> tuple[str, ...]:
 
 DISK_LIMIT: Final = 5.0  # seconds for the disk with the logs
 LOG_ENDS: Final = 1 << 18  # bytes of all logs that are read for their last steps
-# The members of a rank that only the report has.
+# The fields of a rank that only the report has.
 OF_REPORT: Final = (
     *("device_id", "max_rss", "user_seconds", "system_seconds", "log_path", "log_start", "log_lost_from"),
     *("process_log_path", "cwd", "variables", "rerun", "finding"),
 )
-RUNNING: Final = "running"  # the state of a rank
-SUCCEEDED: Final = "succeeded"  # likewise
-ENDED: Final = "ended"  # likewise, if its process has ended since the report was written
 STATES: Final = {state.value: state for state in (*OF_AN_ATTEMPT, *JobState)}
 
 
@@ -364,35 +347,24 @@ class Condition(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """A job at a moment. `report` is empty if it cannot be read, for the reason in `why`.
-
-    `live` is what the runner shows of its newest attempt. `logs` has the
-    size in bytes and the time of the last output, in seconds since the epoch, of each rank's log.
-    `gone` are the ranks that were running when the report was written, and whose first process has ended since.
-    `last_lines` are those of the logs of an attempt that is running: the runner keeps less of a long line. `steps`
-    has the figures of the training in these logs. `html` is the path of the HTML report, "" if there is none.
-    `limit_at` is the end of the time limit of a running job, in seconds since the epoch. `spare_report` is the path of
-    the report if it could not be written beside the logs, "" if it was.
-    """
+    """A job at a moment."""
 
     job: FoundJob
     is_alive: bool | None
-    report: Members = attrs.Factory(Members)
-    why: str = ""
+    # What its report says; of the ranks also what the runner shows, or else their logs and processes.
+    record: JobRecord = attrs.Factory(JobRecord)
+    why: str = ""  # why the report cannot be read
     note: str = ""  # on a runner that does not answer
-    live: View | None = None
-    logs: Mapping[int, tuple[int, float]] = {}
-    last_lines: Mapping[int, str] = {}
-    steps: Mapping[int, Step] = {}
-    html: str = ""
-    gone: frozenset[int] = frozenset()
-    limit_at: float | None = None
-    spare_report: str = ""
+    live: View | None = None  # what the runner shows of its newest attempt
+    steps: Mapping[int, Step] = {}  # the figures of the training in the logs of an attempt that runs
+    html: str = ""  # the path of the HTML report; "": there is none
+    limit_at: float | None = None  # the end of the time limit of a running job, in seconds since the epoch
+    spare_report: str = ""  # the path of the report if it could not be written beside the logs
 
     @property
     def condition(self) -> Condition:
         """Whether it runs."""
-        state = STATES.get(self.report.text("state"))
+        state = self.record.state
         if state and state.is_final:
             return Condition.SUCCEEDED if state is JobState.SUCCEEDED else Condition.ENDED_BADLY
         if self.is_alive is None or not (self.is_alive or state or self.live):
@@ -400,17 +372,21 @@ class Snapshot:
         return Condition.RUNNING if self.is_alive else Condition.RUNNER_KILLED
 
     @property
-    def cause(self) -> str:
-        """The sentence on why it failed, or "" if it did not."""
-        cause = self.report.child("cause")
-        if cause.members:
-            return cause.text("sentence")
-        return f"the runner ({self.pids}) was killed" if self.condition is Condition.RUNNER_KILLED else ""
+    def state(self) -> str:
+        """The state of the job in its report, "" if that is unknown."""
+        return self.record.state.value if self.record.state else ""
 
     @property
-    def certainty_note(self) -> str:
-        """A note on the certainty of the cause, "" if it is certain."""
-        return job_record.certainty_note_of(self.report.child("cause"), len(self.report.children("ranks")))
+    def cause(self) -> CauseRecord | None:
+        """Why it failed, None if it did not."""
+        if self.record.cause or self.condition is not Condition.RUNNER_KILLED:
+            return self.record.cause
+        return CauseRecord(sentence=f"the runner ({self.pids}) was killed")
+
+    @property
+    def sentence(self) -> str:
+        """Why it failed, with a note on the certainty; "" if it did not."""
+        return self.cause.with_certainty(len(self.record.ranks)) if self.cause else ""
 
     @property
     def pids(self) -> str:
@@ -418,71 +394,18 @@ class Snapshot:
         return f"pid {self.job.pid}, child pid {self.job.runner_pid}"
 
     @property
-    def culprit(self) -> int | None:
-        """The rank whose failure ended the job, or None if there is none."""
-        return self.report.child("cause").whole("rank_id")
-
-    @property
-    def failed(self) -> Members:
-        """The record of that rank, empty if there is none."""
-        return self.report.child_with("ranks", "rank_id", self.culprit)
-
-    @property
-    def ranks(self) -> Mapping[int, Members]:
-        """The records of the ranks by their numbers, as many as the report has, or else the runner shows."""
-        numbered = ((rank.whole("rank_id"), rank.members) for rank in self.report.children("ranks"))
-        known = {rank_id: members for rank_id, members in numbered if rank_id is not None}
-        if self.live:
-            on_board = dict(self._on_board(self.live))
-            known = {rank_id: {**known.get(rank_id, {}), **members} for rank_id, members in on_board.items()}
-        else:
-            known = {rank_id: {**members, **self._of_log(rank_id)} for rank_id, members in known.items()}
-        return {
-            rank_id: Members({**members, "state": ENDED} if rank_id in self.gone else members)
-            for rank_id, members in known.items()
-        }
-
-    @property
     def running_pids(self) -> Mapping[int, int]:
         """The pids of the running ranks by their numbers, according to the runner or its report."""
-        pids = {rank_id: rank.whole("pid") for rank_id, rank in self.ranks.items() if rank.text("state") == RUNNING}
-        return {rank_id: pid for rank_id, pid in pids.items() if pid is not None}
-
-    def _on_board(self, view: View) -> Iterator[tuple[int, Mapping[str, object]]]:
-        for rank in view.ranks:
-            last_line = self.last_lines.get(rank.rank_id) or "".join(rank.last_lines)
-            members = {name: value for name, value in rank.encode(view.began).items() if name not in OF_REPORT}
-            yield rank.rank_id, {**members, "last_line": last_line}
-
-    def _of_log(self, rank_id: int) -> Mapping[str, object]:
-        """Return what the log of a running rank shows of it; the report of one that has ended says more."""
-        if rank_id not in self.last_lines:
-            return {}
-        return {"log_size": self.logs.get(rank_id, (None,))[0], "last_line": self.last_lines[rank_id]}
+        return {rank.rank_id: rank.pid for rank in self.record.ranks if rank.is_running and rank.pid}
 
     @property
-    def complete_report(self) -> Members:
-        """The report with the ranks as the runner shows them; if the runner was killed, up to the last activity.
-
-        The end of the ranks was not observed then, so their times stop at their start or their last output.
-        """
-        if self.condition is not Condition.RUNNER_KILLED:
-            return self._with_ranks(self.ranks.values()) if self.live else self.report
-        ranks = [self._until_last_sign(rank_id, rank) for rank_id, rank in self.ranks.items()]
-        signs = (rank.moment(name) for rank in ranks for name in ("started_at", "ended_at"))
-        began = self.report.moment("started_at") or self.job.began
-        return self._with_ranks(ranks, seconds=max([0.0, *(at - began for at in signs if at)]))
-
-    def _with_ranks(self, ranks: Iterable[Members], **members: object) -> Members:
-        return Members({**self.report.members, "ranks": [rank.members for rank in ranks], **members})
-
-    def _until_last_sign(self, rank_id: int, rank: Members) -> Members:
-        began = rank.moment("started_at")
-        log_size, last = self.logs.get(rank_id, (None, 0.0))
-        if rank.text("state") != ENDED or began is None:
-            return rank
-        output = {} if self.live else {"log_size": log_size}
-        return Members({**rank.members, **output, **interval(began, max(0.0, (last or began) - began))})
+    def last_step(self) -> StepRecord | None:
+        """The last step that the runner shows, or its report, or the logs; the runner shows no loss."""
+        furthest = steps.furthest(self.steps.values())
+        in_logs = StepRecord(**furthest._asdict()) if furthest else None
+        if self.live and self.live.last_step:
+            return attrs.evolve(self.live.last_step, loss=in_logs.loss if in_logs else None)
+        return self.record.last_step or in_logs
 
 
 def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
@@ -499,24 +422,25 @@ def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
     def read() -> None:
         try:
             here = with_its_logs(job)
-            report, spare = _read_report(here)
+            record, spare = _read_report(here)
         except (UnreadableError, UnknownJobError) as error:
             found.append(attrs.evolve(seen, why=str(error)))
         else:
-            is_shown = STATES.get(report.text("state")) in OF_AN_ATTEMPT
-            complete = attrs.evolve(seen, job=here, report=report, spare_report=spare)
+            is_shown = record.state in OF_AN_ATTEMPT
+            complete = attrs.evolve(seen, job=here, record=record, spare_report=spare)
             complete = attrs.evolve(complete, live=seen.live if is_shown else None)
-            complete = attrs.evolve(complete, logs=_logs(complete), html=_existing(here.path("report", "html")))
+            complete = with_view(complete, complete.live) if complete.live else _with_logs(complete)
+            complete = attrs.evolve(complete, html=_existing(here.path("report", "html")))
             found.append(complete)
             if is_shown:
                 found.append(_with_log_ends(complete))
 
     bounded.call(DISK_LIMIT, read)
     seen = found[-1]
-    return attrs.evolve(seen, gone=_gone(seen), logs=_outputs(seen.live) if seen.live else seen.logs)
+    return _with_gone(with_view(seen, seen.live) if seen.live and not seen.record.ranks else seen)
 
 
-def _read_report(job: FoundJob) -> tuple[Members, str]:
+def _read_report(job: FoundJob) -> tuple[JobRecord, str]:
     """Return the report of a job, and its path if it is the spare one in the run directory, else "".
 
     Raises:
@@ -530,8 +454,8 @@ def _read_report(job: FoundJob) -> tuple[Members, str]:
             raise
         report = Members()
     if os.path.isfile(spare) and not is_final(report.text("state")):
-        return report_file.read(spare), spare
-    return report, ""
+        return JobRecord.decode(report_file.read(spare)), spare
+    return JobRecord.decode(report), ""
 
 
 def ask_runner(seen: Snapshot) -> Snapshot:
@@ -546,47 +470,59 @@ def ask_runner(seen: Snapshot) -> Snapshot:
         return seen
 
 
-def _outputs(view: View) -> dict[int, tuple[int, float]]:
-    """Return the bytes that ranks have written, and when they last did so, or else when they started."""
-    began = time.time() - view.seconds
-    return {
-        rank.rank_id: (rank.log_size or 0, began + (rank.last_output_after or rank.started_after))
-        for rank in view.ranks
-        if rank.is_started
-    }
+def with_view(seen: Snapshot, view: View) -> Snapshot:
+    """Return a job with its ranks as the runner shows them, and what only the report has of these."""
+    began = seen.record.started_at or view.began
+    reported = {rank.rank_id: rank for rank in seen.record.ranks}
+    ranks = []
+    for rank in view.ranks:
+        known = reported.get(rank.rank_id)
+        of_report = {name: getattr(known, name) for name in OF_REPORT} if known else {}
+        ranks.append(attrs.evolve(rank.later(view.began - began), **of_report))
+    return attrs.evolve(seen, live=view, record=attrs.evolve(seen.record, started_at=began, ranks=tuple(ranks)))
 
 
-def _logs(seen: Snapshot) -> dict[int, tuple[int, float]]:
-    """Return the size of each rank's log, and when it was last written."""
-    found: dict[int, tuple[int, float]] = {}
+def _with_logs(seen: Snapshot) -> Snapshot:
+    """Return a job with the size of each rank's log and when it was last written, as far as the report has neither."""
+    record = seen.record
+    ranks = {rank.rank_id: rank for rank in record.ranks}
     for rank_id, path in _log_paths(seen):
+        rank = ranks[rank_id]
         with suppress(OSError, ValueError):
             status = os.stat(path)
-            found[rank_id] = status.st_size, status.st_mtime
-    return found
+            size, at = rank.log_size, rank.last_output_after
+            if at is None and status.st_size:
+                at = max(rank.started_after, status.st_mtime - record.started_at)
+            size = status.st_size if size is None else size
+            ranks[rank_id] = attrs.evolve(rank, log_size=size, last_output_after=at)
+    return attrs.evolve(seen, record=attrs.evolve(record, ranks=tuple(ranks.values())))
 
 
 def _log_paths(seen: Snapshot) -> Iterator[tuple[int, str]]:
     """Yield the path of each rank's log. A path in a report is only that of a file in its directory."""
-    for rank_id, rank in seen.ranks.items():
-        name = os.path.basename(rank.text("log_path"))
-        if name:
-            yield rank_id, os.path.join(seen.job.log_dir, name)
+    for rank in seen.record.ranks:
+        if rank.log_name:
+            yield rank.rank_id, os.path.join(seen.job.log_dir, rank.log_name)
 
 
 def _with_log_ends(seen: Snapshot) -> Snapshot:
-    """Return a job with the last lines, without secrets, and the last steps of its logs."""
-    ends = dict(_log_ends(seen))
+    """Return a job with the last lines, without secrets, and the last steps of its logs.
+
+    The runner has only the end of a long line.
+    """
+    record, ends = seen.record, dict(_log_ends(seen))
+    lines = {rank_id: last_lines(end)[-1:] for rank_id, end in ends.items()}
+    ranks = (attrs.evolve(one, last_lines=lines.get(one.rank_id) or one.last_lines) for one in record.ranks)
     return attrs.evolve(
         seen,
-        last_lines={rank_id: last_line(end) for rank_id, end in ends.items()},
+        record=attrs.evolve(record, ranks=tuple(ranks)),
         steps={rank_id: step for rank_id, end in ends.items() if (step := steps.newest(end)) != steps.NO_STEP},
     )
 
 
 def _log_ends(seen: Snapshot) -> Iterator[tuple[int, bytes]]:
     """Yield the end of the log of each rank."""
-    size = max(LINE, LOG_ENDS // max(1, len(seen.ranks)))
+    size = max(LINE, LOG_ENDS // max(1, len(seen.record.ranks)))
     for rank_id, path in _log_paths(seen):
         with suppress(ValueError):  # a NUL or half of a surrogate pair in the name
             yield rank_id, read(path, size)
@@ -596,15 +532,20 @@ def _existing(path: str) -> str:
     return path if os.path.exists(path) else ""
 
 
-def _gone(seen: Snapshot) -> frozenset[int]:
-    """Return the ranks whose process has ended, if they can be seen from here."""
+def _with_gone(seen: Snapshot) -> Snapshot:
+    """Return a job with the ranks whose process has ended without its runner, if they can be seen from here.
+
+    Their ends were not observed, so they have lasted until their last output.
+    """
     if not seen.job.is_of_this_machine:
-        return frozenset()
-    return frozenset(
+        return seen
+    gone = {
         rank_id
         for rank_id, pid in seen.running_pids.items()
         if 0 < pid <= LARGEST_PID and not process_tree.is_alive(pid)
-    )
+    }
+    ranks = tuple(rank.gone() if rank.rank_id in gone else rank for rank in seen.record.ranks)
+    return attrs.evolve(seen, record=attrs.evolve(seen.record, ranks=ranks)) if gone else seen
 
 
 def is_final(state: str) -> bool:

@@ -1,10 +1,7 @@
-"""The metrics of a job as families of prometheus_client. Pure: a snapshot in, metrics out.
+"""The metrics of a job, as records of prometheus_client: as text, by HTTP, or in a file for node-exporter.
 
 A value that is unknown is absent, never 0. The only texts are names: no output of a rank, and of a command only the
 program.
-
-
-Where the metrics of a job go: as text, to Prometheus by HTTP, or into a file for node-exporter.
 """
 
 from __future__ import annotations
@@ -25,14 +22,13 @@ from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder, ge
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
-from ascend_runner.members import Members
-from ascend_runner.observations.rank_record import RankState
+from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import shown, signal_name
 from ascend_runner.tools.job import jobs, processes
-from ascend_runner.tools.job.jobs import RUNNING, Condition, FoundJob, JobEnd, Snapshot, is_final
+from ascend_runner.tools.job.jobs import Condition, FoundJob, JobEnd, Snapshot
 from ascend_runner.tools.job.processes import ProcessMeter, Usage
 from ascend_runner.training import steps
 
@@ -77,7 +73,7 @@ Family = Union[CounterMetricFamily, GaugeMetricFamily]
 
 def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[Metric]:
     """Yield the metrics of a job; `now` is in seconds since the epoch."""
-    node = seen.report.text("pod_name") or seen.report.text("server_id") or seen.job.host
+    node = seen.record.pod_name or seen.record.server_id or seen.job.host
     labels = (_label(seen.job.job_id), _label(node))
     yield _info(seen, labels)
     figures = _figures(seen, now)
@@ -95,14 +91,13 @@ def of_job(seen: Snapshot, usages: Mapping[int, Usage], now: float) -> Iterator[
 
 
 def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
-    report = seen.report
-    ranks = report.whole("rank_size")
+    record = seen.record
     texts = {
-        "version": report.text("runner_version"),
-        "platform": report.text("platform"),
-        "framework": report.text("framework"),
-        "nodes": str(report.whole("node_count") or ""),
-        "ranks": str(ranks or ""),
+        "version": record.runner_version,
+        "platform": record.platform,
+        "framework": record.framework,
+        "nodes": str(record.node_count or ""),
+        "ranks": str(record.rank_size or ""),
         "command": os.path.basename(Masker().text(seen.job.command[0])) if seen.job.command else "",
     }
     text = "Version, platform, framework, size and program of the job."
@@ -112,15 +107,15 @@ def _info(seen: Snapshot, labels: tuple[str, ...]) -> Metric:
 
 
 def _figures(seen: Snapshot, now: float) -> dict[str, float | None]:
-    report, is_over = seen.report, is_final(seen.report.text("state"))
+    record, is_over = seen.record, bool(seen.record.state and seen.record.state.is_final)
     is_up = {Condition.RUNNING: 1.0, Condition.RUNNER_KILLED: 0.0}.get(seen.condition)
     return {
         "up": is_up,
         "board_age_seconds": _age(seen, now),
         "job_start_time_seconds": seen.job.began,
-        "job_end_time_seconds": report.moment("ended_at") if is_over else None,
-        "job_exit_status": report.number("status") if is_over else None,
-        "job_failed_rank": report.child("cause").number("rank_id"),
+        "job_end_time_seconds": record.ended_at if is_over else None,
+        "job_exit_status": record.status if is_over else None,
+        "job_failed_rank": record.cause.rank_id if record.cause else None,
     }
 
 
@@ -128,28 +123,22 @@ def _age(seen: Snapshot, now: float) -> float | None:
     """Return the time since the newest time that the runner shows, or None without one."""
     if not seen.live:
         return None
-    ended = (seen.live.began + rank.started_after + rank.seconds for rank in seen.live.ranks if rank.ending)
-    return max(0.0, now - max((seen.live.began, *ended, *(at for _bytes, at in seen.logs.values()))))
+    ranks = seen.live.ranks
+    signs = (rank.ended_after if rank.ending else rank.last_sign_after for rank in ranks if rank.is_started)
+    return max(0.0, now - seen.live.began - max(signs, default=0.0))
 
 
 def _phase(seen: Snapshot) -> Phase | None:
     """Return the phase of the attempt, or None if it is unknown, as between two attempts."""
-    if is_final(seen.report.text("state")):
+    if seen.record.state and seen.record.state.is_final:
         return Phase.DONE
     return seen.live.phase if seen.live else None
 
 
 def _states(seen: Snapshot, now: float) -> list[str]:
     """Return the states of the ranks; those that have been quiet for unusually long do not count as running."""
-    states = {rank_id: rank.text("state") for rank_id, rank in seen.ranks.items()}
-    running = [(rank_id, at) for rank_id, (_size, at) in seen.logs.items() if at and states.get(rank_id) == RUNNING]
-    succeeded = [
-        now - ended
-        for rank in seen.ranks.values()
-        if rank.text("state") == RankState.SUCCEEDED.value and (ended := rank.moment("ended_at"))
-    ]
-    long_quiet = outliers.quiet({rank_id: now - at for rank_id, at in running}, succeeded)
-    return [QUIET if rank_id in long_quiet else state for rank_id, state in states.items()]
+    long_quiet = outliers.quiet(*seen.record.silences(now))
+    return [QUIET if rank.rank_id in long_quiet else rank.state.value for rank in seen.record.ranks]
 
 
 def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ...]) -> Iterator[Metric]:
@@ -158,37 +147,38 @@ def _of_ranks(seen: Snapshot, usages: Mapping[int, Usage], of_job: tuple[str, ..
     throughput = _family("rank_throughput", "Last throughput in the output of the rank.", unit_labels)
     text = "1 for each signal sent to the rank."
     signals = _family(f"rank_signals_sent{TOTAL}", text, signal_labels)
-    for rank_id, rank in seen.ranks.items():
-        device_id = rank.whole("device_id")
-        labels = (*of_job, _label(rank.text("name") or str(rank_id)), "" if device_id is None else str(device_id))
-        step = seen.steps.get(rank_id) or steps.newest(rank.text("last_line").encode(errors="replace"))
-        figures = _of_rank(rank, seen.logs.get(rank_id, (0, 0.0)), usages.get(rank_id))
+    for rank in seen.record.ranks:
+        device_id = "" if rank.device_id is None else str(rank.device_id)
+        labels = (*of_job, _label(rank.name or str(rank.rank_id)), device_id)
+        step = seen.steps.get(rank.rank_id) or steps.newest("".join(rank.last_lines).encode(errors="replace"))
+        figures = _of_rank(rank, seen.record.started_at, usages.get(rank.rank_id))
         figures.update(step=step.step, step_seconds=step.seconds, loss=step.loss)
         for name, value in figures.items():
             if value is not None:
                 families[name].add_metric(labels, value)
         if step.throughput is not None:
             throughput.add_metric((*labels, step.unit), step.throughput)
-        sent = {number for one in rank.pairs("signals") if (number := one.whole("0"))}
-        for signum in islice(sorted(sent), MOST_SIGNALS):
+        for signum in islice(sorted({signum for signum, _at in rank.signals}), MOST_SIGNALS):
             signals.add_metric((*labels, signal_name(signum)), 1)
     yield from (family for family in (*families.values(), throughput, signals) if family.samples)
 
 
-def _of_rank(rank: Members, log: tuple[int, float], usage: Usage | None) -> dict[str, float | None]:
-    (size, last_output), log_size = log, rank.number("log_size")
-    cpu = [rank.number(name) for name in ("user_seconds", "system_seconds")]
+def _of_rank(rank: RankRecord, began: float, usage: Usage | None) -> dict[str, float | None]:
+    def moment(after: float | None) -> float | None:
+        return None if after is None else began + after
+
+    ending = rank.ending
     return {
-        "running": float(rank.text("state") == RUNNING),
-        "start_time_seconds": rank.moment("started_at"),
-        "first_output_time_seconds": rank.moment("first_output_at"),
-        "last_output_time_seconds": rank.moment("last_output_at") or (last_output if size else None),
-        "end_time_seconds": rank.moment("ended_at"),
-        "output_bytes_total": float(size) if log_size is None and last_output else log_size,
-        "output_lost_bytes_total": rank.number("log_lost"),
-        "cpu_seconds_total": None if None in cpu else sum(filter(None, cpu)),
-        "exit_code": rank.whole("exit_code"),
-        "exit_signal": rank.whole("signal"),
+        "running": float(rank.is_running),
+        "start_time_seconds": moment(rank.started_after if rank.is_started else None),
+        "first_output_time_seconds": moment(rank.first_output_after),
+        "last_output_time_seconds": moment(rank.last_output_after),
+        "end_time_seconds": moment(rank.ended_after if ending else None),
+        "output_bytes_total": rank.log_size,
+        "output_lost_bytes_total": None if rank.log_size is None else rank.log_lost,
+        "cpu_seconds_total": rank.cpu_seconds,
+        "exit_code": ending.exit_code if ending and not ending.signum else None,
+        "exit_signal": ending.signum if ending and ending.signum else None,
         **(_of_usage(usage) if usage else {}),
     }
 

@@ -1,23 +1,10 @@
-"""Averages the CPU usage of ranks over the last minute. Pure.
+"""Observes a job for `ascend-job top`: records, the ends of logs, processes and NPUs become one view.
 
-Of ranks that wait for each other in each step, the one that computes for longer uses more CPU, or less if the others
-poll while they wait. In a single second, a step of several seconds looks like such a difference.
+Expensive work is limited in each round, and done only for the ranks on the screen, and for some of the others in turn.
 
-
-The ends of logs: when each was last written, its last lines, and the last step in it.
-
-A log that has not changed is not opened. If there are many logs, only some are examined each time, so that the cost
-does not grow with the job.
-
-
-The ranks of a job as they are shown, made from what its runner shows or its report. Pure.
-
-The part of a job on one node: what its runner shows, and its report, which is read when it changes.
-
-Observes a job for `ascend-job top`: runners, reports, logs, processes and NPUs become one view.
-
-Expensive work is limited in each round, and done only for the ranks on the
-screen, and for some of the others in turn.
+The CPU usage of ranks is averaged over the last minute. Of ranks that wait for each other in each step, the one that
+computes for longer uses more CPU, or less if the others poll while they wait. In a single second, a step of several
+seconds looks like such a difference.
 """
 
 from __future__ import annotations
@@ -35,14 +22,11 @@ import attrs
 
 from ascend_runner.errors import UnreadableError
 from ascend_runner.frameworks import env_patch
-from ascend_runner.members import Members
 from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import Figures, NpuSampler
-from ascend_runner.observations import job_record
-from ascend_runner.observations.rank_record import RankRecord, described
+from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.secrets import Masker
-from ascend_runner.services.live import View
 from ascend_runner.text import counted, printable
 from ascend_runner.tools.job import jobs, logs, screens
 from ascend_runner.tools.job.jobs import Condition, FoundJob, Snapshot, UnknownJobError
@@ -50,7 +34,6 @@ from ascend_runner.tools.job.processes import ProcessMeter, Usage
 from ascend_runner.tools.job.top_frame import JobView, RankView, State, judged
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
-from ascend_runner.views.page_ranks import words_of
 
 WINDOW: Final = 60.0  # seconds
 LEAST: Final = 30.0  # seconds until there are averages
@@ -142,25 +125,26 @@ def _read(path: str, tail: Tail, old_size: int | None) -> Tail:
 MOST_CELLS: Final = 96  # cells of the output over time
 
 
-def of_live(view: View, gone: Collection[int]) -> list[RankView]:
-    """Return the ranks of an attempt that its runner shows; those that are `gone` have ended without the runner."""
-    ranks = [_of_record(rank, view) for rank in view.ranks]
-    return [attrs.evolve(rank, state=State.ENDED, quiet=None) if rank.rank_id in gone else rank for rank in ranks]
+def ranks_of(seen: Snapshot) -> list[RankView]:
+    """Return the ranks of a part of a job, with their output if its runner shows them."""
+    return [_of_record(rank, seen) for rank in seen.record.ranks]
 
 
-def _of_record(rank: RankRecord, view: View) -> RankView:
-    state = State[rank.state.name]
-    last = rank.started_after if rank.last_output_after is None else rank.last_output_after
+def _of_record(rank: RankRecord, seen: Snapshot) -> RankView:
+    now = (seen.live.began + seen.live.seconds if seen.live else time.time()) - seen.record.started_at
+    state = State.__members__.get(rank.state.name, State.ENDED)
     return RankView(
         rank_id=rank.rank_id,
         state=State.STOPPING if state is State.RUNNING and rank.signals else state,
-        ending=described(rank.state, rank.ending) if rank.ending else "",
-        name=rank.name,
+        ending=rank.words if rank.ending else "",
+        is_culprit=bool(seen.cause and rank.rank_id == seen.cause.rank_id),
+        name=printable(rank.name).replace("\t", " "),
+        node="" if seen.live else printable(seen.job.host),
         pid=rank.pid,
         npu=rank.local_rank if rank.rank_id >= 0 else None,
-        quiet=max(0.0, view.seconds - last) if rank.is_running else None,
-        over=max(0.0, view.seconds - rank.ended_after) if rank.ending else None,
-        output=_output(rank),
+        quiet=max(0.0, now - rank.last_sign_after) if seen.live and rank.is_running else None,
+        over=max(0.0, now - rank.ended_after) if rank.ending else None,
+        output=_output(rank) if seen.live else (),
         last_lines=rank.last_lines,
     )
 
@@ -177,27 +161,6 @@ def _output(rank: RankRecord) -> tuple[int, ...]:
     return tuple(cells[:count]) + (0,) * (count - len(cells))
 
 
-def of_report(snapshot: Snapshot, now: float) -> list[RankView]:
-    """Return the ranks of a job whose runner does not answer; `now` is in seconds since the epoch."""
-    return [_of_members(rank_id, rank, snapshot, now) for rank_id, rank in snapshot.ranks.items()]
-
-
-def _of_members(rank_id: int, rank: Members, snapshot: Snapshot, now: float) -> RankView:
-    word, ended = rank.text("state"), rank.moment("ended_at")
-    state = State.__members__.get(word.upper(), State.ENDED)
-    return RankView(
-        rank_id=rank_id,
-        state=state,
-        ending="" if state.is_running or state is State.ENDED else words_of(rank, word),
-        is_culprit=rank_id == snapshot.culprit,
-        name=printable(rank.text("name")).replace("\t", " "),
-        node=printable(snapshot.job.host),
-        pid=rank.whole("pid") or 0,
-        npu=rank.whole("local_rank") if rank_id >= 0 else None,
-        over=None if ended is None else max(0.0, now - ended),
-    )
-
-
 MOST_NPUS: Final = 1024  # NPUs of a machine
 FINAL: Final = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
 
@@ -211,19 +174,20 @@ class Part:
         self._npus: tuple[int, ...] | None = None
         self._meter = ProcessMeter(job.pid)
         self.seen: Snapshot = Snapshot(job=job, is_alive=None)
-        self.live: View | None = None
 
     def look(self) -> list[RankView]:
         """Return the ranks as they are now."""
-        self.live = jobs.ask_runner(self.seen).live if self.seen.live else None
+        had_live = self.seen.live is not None
+        if had_live:
+            self.seen = jobs.ask_runner(attrs.evolve(self.seen, live=None))
         stamp = self._new_stamp()
-        if stamp != self._stamp or (self.seen.live and not self.live) or self.seen.condition is Condition.RUNNER_KILLED:
+        is_killed = self.seen.condition is Condition.RUNNER_KILLED
+        if stamp != self._stamp or (had_live and not self.seen.live) or is_killed:
             self._stamp = stamp
             self.seen = jobs.take(self._job)
-            self.live = self.seen.live
-        if self.live:
-            return [self._with_npu(rank) for rank in of_live(self.live, self.seen.gone)]
-        return [self._with_npu(rank) for rank in of_report(self.seen, time.time())]
+        elif self.seen.live:
+            self.seen = jobs.with_view(self.seen, self.seen.live)
+        return [self._with_npu(rank) for rank in ranks_of(self.seen)]
 
     def usages(self, ranks: list[RankView], now: float) -> dict[int, Usage]:
         """Return the resource usage of the processes of ranks."""
@@ -338,7 +302,7 @@ class Observer:
             ranks=ranks,
             now=now,
             place=self._place(),
-            cause=job_record.with_certainty(worst.seen.cause, worst.seen.certainty_note),
+            cause=worst.seen.sentence,
             outlook=screens.outlook(worst.seen),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),

@@ -1,12 +1,7 @@
-"""Text in the cells of a terminal: styles, widths, short numbers, and curves of block characters. Pure.
+"""One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure.
 
-The state of a job at a moment for `ascend-job top`, and which of its ranks are outliers. Pure.
-
-The columns of the table of ranks: their contents, and which ones fit. Pure.
-
-A map of many ranks: a character for each, 64 in a line. Pure.
-
-One frame of `ascend-job top`: a job as lines of styled text, for a terminal of a given size. Pure.
+It has a head, a table of ranks with the columns that fit, or a map of many ranks with a character for each, and the end
+of a log. Ranks that are quiet or behind show only in comparison with the others, see `judged`.
 """
 
 from __future__ import annotations
@@ -24,6 +19,7 @@ from ascend_runner.node.npu_smi import Figures
 from ascend_runner.supervision import outliers
 from ascend_runner.text import counted, format_numbers, printable, rank_list, size
 from ascend_runner.training.steps import Step
+from ascend_runner.views import facts
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ELLIPSIS: Final = "…"
@@ -564,16 +560,13 @@ def _step(job: JobView, screen: Screen) -> Line:
     if step.step is None:
         return ()
     spans: list[Span] = [(" step ", Style.PLAIN), (f"{step.step}", Style.BOLD)]
-    facts = []
-    if step.seconds:
-        facts.append(f"{step.seconds:.3g} s per step")
-        if step.steps and step.steps > step.step and _goes_on(job):
-            facts.append(f"about {short_duration((step.steps - step.step) * step.seconds)} left")
-    if step.loss is not None:
-        facts.append(f"loss {step.loss:.4g}")
+    left = ""
+    if step.seconds and step.steps and step.steps > step.step and _goes_on(job):
+        left = f"about {short_duration((step.steps - step.step) * step.seconds)} left"
+    figures = [*facts.step_figures(step, left)]
     if step.throughput is not None:
-        facts.append(f"{step.throughput:.4g} {step.unit}".rstrip())
-    text = f"  {', '.join(facts)}"
+        figures.append(f"{step.throughput:.4g} {step.unit}".rstrip())
+    text = f"  {', '.join(filter(None, figures))}"
     if step.steps:
         spans.append((f" of {step.steps}  ", Style.PLAIN))
         room = screen.columns - sum(width(text) for text, _style in spans) - width(text)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import pytest
 
+from ascend_runner.members import Members
+from ascend_runner.observations.job_record import JobRecord
 from ascend_runner.services import run_folder
 from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.main import main
@@ -34,6 +37,25 @@ JOB: Final = FoundJob(
 SLEEPS: Final = "echo ready; exec sleep 1000"
 Start = Callable[..., Run]
 Tool = Callable[..., tuple[int, str]]
+
+
+def record_of(
+    report: Mapping[str, object], logs: Mapping[int, tuple[int, float]] = {}, gone: Collection[int] = ()
+) -> JobRecord:
+    """Return what a report says, with the size and the time of logs, by rank; some ranks have ended unobserved.
+
+    A rank may have a `last_line`, as no report has.
+    """
+    record = JobRecord.decode(Members(report))
+    lines = {one.whole("rank_id"): one.text("last_line") for one in Members(report).children("ranks")}
+    ranks = []
+    for rank in record.ranks:
+        size, at = logs.get(rank.rank_id, (rank.log_size, None))
+        after = rank.last_output_after if at is None else at - record.started_at
+        line = lines.get(rank.rank_id)
+        shown = attrs.evolve(rank, log_size=size, last_output_after=after, last_lines=(line,) if line else ())
+        ranks.append(shown.gone() if rank.rank_id in gone else shown)
+    return attrs.evolve(record, ranks=tuple(ranks))
 
 
 @pytest.fixture(name="run_dir")

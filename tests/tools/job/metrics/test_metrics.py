@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -15,18 +15,17 @@ import attrs
 import pytest
 from prometheus_client import core, generate_latest, parser
 
-from ascend_runner.members import Members
 from ascend_runner.observations.rank_record import RankRecord, RankState
 from ascend_runner.services.live import View
 from ascend_runner.supervision.state import Phase
-from ascend_runner.tools.job import metrics
+from ascend_runner.tools.job import jobs, metrics
 from ascend_runner.tools.job.jobs import Snapshot
 from ascend_runner.tools.job.processes import Usage
 from ascend_runner.training.steps import Step
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.tools.job.conftest import JOB, Start, Tool
+from tests.tools.job.conftest import JOB, Start, Tool, record_of
 
 BEGAN: Final = 1_795_000_000.0
 NOW: Final = BEGAN + 100
@@ -46,10 +45,16 @@ def rank(rank_id: int, **members: object) -> dict[str, object]:
     return {"rank_id": rank_id, "pid": 5000 + rank_id, "state": "running", "started_at": at(1), **members}
 
 
-def seen(*ranks: dict[str, object], is_alive: bool | None = True, **members: object) -> Snapshot:
+def seen(
+    *ranks: dict[str, object],
+    is_alive: bool | None = True,
+    logs: Mapping[int, tuple[int, float]] = {},
+    gone: Collection[int] = (),
+    **members: object,
+) -> Snapshot:
     """Return a job with these ranks."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
-    return Snapshot(job=attrs.evolve(JOB, began=BEGAN), is_alive=is_alive, report=Members(report))
+    return Snapshot(job=attrs.evolve(JOB, began=BEGAN), is_alive=is_alive, record=record_of(report, logs, gone))
 
 
 def text_of(shown: Snapshot, usages: Mapping[int, Usage] = {}) -> str:
@@ -123,7 +128,7 @@ def test_live_figures() -> None:
         seconds=100,
         ranks=(RankRecord(rank_id=0, state=RankState.RUNNING, log_size=1, last_output_after=70.0),),
     )
-    found = samples(text_of(attrs.evolve(seen(rank(0)), live=view, logs={0: (1, BEGAN + 70)})))
+    found = samples(text_of(jobs.with_view(seen(rank(0)), view)))
 
     assert 30 == found["board_age_seconds", ""]
     assert ["terminating"] == [key for (name, key), value in found.items() if name == "job_phase" and value]
@@ -134,7 +139,7 @@ def test_live_figures() -> None:
 def test_quiet_rank() -> None:
     """A rank that has written nothing for much longer than the others has a state of its own, and is running."""
     times = {number: (1, NOW - (70 if number == 2 else 1)) for number in range(4)}
-    found = samples(text_of(attrs.evolve(seen(*map(rank, range(3)), rank(3, state="failed")), logs=times)))
+    found = samples(text_of(seen(*map(rank, range(3)), rank(3, state="failed"), logs=times)))
 
     assert (1, 2, 1) == tuple(found["ranks", state] for state in ("quiet", "running", "failed"))
     assert 1 == found["rank_running", "2"]
@@ -144,7 +149,7 @@ def test_rank_that_is_left_alone() -> None:
     """So has one that has written nothing for minutes since the others have succeeded."""
     ended_at = datetime.fromtimestamp(NOW - 240).astimezone().isoformat()
     ranks = [rank(0), *(rank(number, state="succeeded", ended_at=ended_at) for number in range(1, 4))]
-    found = samples(text_of(attrs.evolve(seen(*ranks), logs={0: (1, NOW - 250)})))
+    found = samples(text_of(seen(*ranks, logs={0: (1, NOW - 250)})))
 
     assert (1, 3) == tuple(found["ranks", state] for state in ("quiet", "succeeded"))
 
@@ -161,11 +166,22 @@ def test_step_in_the_log() -> None:
 def test_ended_job() -> None:
     """It has an end, an exit status and the rank that failed; its runner is neither up nor killed."""
     ranks = (
-        rank(0, state="failed", exit_code=7, ended_at=at(60), user_seconds=1.5, system_seconds=0.5),
-        rank(1, state="stopped", exit_code=None, signal=15, ended_at=at(61)),
+        rank(0, state="failed", exit_code=7, seconds=59.0, user_seconds=1.5, system_seconds=0.5),
+        rank(1, state="stopped", exit_code=None, signal=15, seconds=60.0),
     )
     found = samples(
-        text_of(seen(*ranks, is_alive=False, state="failed", status=7, ended_at=at(62), cause={"rank_id": 0}))
+        text_of(
+            seen(
+                *ranks,
+                is_alive=False,
+                state="failed",
+                status=7,
+                started_at=at(0),
+                ended_at=at(62),
+                seconds=62.0,
+                cause={"rank_id": 0},
+            )
+        )
     )
 
     assert (BEGAN + 62, 7, 0) == tuple(
@@ -182,7 +198,7 @@ def test_ended_job() -> None:
 
 def test_killed_runner() -> None:
     """It is not up, and has neither an end nor an exit status; a rank that has ended since is not running."""
-    found = samples(text_of(attrs.evolve(seen(rank(0), rank(1), is_alive=False), gone=frozenset({1}))))
+    found = samples(text_of(seen(rank(0), rank(1), is_alive=False, gone={1})))
 
     assert 0 == found["up", ""]
     assert (1, 0) == (found["rank_running", "0"], found["rank_running", "1"])

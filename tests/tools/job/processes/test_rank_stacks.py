@@ -13,6 +13,7 @@ from ascend_runner.diagnosis import stacks
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.diagnosis.stacks import ProcessStack, RankStack
 from ascend_runner.members import Members
+from ascend_runner.observations.job_record import JobRecord
 from ascend_runner.tools.job import processes
 from ascend_runner.tools.job.jobs import Snapshot
 from ascend_runner.tools.job.processes import compared, leaders
@@ -115,7 +116,7 @@ def test_pids_of_other_processes() -> None:
     child = subprocess.Popen(["/bin/sleep", "60"])
     pids = {0: child.pid, 1: 1, 2: os.getppid(), 3: "x", 4: None}
     ranks = [{"rank_id": rank_id, "state": "running", "pid": pid} for rank_id, pid in pids.items()]
-    found = leaders(Snapshot(job=JOB, is_alive=True, report=Members({"ranks": ranks})))
+    found = leaders(Snapshot(job=JOB, is_alive=True, record=JobRecord.decode(Members({"ranks": ranks}))))
     child.kill()
     child.wait()
 

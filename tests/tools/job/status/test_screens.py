@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
 
-from ascend_runner.members import Members
 from ascend_runner.text import clock
 from ascend_runner.tools.job import screens
 from ascend_runner.tools.job.jobs import FoundJob, Snapshot
 from ascend_runner.training.steps import Step
 from tests.helpers.planted import WORD
+from tests.tools.job.conftest import record_of
 
 BEGAN: Final = 1_795_000_000.0
 JOB: Final = FoundJob(
@@ -39,16 +40,24 @@ def rank(rank_id: int, state: str = "running", **members: object) -> dict[str, o
     return {"rank_id": rank_id, "local_rank": rank_id, "pid": 5000 + rank_id, "state": state, **members}
 
 
-def running(*ranks: dict[str, object], **members: object) -> Snapshot:
+def running(
+    *ranks: dict[str, object],
+    logs: Mapping[int, tuple[int, float]] = {},
+    gone: Collection[int] = (),
+    **members: object,
+) -> Snapshot:
     """Return a job that is running."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
-    return Snapshot(job=JOB, is_alive=True, report=Members(report))
+    return Snapshot(job=JOB, is_alive=True, record=record_of(report, logs, gone))
 
 
 def test_running_job() -> None:
     """The screen fits into 80 columns and has the facts in a fixed order."""
+    at = datetime.fromtimestamp(BEGAN + 7199).astimezone().isoformat()
     logs = {0: (2048, BEGAN + 7190), 1: (1 << 30, BEGAN + 7199)}
-    seen = attrs.evolve(running(rank(0), rank(1)), logs=logs, gone=frozenset({1}), limit_at=BEGAN + 10800)
+    seen = attrs.evolve(
+        running(*(rank(number, started_at=at) for number in range(2)), logs=logs, gone={1}), limit_at=BEGAN + 10800
+    )
     lines = screens.status(seen, BEGAN + 7200).splitlines()
 
     assert lines[0].startswith("train-node-1: running, started ")
@@ -91,9 +100,7 @@ def test_ends_of_ranks() -> None:
 def test_odd_rank() -> None:
     """A rank that has been quiet for much longer than the others comes first; lines end where the terminal does."""
     ranks = [rank(number, last_line=f"step {number} " + "." * 100) for number in range(8)]
-    seen = attrs.evolve(
-        running(*ranks), logs={number: (1, BEGAN - (300 if number == 5 else 20)) for number in range(8)}
-    )
+    seen = running(*ranks, logs={number: (1, BEGAN - (300 if number == 5 else 20)) for number in range(8)})
     lines = screens.status(seen, BEGAN, 80).splitlines()[-8:]
 
     assert ["5", "0", "1", "2", "3", "4", "6", "7"] == [line.split()[0] for line in lines]
@@ -104,8 +111,8 @@ def test_odd_rank() -> None:
 def test_rank_that_is_behind() -> None:
     """A slow rank comes first and is named beside the step, also after its runner was killed."""
     found = {number: Step(step=22 if number == 5 else 40) for number in range(8)}
-    seen = attrs.evolve(running(*map(rank, range(8))), steps=found)
-    died = attrs.evolve(seen, is_alive=False, gone=frozenset(range(8)))
+    seen, died = (attrs.evolve(running(*map(rank, range(8)), gone=gone), steps=found) for gone in ((), range(8)))
+    died = attrs.evolve(died, is_alive=False)
 
     for one, verb in ((seen, "is"), (died, "was")):
         text = screens.status(one, BEGAN)
@@ -117,7 +124,7 @@ def test_quiet_rank() -> None:
     """A rank that is quiet has a line, with how to see its stack; one that is left alone comes before the others."""
     ended_at = datetime.fromtimestamp(BEGAN - 240).astimezone().isoformat()
     others = [rank(number, "succeeded", started_at=ended_at, ended_at=ended_at) for number in (0, 1, 3)]
-    seen = attrs.evolve(running(*others, rank(2)), logs={2: (1, BEGAN - 250)})
+    seen = running(*others, rank(2), logs={2: (1, BEGAN - 250)})
     lines = screens.status(seen, BEGAN).splitlines()
 
     assert "  stacks      to see where it is in its program, run ascend-job stacks train-node-1" in lines
@@ -189,9 +196,7 @@ def test_missing_page(*, state: str, expected: bool) -> None:
 def test_ranks_of_a_runner_that_was_killed() -> None:
     """A rank that nobody saw end has lasted until its last output, however late it is shown."""
     at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
-    seen = attrs.evolve(
-        running(rank(0, started_at=at)), is_alive=False, gone=frozenset({0}), logs={0: (2048, BEGAN + 65)}
-    )
+    seen = attrs.evolve(running(rank(0, started_at=at), gone={0}, logs={0: (2048, BEGAN + 65)}), is_alive=False)
 
     assert ["ended", "1", "min", "5", "s", "2.0", "KiB"] == screens.status(seen, BEGAN + 600).splitlines()[-1].split()[
         3:
@@ -203,7 +208,7 @@ def test_last_checkpoint() -> None:
     at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
     seen = running(last_checkpoint={"at": at, "step": 1200, "path": "/ckpt", "ranks": [0], "missing": [1, 2]})
 
-    assert "  checkpoint  step 1200, 1 min 5 s ago, without 2 ranks, /ckpt\n" in screens.status(seen, BEGAN + 65)
+    assert "  checkpoint  step 1200, 1 min 5 s ago, without ranks 1, 2, /ckpt\n" in screens.status(seen, BEGAN + 65)
 
 
 @pytest.mark.parametrize("state", ["holding", "restarting"])
@@ -222,8 +227,7 @@ def test_list_fits_the_terminal() -> None:
     """What is worth least is shortened or left out first, and nothing if the output is not a terminal."""
     path = "/cache/user/experiments/2026/llama-65b/logs"
     job = attrs.evolve(JOB, job_id="pretrain-llama-65b-8k", log_dir=path)
-    report = Members({"state": "failed", "status": 1})
-    ended = Snapshot(job=job, is_alive=False, report=report)
+    ended = Snapshot(job=job, is_alive=False, record=record_of({"state": "failed", "status": 1}))
     seen = [attrs.evolve(running(), job=job), ended]
     full = screens.list_text(seen, BEGAN + 7200)
     by_width = {width: screens.list_text(seen, BEGAN + 7200, width) for width in range(40, 200)}
@@ -243,7 +247,7 @@ def test_attempts() -> None:
     """A job that was restarted says how often, and why last, unless the line of the cause does."""
     causes = ({"sentence": "a hang"}, {"sentence": "rank 3 failed", "certainty": "likely"})
     attempts = [{"cause": cause, "verdict": "restart"} for cause in causes]
-    members = {"attempt": 2, "attempts": attempts}
+    members: dict[str, Any] = {"attempt": 2, "attempts": attempts}
     failed = "the previous attempt failed: rank 3 failed (likely the cause)"
     seen = running(**members)
     stop = {"sentence": f"stopped by SIGTERM; {failed}"}
@@ -260,8 +264,8 @@ def test_attempts() -> None:
 )
 def test_next_attempt(delay: float, words: str) -> None:
     """A job that waits for its restart says how many attempts there were, and when the next one starts."""
-    ended_at = datetime.fromtimestamp(BEGAN + 2).astimezone().isoformat()
-    failed = {"cause": {"sentence": "rank 3 failed"}, "ended_at": ended_at, "delay": delay}
+    at = datetime.fromtimestamp(BEGAN).astimezone().isoformat()
+    failed = {"cause": {"sentence": "rank 3 failed"}, "started_at": at, "seconds": 2.0, "delay": delay}
     seen = running(state="restarting", attempt=1, attempts=[failed, failed], cause={"sentence": "rank 3 failed"})
 
     assert f"  attempts    {words}" in screens.status(seen, BEGAN)
@@ -288,7 +292,7 @@ def test_next_attempt(delay: float, words: str) -> None:
 def test_headlines(*, is_alive: bool | None, state: str, words: str) -> None:
     """The first line gives the state from what is known."""
     status = None if state in {"succeeded", "running", "preparing"} else 7
-    seen = Snapshot(job=JOB, is_alive=is_alive, report=Members({"state": state, "status": status}))
+    seen = Snapshot(job=JOB, is_alive=is_alive, record=record_of({"state": state, "status": status}))
 
     assert f"train-node-1: {words}" in screens.status(seen, BEGAN)
 
@@ -377,7 +381,7 @@ def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
 
     assert [
         "  cause       rank 2 failed (cause unclear)",
-        "  candidates  ranks 1, 2",
+        "  candidates  may be rank 1 or rank 2",
         "  means       killed by SIGKILL",
         "  code        EI0006 (usually caused by a peer): no peer",
     ] == screens.status(seen, BEGAN).splitlines()[1:5]
@@ -385,7 +389,9 @@ def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
 
     likely = running(rank(2, "failed"), state="failed", cause={**cause, "certainty": "likely", "candidates": [1]})
 
-    assert "  also        rank 1 may be the cause" == screens.status(likely, BEGAN).splitlines()[2]
+    assert (
+        "  also        rank 1 reported an error and may be the cause" == screens.status(likely, BEGAN).splitlines()[2]
+    )
 
     alone = running(rank(2, "failed"), state="failed", cause={**cause, "candidates": []})
 

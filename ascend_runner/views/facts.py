@@ -1,0 +1,221 @@
+"""What is known of a job as labelled facts: each is worded here, and views choose labels and lay them out. Pure.
+
+Views are the failure screen, the page, `ascend-job status` and `ascend-job top`, and the lines of `--summary`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner.lifecycle.job_machine import JobState
+from ascend_runner.observations.job_record import (
+    AttemptRecord,
+    CauseRecord,
+    CheckpointRecord,
+    JobRecord,
+    StepRecord,
+)
+from ascend_runner.observations.rank_record import STOPPED, RankRecord
+from ascend_runner.supervision import outliers
+from ascend_runner.supervision.causes import Ending
+from ascend_runner.text import clock, duration, format_numbers, rank_list
+
+if TYPE_CHECKING:
+    from typing import Union
+
+    from ascend_runner.diagnosis.finding import Finding, Peer
+    from ascend_runner.training.steps import Step
+
+    AnyStep = Union[StepRecord, Step]
+
+Fact = tuple[str, str]  # a label and a text
+
+_CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
+_ROOT: Final = "usually the root cause"  # not shown for a phrase: its meaning says so
+
+
+def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
+    """Return what is known of a job, each fact with its label; `now` (in seconds since the epoch) gives the ages.
+
+    A label may occur several times, such as "means", or a condition of the job.
+    """
+    failed = job.failed
+    found = [
+        *(_of_cause(job, job.cause) if job.cause else ()),
+        *(of_finding(failed.finding) if failed and failed.finding else ()),
+        *(_of_rank(failed) if failed else ()),
+        ("began", clock(job.began) if job.began else ""),
+        ("ended", clock(job.ended_at)),
+        ("node", place(job.server_id, job.pod_name)),
+        ("ranks", _ranks(job)),
+        ("held", f"until {clock(job.held_until)}" if job.held_until else ""),
+        ("step", step(job.last_step, now) if job.last_step else ""),
+        ("quiet", outliers.quiet_sentence(*job.silences(now)) if now else ""),
+        *_conditions(job),
+        ("checkpoint", checkpoint(job.last_checkpoint, now) if job.last_checkpoint else ""),
+        ("attempts", _attempts(job)),
+        ("logs", job.log_dir),
+    ]
+    return [(label, text) for label, text in found if text]
+
+
+def chosen(found: list[Fact], *labels: str) -> Iterator[Fact]:
+    """Yield the facts with these labels, in the order of the labels."""
+    return ((label, text) for wanted in labels for label, text in found if label == wanted and text)
+
+
+# --- The cause and its evidence ---------------------------------------------------------------------------------------
+
+
+def _of_cause(job: JobRecord, cause: CauseRecord) -> Iterator[Fact]:
+    yield "cause", cause.with_certainty(len(job.ranks))
+    yield from doubts(job)
+    yield "check", suspicion(cause.suspected_peer) if cause.suspected_peer else ""
+    first, culprit = job.rank(cause.first_exit), cause.rank_id
+    is_another = first is not None and first.rank_id != culprit
+    yield "first", first_to_end(first.title, first.ending) if first and is_another else ""
+
+
+def first_to_end(title: str, ending: Ending | None) -> str:
+    """Say that a rank ended first which is not the cause: "rank 0 ended first (exit status 1)"."""
+    return f"{title} ended first ({ending.in_parentheses})" if ending else f"{title} ended first"
+
+
+def doubts(job: JobRecord) -> Iterator[Fact]:
+    """Yield which other ranks may be the cause of a failure."""
+    cause = job.cause
+    if cause is None or not cause.candidates:
+        return
+    if cause.certainty != "open":
+        errors = "an error" if len(cause.candidates) == 1 else "errors"
+        yield "also", f"{rank_list(cause.candidates)} reported {errors} and may be the cause"
+    elif len(cause.candidates) > 1:
+        *most, last = (f"rank {rank_id}" for rank_id in cause.candidates)
+        yield "candidates", f"may be {', '.join(most)} or {last}"
+    elif any(rank.state in STOPPED for rank in job.ranks):
+        yield "candidates", f"may be {rank_list(cause.candidates)}, or a rank that was stopped"
+
+
+def of_finding(finding: Finding) -> Iterator[Fact]:
+    """Yield what the diagnosis of a rank says, apart from the lines of its log."""
+    yield "origin", finding.origin + (f" ({finding.origin_place})" if finding.origin and finding.origin_place else "")
+    yield "means", finding.meaning
+    yield explained(finding.code, finding.code_kind, finding.code_meaning) if finding.code else ("code", "")
+    yield "blames", ", ".join(map(peer, finding.points_at))
+    yield "plog", finding.plog_path
+    yield "plog error", finding.plog_error
+
+
+def explained(code: str, kind: str, meaning: str) -> Fact:
+    """Return the fact about an error code; a phrase has no code, so it shows its meaning."""
+    if re.fullmatch(_CODE, code):
+        return "code", f"{code} ({kind}): {meaning}"
+    return "means", f"{meaning} ({kind})" if kind not in {"", _ROOT} else meaning
+
+
+def peer(one: Peer) -> str:
+    """Describe a peer by all that is known about it: "rank 3 (device 3 on server 10.0.0.5)"."""
+    device = "" if one.device_id is None else f"device {one.device_id}"
+    server = f"server {one.server_id}" if one.server_id else ""
+    address = f"device address {one.device_ip}" if one.device_ip and not server else ""
+    where = " on ".join(part for part in (device or address, server) if part)
+    if one.rank_id is None:
+        return where or "an unnamed peer"
+    return f"rank {one.rank_id} ({where})" if where else f"rank {one.rank_id}"
+
+
+def suspicion(suspected: Peer) -> str:
+    """Advise which peer to check: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
+    if not suspected.reported_by:
+        return f"{peer(suspected)} first"
+    verb = "only reports" if len(suspected.reported_by) == 1 else "only report"
+    return f"{peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} losing it"
+
+
+def _of_rank(rank: RankRecord) -> Iterator[Fact]:
+    yield "log", rank.log_path
+    yield "lost", f"{rank.log_lost} bytes missing, from byte {rank.log_lost_from} on" if rank.log_lost else ""
+    yield "rerun", rank.rerun
+
+
+# --- The job ----------------------------------------------------------------------------------------------------------
+
+
+def place(server_id: str, pod_name: str = "", host: str = "") -> str:
+    """Describe a node: "192.168.0.25, pod ma-job-5f2c-trainjob-0"."""
+    other = f"host {host}" if host and host != server_id else ""
+    return ", ".join(filter(None, (server_id, pod_name and f"pod {pod_name}", other)))
+
+
+def _ranks(job: JobRecord) -> str:
+    numbers = format_numbers(sorted(rank.rank_id for rank in job.ranks if rank.rank_id >= 0))
+    return f"{numbers} of {job.rank_size}" if job.rank_size and numbers else numbers
+
+
+def step(last: AnyStep, now: float | None = None) -> str:
+    """Describe the last step of a training: "1200 of 5000, 0.6 s per step, loss 2.31, 12 s ago"."""
+    at = getattr(last, "at", 0.0)
+    age = f"{duration(max(0.0, now - at))} ago" if now is not None and at else ""
+    number, figures = step_number(last), step_figures(last)
+    return ", ".join(filter(None, (number, *figures, age))) if number else ""
+
+
+def step_number(last: AnyStep) -> str:
+    """Return which step it is: "1200 of 5000"; "" without one."""
+    if last.step is None:
+        return ""
+    return f"{last.step} of {last.steps}" if last.steps else f"{last.step}"
+
+
+def step_figures(last: AnyStep, left: str = "") -> Iterator[str]:
+    """Yield the figures of a step; `left` is how long the training will take."""
+    yield f"{last.seconds:.3g} s per step" if last.seconds else ""
+    yield left
+    yield f"loss {last.loss:.4g}" if last.loss is not None else ""
+
+
+def checkpoint(last: CheckpointRecord, now: float | None = None) -> str:
+    """Describe the last checkpoint that ranks have reported: "step 1200, 12 min 5 s ago, /data/checkpoint-1200"."""
+    parts = (
+        "" if last.step is None else f"step {last.step}",
+        f"{duration(max(0.0, now - last.at))} ago" if now is not None and last.at else "",
+        f"without {rank_list(last.missing)}" if last.missing else "",
+        last.path,
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _conditions(job: JobRecord) -> Iterator[Fact]:
+    """Yield the conditions of a job, apart from its cause: a hang, a slow training, an unhealthy node."""
+    cause = job.cause.sentence if job.cause else ""
+    for one in job.conditions:
+        if not (one.sentence and one.sentence in cause):
+            since = f"since {clock(one.since)}" if one.since else ""
+            yield one.condition, ", ".join(filter(None, (one.sentence, since)))
+
+
+def _attempts(job: JobRecord) -> str:
+    """Describe the attempts of a job that is or was restarted: "3; the previous attempt failed: rank 2 failed: ..."."""
+    is_restarting = job.state is JobState.RESTARTING
+    if not (job.attempt or is_restarting):
+        return ""
+    failed = [attempt.sentence for attempt in job.attempts if attempt.verdict]  # the others were stopped
+    # The sentence about a job that was stopped later ends with that about the attempt.
+    whole = job.cause.with_certainty(len(job.ranks)) if job.cause else ""
+    last = f"; the previous attempt failed: {failed[-1]}" if failed and not whole.endswith(failed[-1]) else ""
+    return f"{job.attempt + 1}{_next_attempt(job.attempts[-1]) if is_restarting and job.attempts else ''}{last}"
+
+
+def _next_attempt(failed: AttemptRecord) -> str:
+    """Describe when the attempt after a failed one begins: "; the next one starts at 2026-11-22 09:47:36 +0800"."""
+    at = failed.started_at + failed.seconds + failed.delay
+    return f"; the next one starts at {clock(at)}" if failed.delay else "; the next one starts now"
+
+
+def report(path: str, spare: str = "", problem: str = "") -> str:
+    """Say where the report is: `path`, or `spare` if it could not be written beside the logs, or why it is nowhere."""
+    if spare:
+        return f"{spare} (could not be written beside the logs{f': {problem}' if problem else ''})"
+    return f"not written: {problem}" if problem else path
