@@ -1,6 +1,6 @@
 """A node in virtual time: processes, output, clock and evidence for the manager, without a process or a second passed.
 
-The fakes keep the contracts of `managed_node.Processes`, `Output` and `Clock`, see tests/manager/test_managed_node.py.
+The fakes keep the contracts of `manager.node`, see tests/manager/test_managed_node.py.
 Misuse that the kernel would punish only sometimes, such as signalling a reaped rank, fails here at once.
 """
 

@@ -19,6 +19,8 @@ from ascend_runner.job.setup import JobSetup
 from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind, Verdict
 from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
+from ascend_runner.node import bounded
+from ascend_runner.node.bounded import Patience
 from ascend_runner.observations.facts import CheckpointEnded, Fact
 from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec
@@ -29,7 +31,7 @@ from ascend_runner.report import causes, checkpoint, screen
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
 from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
-from ascend_runner.services import checkpoint_dir, hooks, live, run_folder
+from ascend_runner.services import hooks, live, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.services.hooks import CheckpointHooks
 from ascend_runner.services.live import Live
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from ascend_runner.services.pace import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
 
+LOOK_LIMITS: Final = (12.0, 3.0)  # seconds; a search takes at most 10 s if the disk responds
 RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that is no longer held
 
 
@@ -342,7 +345,7 @@ class JobRunner:
             self._hooks.run(event, found.newest.path if found and found.newest else "")
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
-        return checkpoint_dir.look(self._journal.spec.files.checkpoint_dir, self._setup.patience)
+        return look_for_checkpoints(self._journal.spec.files.checkpoint_dir, self._setup.patience)
 
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
@@ -393,3 +396,21 @@ class JobRunner:
                 self._inspector.close()
                 self._reporter.show(event)
         return actions
+
+
+def look_for_checkpoints(
+    folder: str, patience: Patience, limits: tuple[float, float] = LOOK_LIMITS
+) -> Checkpoints | None:
+    """Return the checkpoints in a directory, or None if there is no directory or its disk does not respond.
+
+    The next stop signal cuts that short. The second of the `limits` holds once the job was stopped.
+    """
+    if not folder:
+        return None
+    from ascend_runner.training import checkpoints  # noqa: PLC0415  only --checkpoint-dir needs it
+
+    found: list[Checkpoints] = []
+    is_stopped = patience.is_stopped()
+    is_cut = patience.is_hurried if is_stopped else patience.is_stopped
+    bounded.call(limits[is_stopped], lambda: found.append(checkpoints.look(folder)), is_cut)
+    return found[0] if found else None

@@ -1,15 +1,12 @@
-"""Detects hangs: the part of the manager's loop that watches for silence.
-
-When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping the ranks. The
-stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless loop.
-
-
-Cleans up after the last rank: processes that have left their rank's session are stopped, and output is completed.
-
-The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
+"""The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
 
 It holds everything that the machine must not know (processes, output, time) and decides nothing. Its observations go to
-the observers as facts.
+the observers as facts. Two parts of it are classes of their own:
+
+- `HangWatch`. When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping
+  the ranks. The stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless
+  loop.
+- `Cleanup`. After the last rank, processes that have left their rank's session are stopped, and output is completed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The node as the manager sees it: processes, output, a clock and evidence, as protocols.
 
-The real ones are in `processes`, `output` and `report`, the fakes in tests/fakes.py. Both pass the contract tests in
+The real ones are in `ranks`, `services` and `report`, the fakes in tests/fakes.py. Both pass the contract tests in
 tests/manager/test_managed_node.py.
 """
 

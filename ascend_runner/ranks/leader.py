@@ -1,12 +1,9 @@
-"""Reports which processes have ended, in order, including processes that are not our children.
+"""Starts, watches, signals and reaps the first process of one rank, and reports which processes end, in order.
 
 SIGCHLD reports that some child ended, not which one was first: on a busy machine, two exits 50 ms apart arrive in one
 wake-up. It does not report processes deeper in a rank's tree, nor the exit of a rank that a debugger traces. A pidfd
 does, and the ready list of an epoll instance keeps their order. Without pidfds, the manager notices these exits at its
 next poll.
-
-
-Starts, watches, signals and reaps the first process of one rank on Linux.
 
 Deals with pids, groups, sessions and wait statuses. It has no access to rank tables or settings, and makes no decision:
 `supervision.machine` decides which rank is signaled, and when.
@@ -29,8 +26,6 @@ from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.supervision.causes import Ending, SpawnFailed
 
-SPARE_DESCRIPTORS: Final = 4  # to stop the ranks: a pidfd, a directory of /proc and a file in it, one more
-
 
 class ExitWatch:
     """Watches processes. Readable (`fileno`) when one of them has ended."""
@@ -40,11 +35,7 @@ class ExitWatch:
         self._pids: dict[int, int] = {}  # pids by pidfd
 
     def add(self, pid: int) -> None:
-        """Watch another process, if the kernel permits it and more than the last descriptors are left."""
-        try:
-            refuse_the_last_descriptors(self._epoll.fileno())
-        except OSError:
-            return
+        """Watch another process, if the kernel permits it and a descriptor is left."""
         fd = -1 if pid in self._pids.values() else process_tree.open_pidfd(pid)
         if fd >= 0:
             self._epoll.register(fd, select.EPOLLIN)
@@ -71,21 +62,6 @@ class ExitWatch:
         return self._pids.pop(fd)
 
 
-def refuse_the_last_descriptors(any_fd: int) -> None:
-    """Return if enough descriptors are left after the next one; `any_fd` is an open one.
-
-    Raises:
-        OSError: EMFILE.
-    """
-    spare: list[int] = []
-    try:
-        while len(spare) < SPARE_DESCRIPTORS:
-            spare.append(os.dup(any_fd))
-    finally:
-        for fd in spare:
-            os.close(fd)
-
-
 IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)  # other programs start with the default action
 
 
@@ -98,7 +74,6 @@ class Leader:
         Raises:
             OSError: It cannot be started; no process is left of the attempt.
         """
-        refuse_the_last_descriptors(output)
         self.spec = spec
         self.is_reported = False  # whether its end was reported
         self.pid = _spawn(spec, output) if spec.cores is None else _spawn_on_cores(spec.cores, spec, output)

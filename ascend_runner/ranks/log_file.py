@@ -1,15 +1,10 @@
-"""The parts of a rank's output that its log file lacks.
-
-The log file of one rank: every byte in order, rotated between lines, with a record of the bytes that were lost.
+"""The log file of one rank: every byte in order, rotated between lines, behind a queue that a thread empties.
 
 A full disk, a quota or an I/O error must not stop the training: bytes that cannot be written are recorded by their
 offset in the rank's output, and the next write tries again. No error leaves `LogFile.write`.
 
-
-A bounded queue in front of a log file, and the thread that empties it: a hung disk does not delay the pump.
-
-Each file has a thread of its own, started with its first byte: with a shared pool, a few hung files could occupy every
-thread and starve the rest. The pump never waits for a thread. A rank that prints nothing has none.
+A hung disk does not delay the pump, which never waits for a thread. Each file has a thread of its own, started with its
+first byte: with a shared pool, a few hung files could occupy every thread and starve the rest.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Removes all but the newest log directories of earlier runs from ./logs, where each run has a directory of its own.
-
-Only files that runs of this job have made are removed: a directory with anything else in it, such as a checkpoint that
-a rank saved there, stays as it is. A run locks its directory before it writes its report, so a directory with a
-report and a free lock belongs to a run that has ended. Of two runners that start at the same time one skips the
-directories that the other removes.
-
-
-The log directory of a job: locked while the job runs, and cleared of the files of earlier runs before that.
+"""The log directory of a job: locked while the job runs, and cleared of the files of earlier runs before that.
 
 A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
 Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
+
+In ./logs, where each run has a directory of its own, all but the newest are removed. Only files that runs of this job
+have made are: a directory with anything else in it, such as a checkpoint that a rank saved there, stays as it is. A run
+locks its directory before it writes its report, so a directory with a report and a free lock belongs to a run that has
+ended. Of two runners that start at the same time one skips the directories that the other removes.
 """
 
 from __future__ import annotations

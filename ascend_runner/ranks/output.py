@@ -1,4 +1,4 @@
-"""The output of all ranks on this node: the real side of `managed_node.Output`."""
+"""The output of all ranks on this node: the real side of `manager.node.Output`."""
 
 from __future__ import annotations
 

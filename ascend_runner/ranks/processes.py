@@ -1,6 +1,6 @@
-"""Reads the processes of a rank from /proc, with the signals that each of them handles (proc(5)).
+"""All processes of the ranks on this node, with the signals that each of them handles, from /proc (proc(5)).
 
-All processes of the ranks on this node: the real side of `managed_node.Processes`.
+The real side of `manager.node.Processes`.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
-"""Where the output of one rank goes: its log file, its lines on the console, and the end that a report shows.
-
-Moves every byte that the ranks write: unchanged to their log files, as whole prefixed lines to the console.
+"""Moves every byte that the ranks write: unchanged to their log files, as whole prefixed lines to the console.
 
 One thread reads all pipes and never waits for anything else: console and log files have queues and threads of their
 own. A rank whose log queue is full is not read until there is room again, or until its disk counts as hung; no other
 rank notices. While the ranks print only single lines, it pauses before a read, so that it gets those of several ranks.
+The end of each output is kept for the report.
 """
 
 from __future__ import annotations
 
 import array
 import fcntl
-import functools
 import os
 import select
 import termios
@@ -73,7 +71,6 @@ class Stream:
 
 
 READ_SIZE: Final = 512 * 1024  # bytes, half of a pipe; with less, threads wake each other more often
-HEAP_THRESHOLD: Final = 8 * 1024 * 1024  # bytes, see _keep_buffers
 SETTLE_LIMIT: Final = 0.2  # seconds to read the present contents of the pipes, which takes microseconds
 FLOOD: Final = 4096  # bytes of one round of reads; with less, the ranks print single lines
 CALM_AFTER: Final = 1.0  # seconds without a flood
@@ -112,7 +109,6 @@ class Pump:
         Raises:
             AscendRunnerError: The limit of processes is reached.
         """
-        _keep_buffers()
         self._thread = bounded.start_thread(self._run)
 
     def add(self, stream: Stream) -> int:
@@ -305,14 +301,3 @@ def _bytes_in_pipe(fd: int) -> int:
     size = array.array("i", [0])
     fcntl.ioctl(fd, termios.FIONREAD, size)
     return size[0]
-
-
-@functools.lru_cache(maxsize=None)  # noqa: UP033  functools.cache: Python 3.9. A second block would be cleared
-def _keep_buffers() -> None:
-    """Make glibc reuse the buffers of reads, a tenth of the pump's time under a flood of output (benchmark `output`).
-
-    When a block that was mapped is freed, glibc maps only larger ones from then on (mallopt(3), M_MMAP_THRESHOLD). The
-    block is never touched and so takes no memory. With another C library this has no effect.
-    """
-    with suppress(MemoryError):
-        bytes(HEAP_THRESHOLD)

@@ -1,12 +1,8 @@
-"""Requests and findings that other threads pass on to a running job.
-
-They are stored here and wake the loop of the runner, which reads them, so that nothing polls.
-
-
-Receives the requests of `ascend-job` on a socket in the run directory: one message and one answer per connection.
+"""Receives the requests of `ascend-job` on a socket in the run directory: one message and one answer per connection.
 
 A thread waits for them without waking up. Only the job's own user and root are served. Anything that is not a
-request is ignored and reported once.
+request is ignored and reported once. Requests, and findings of other threads, are kept here and wake the loop of the
+runner, which reads them, so that nothing polls.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Entry:
 
     def encode(self) -> bytes:
         """Return a line of a manifest, in which names that are not UTF-8 are escaped."""
-        return json.dumps([self.path, self.mode, self.size, self.mtime_ns, self.target]).encode() + b"\n"
+        return _encoded([self.path, self.mode, self.size, self.mtime_ns, self.target])
 
     def is_staged(self, path: str, permissions: int = PERMISSIONS) -> bool:
         """Return whether it is at `path`, with those of the `permissions`: a file with its size and time.
@@ -310,37 +310,41 @@ class StageTask:
 
     def _update(self) -> tuple[Total, Total]:
         """Copy what is missing; return the sizes of all and of that."""
-        survey, new, former = Survey(), self.path(NEW_MANIFEST), self.path(MANIFEST)
-        files.remove(new)
-        with open(os.open(new, files.WRITE_NEW_FLAGS, files.FILE_MODE), "wb") as manifest:
+        survey, document = self._list()
+        checksum, former = document["checksum"], self.path(MANIFEST)
+        if not survey.missing.entries and summary(self.path(COMPLETE)).get("checksum") == checksum:
+            return survey.found, survey.missing
+        check_room(self.stage, survey.missing)
+        files.remove(self.path(COMPLETE))
+        if summary(former).get("checksum", checksum) != checksum:
+            self._remove_vanished()
+        os.replace(self.path(NEW_MANIFEST), former)
+        with _opened(os.open(self.stage.folder, os.O_RDONLY | os.O_CLOEXEC)) as folder:
+            os.fsync(folder)  # before any file has its final name
+            self._copy_all(survey.missing)
+            # COMPLETE must be true after a crash of the machine as well.
+            if ctypes.CDLL(None, use_errno=True).syncfs(folder):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), self.stage.folder)
+        files.write_atomically(self.path(COMPLETE), _encoded(document))
+        return survey.found, survey.missing
+
+    def _list(self) -> tuple[Survey, Mapping[str, object]]:
+        """Write the new manifest; return the sizes of what is in it, and the summary in its last line."""
+        survey, path = Survey(), self.path(NEW_MANIFEST)
+        files.remove(path)
+        with open(os.open(path, files.WRITE_NEW_FLAGS, files.FILE_MODE), "wb") as manifest:
             for line in surveying(self.stage, survey):
                 self._check_stop()
                 manifest.write(line)
                 self._report(lambda: f"listing {self.stage.source!r}: {counted(survey.found.files, 'file')} so far")
-            found, missing = survey.found, survey.missing
-            facts = {"source": self.stage.source, "files": found.files, "bytes": found.size}
-            document = {**facts, "checksum": f"{found.checksum:032x}", "boot": self._boot}
-            encoded = json.dumps(document).encode() + b"\n"
-            manifest.write(encoded)
+            facts = {"source": self.stage.source, "files": survey.found.files, "bytes": survey.found.size}
+            document = {**facts, "checksum": f"{survey.found.checksum:032x}", "boot": self._boot}
+            manifest.write(_encoded(document))
             manifest.flush()
             os.fsync(manifest.fileno())
         if survey.skipped:
             self.warn(f"skipped sockets, FIFOs and devices, such as {survey.skipped!r}")
-        if not missing.entries and summary(self.path(COMPLETE)).get("checksum") == document["checksum"]:
-            return found, missing
-        check_room(self.stage, missing)
-        files.remove(self.path(COMPLETE))
-        if summary(former).get("checksum", document["checksum"]) != document["checksum"]:
-            self._remove_vanished()
-        os.replace(new, former)
-        with _opened(os.open(self.stage.folder, os.O_RDONLY | os.O_CLOEXEC)) as folder:
-            os.fsync(folder)  # before any file has its final name
-            self._copy_all(missing)
-            # COMPLETE must be true after a crash of the machine as well.
-            if ctypes.CDLL(None, use_errno=True).syncfs(folder):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), self.stage.folder)
-        files.write_atomically(self.path(COMPLETE), encoded)
-        return found, missing
+        return survey, document
 
     def _listed(self) -> Iterator[Entry]:
         """Yield the entries of the manifest."""
@@ -500,6 +504,10 @@ class StageTask:
 def part_name(entry: Entry, boot: str) -> str:
     """Return the name of the temporary copy of a file. It changes when the file does, and after a crash."""
     return PART + hashlib.sha256(entry.encode() + boot.encode()).hexdigest()[:32]
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"
 
 
 def _progress(done: int, total: int, seconds: float) -> str:

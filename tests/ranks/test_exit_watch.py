@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import select
 import signal
 import subprocess
@@ -78,21 +77,6 @@ def test_reaped_process_is_not_watched(watch: ExitWatch) -> None:
     watch.add(gone.pid)
 
     assert [] == watch.take_ended()
-
-
-def test_last_descriptors_are_kept(watch: ExitWatch) -> None:
-    """Close to the limit nothing more is watched: the descriptors are needed to stop the ranks."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with open(os.devnull, "rb") as highest:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno() + 4, limits[1]))
-        try:
-            before = open_descriptors()
-            watch.add(os.getpid())
-            after = open_descriptors()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-    assert before == after
 
 
 def test_copy_of_the_descriptor_elsewhere(watch: ExitWatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.services.matching import MOST_AT_ONCE, Matcher
+from ascend_runner.services.pace import MOST_AT_ONCE, Matcher
 from ascend_runner.training.steps import LONGEST
 
 STEP = r"step (?P<step>\d+) took (?P<ms>\d+)"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.node.host import Host
-from ascend_runner.services.matching import MOST_AT_ONCE
-from ascend_runner.services.pace import MOST_LINES, MOST_WAITING, Devices, StepReader
+from ascend_runner.services.pace import MOST_AT_ONCE, MOST_LINES, MOST_WAITING, Devices, StepReader
 from ascend_runner.supervision.causes import Rule, SignalReceived, Slowdown
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.npu_tools import TWO_DIES, fake_npu_smi, script

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.services.matching import Matcher
-from ascend_runner.services.pace import Unmatched
+from ascend_runner.services.pace import Matcher, Unmatched
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.training.steps import Step
 from tests.helpers.plans import job_spec, rank_spec

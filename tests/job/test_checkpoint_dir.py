@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from ascend_runner.job.runner import look_for_checkpoints
 from ascend_runner.node.bounded import Patience
-from ascend_runner.services import checkpoint_dir
 from tests.helpers import disk
 from tests.helpers.waiting import wait_until
 
@@ -48,14 +48,14 @@ def soon() -> Callable[[], bool]:
 
 def test_next_stop_signal_ends_a_look_that_hangs(hung: str) -> None:
     """The first signal does, and after it the second one."""
-    assert checkpoint_dir.look(hung, Patience(soon(), never), NO_LIMITS) is None
-    assert checkpoint_dir.look(hung, Patience(always, soon()), NO_LIMITS) is None
+    assert look_for_checkpoints(hung, Patience(soon(), never), NO_LIMITS) is None
+    assert look_for_checkpoints(hung, Patience(always, soon()), NO_LIMITS) is None
 
 
 def test_look_that_hangs_has_a_limit(hung: str) -> None:
     """It is given up without a signal as well, and sooner after one."""
-    assert checkpoint_dir.look(hung, Patience(never, never), (0.1, 1e6)) is None
-    assert checkpoint_dir.look(hung, Patience(always, never), (1e6, 0.1)) is None
+    assert look_for_checkpoints(hung, Patience(never, never), (0.1, 1e6)) is None
+    assert look_for_checkpoints(hung, Patience(always, never), (1e6, 0.1)) is None
 
 
 def test_checkpoint_is_found_after_a_stop(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_checkpoint_is_found_after_a_stop(tmp_path: Path) -> None:
     (tmp_path / "epoch=0-step=7.ckpt").mkdir()
     (tmp_path / "epoch=0-step=7.ckpt" / "meta.pt").touch()
 
-    found = checkpoint_dir.look(str(tmp_path), Patience(always, never))
+    found = look_for_checkpoints(str(tmp_path), Patience(always, never))
     assert found
     assert found.is_known
-    assert checkpoint_dir.look("", Patience(never, never)) is None
+    assert look_for_checkpoints("", Patience(never, never)) is None
