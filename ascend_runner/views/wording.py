@@ -1,9 +1,4 @@
-"""The stacks of a hang in the words of the screen. Pure: a record in, text out.
-
-The sentences about requests for checkpoints, and the record of the last one. Pure.
-
-Why a job failed, in a record and in sentences. Pure.
-"""
+"""The words of causes, requests for checkpoints, and the stacks of a hang, in records and in sentences. Pure."""
 
 from __future__ import annotations
 
