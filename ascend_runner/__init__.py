@@ -10,8 +10,8 @@ TYPE_CHECKING = False  # typing is not imported yet: a directory in PYTHONPATH m
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table
     from ascend_runner.library import check, launch, plan
-    from ascend_runner.observations.rank_record import Outcome, RankRecord
     from ascend_runner.rank_library import CurrentRank, Platform, current_rank, platform, prepare
+    from ascend_runner.record.rank_record import Outcome, RankRecord
     from ascend_runner.supervision.causes import (
         Ending,
         Exited,
@@ -61,7 +61,7 @@ def __dir__() -> list[str]:
 _HOMES = {
     "ascend_runner.library": {"check", "launch", "plan"},
     "ascend_runner.rank_library": {"CurrentRank", "Platform", "current_rank", "platform", "prepare"},
-    "ascend_runner.observations.rank_record": {"Outcome", "RankRecord"},
+    "ascend_runner.record.rank_record": {"Outcome", "RankRecord"},
     "ascend_runner.supervision.causes": {
         "Ending",
         "Exited",

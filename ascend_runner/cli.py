@@ -27,7 +27,7 @@ from ascend_runner.text import printable
 
 if TYPE_CHECKING:
     from ascend_runner.job.launch import Ended
-    from ascend_runner.observations.rank_record import Outcome
+    from ascend_runner.record.rank_record import Outcome
 
 
 def main(

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ascend_runner import errors
-from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.record.rank_record import Outcome
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, REMOVED, Topic

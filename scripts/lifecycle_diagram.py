@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from ascend_runner.lifecycle.job_machine import TRANSITIONS, AnyState, Event, Job, JobState, Kind, Policy
 from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.job_machine import TRANSITIONS, AnyState, Event, Job, JobState, Kind, Policy
 
 # The values that a field takes, by its type; a field of any other type keeps its default.
 VALUES: Final[Mapping[str, tuple[object, ...]]] = {

@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from ascend_runner import report_file
-from ascend_runner.observations.job_record import JobRecord
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.views import page, page_content
 
 FIXTURES: Final = Path(__file__).parents[1] / "fixtures"

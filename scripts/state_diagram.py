@@ -16,8 +16,7 @@ from typing import Final
 import attrs
 import lifecycle_diagram
 
-from ascend_runner.lifecycle import job_machine
-from ascend_runner.supervision import machine
+from ascend_runner.supervision import job_machine, machine
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
 from ascend_runner.supervision.events import (
     AskedToSave,

@@ -19,8 +19,8 @@ import attrs
 from ascend_runner.diagnosis.stacks import RankStack
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.manager.node import ManagedNode
-from ascend_runner.observations.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.plan.spec import RankSpec
+from ascend_runner.record.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.services.control import Requests
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived
 from ascend_runner.supervision.events import Emptied

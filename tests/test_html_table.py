@@ -11,8 +11,8 @@ import pytest
 
 from ascend_runner import html_table
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.rank_table import Device, RankTable, Server
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.causes import Ending, Exited
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree
-from ascend_runner.lifecycle.job_machine import Job
+from ascend_runner.supervision.job_machine import Job
 from tests.helpers.job_files import contradictions
 from tests.helpers.program import Program
 from tests.helpers.replay import replay

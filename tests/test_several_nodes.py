@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ascend_runner.lifecycle.job_machine import JobState
+from ascend_runner.supervision.job_machine import JobState
 from tests.helpers.program import Program, Run
 from tests.helpers.replay import replay
 from tests.helpers.waiting import wait_until

@@ -58,11 +58,11 @@ from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
-from ascend_runner.report import screen
 from ascend_runner.secrets import Masker
 from ascend_runner.services.staging import Survey, check_room, surveying
 from ascend_runner.settings.model import Settings
 from ascend_runner.text import abbreviated, counted, printable, size
+from ascend_runner.views import screen
 
 STAND_IN: Final = (sys.executable,)  # the command to plan with if there is none
 

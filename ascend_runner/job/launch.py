@@ -11,11 +11,11 @@ from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.job.preparation import Preparation
 from ascend_runner.job.runner import JobRunner
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
+from ascend_runner.record.rank_record import Outcome
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import PRECHECK_STOP
 from ascend_runner.settings.parsing import OFF

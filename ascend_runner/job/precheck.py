@@ -13,8 +13,8 @@ from typing import Final
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import Messages
 from ascend_runner.problems import Problem, Severity
+from ascend_runner.record.facts import Messages
 from ascend_runner.supervision.causes import FindingKind, NodeFinding
 from ascend_runner.text import counted
 

@@ -31,7 +31,6 @@ from ascend_runner.job import command as commands
 from ascend_runner.job import table as tables
 from ascend_runner.node import cores, executables, network
 from ascend_runner.node.host import Host
-from ascend_runner.observations.facts import Fact
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import Command, Kind, NodeShare, PlanContext, Seats, launch_context, plan_job, plan_ranks
 from ascend_runner.plan.spec import JobSpec, TableFile
@@ -41,9 +40,10 @@ from ascend_runner.platforms.node import FREE_PORT, Node
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.ranks.messages import Messages
-from ascend_runner.report import screen
+from ascend_runner.record.facts import Fact
 from ascend_runner.settings import command_line
 from ascend_runner.supervision.causes import InspectAction, NodeFinding
+from ascend_runner.views import screen
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector

@@ -16,28 +16,27 @@ import attrs
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.job import preparation
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind, Verdict
 from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.node import bounded
 from ascend_runner.node.bounded import Patience
-from ascend_runner.observations.facts import CheckpointEnded, Fact
-from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.output import HUNG_DISK_LIMIT, RankOutputs
 from ascend_runner.ranks.processes import RankProcesses
-from ascend_runner.report import causes, checkpoint, screen
+from ascend_runner.record.facts import CheckpointEnded, Fact
+from ascend_runner.record.rank_record import Outcome, RankRecord
 from ascend_runner.report.journal import REPORT_LIMIT, Journal
-from ascend_runner.report.progress import Progress
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import hooks, live, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.services.hooks import CheckpointHooks
 from ascend_runner.services.live import Live
 from ascend_runner.supervision.causes import LimitReached, SignalReceived
+from ascend_runner.supervision.job_machine import Action, Event, JobState, Kind, Verdict
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.views import facts
+from ascend_runner.views import facts, screen, wording
+from ascend_runner.views.progress import Progress
 
 if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
@@ -162,9 +161,9 @@ class JobHooks:
     def observe(self, fact: Fact, _at: float) -> None:
         """Run the hooks for a checkpoint, beside the ranks, when one was saved on request."""
         if isinstance(fact, State) and fact.phase is Phase.CHECKPOINTING:
-            self._why = checkpoint.why(fact)
+            self._why = wording.why(fact)
         elif isinstance(fact, CheckpointEnded) and fact.parts and self._for_checkpoints:
-            saved = checkpoint.record(fact, 0.0)
+            saved = wording.checkpoint_record(fact, 0.0)
             variables = hooks.variables(self._journal.spec, self._journal.job, self._journal.report, saved.path)
             self._for_checkpoints.start({**variables, **hooks.of_checkpoint(attrs.asdict(saved), self._why)})
 
@@ -356,7 +355,7 @@ class JobRunner:
         if cause is None or outcome.is_from_outside:
             is_limit = cause is not None and cause.stop_signal is None
             kind = Kind.LIMIT_REACHED if is_limit else Kind.ENDED
-            return Event(kind=kind, status=outcome.status, sentence=causes.sentence(outcome))
+            return Event(kind=kind, status=outcome.status, sentence=wording.sentence(outcome))
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, cause, has_progressed=has_progressed)
         return Event(
@@ -369,7 +368,7 @@ class JobRunner:
             is_clear=not recorder.has_survivors,
             is_local=True if self._journal.spec.has_all_ranks else outcome.is_local,
             time_left=self._setup.requests.time_left,
-            sentence=causes.sentence_with_certainty(outcome),
+            sentence=wording.sentence_with_certainty(outcome),
         )
 
     def _has_progressed(self) -> bool | None:
@@ -384,7 +383,7 @@ class JobRunner:
         was_held = self._journal.job.state is JobState.HOLDING
         if was_held:  # the last event has the cause as well
             is_orphaned = self._signals.first_stop().launcher != 0
-            cause = causes.sentence_with_certainty(self._reporter.outcome)
+            cause = wording.sentence_with_certainty(self._reporter.outcome)
             event = attrs.evolve(event, is_orphaned=is_orphaned, sentence=cause)
         actions = self._journal.feed(event)
         self._setup.requests.note(self._journal.job.state)

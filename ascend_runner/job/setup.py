@@ -24,7 +24,6 @@ from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, network, terminal
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
-from ascend_runner.observations.facts import LimitChanged
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
@@ -33,8 +32,8 @@ from ascend_runner.rank_table import checks
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
+from ascend_runner.record.facts import LimitChanged
 from ascend_runner.report.journal import Journal
-from ascend_runner.report.progress import show_finding
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests
 from ascend_runner.settings.model import Settings
@@ -42,6 +41,7 @@ from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.settings.parsing import NONE
 from ascend_runner.supervision.causes import InspectAction, LimitReached
 from ascend_runner.text import printable, signal_name
+from ascend_runner.views.progress import show_finding
 
 if TYPE_CHECKING:
     from ascend_runner.job.precheck import Precheck

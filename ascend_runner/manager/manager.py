@@ -23,9 +23,9 @@ from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS
 from ascend_runner.guardian.sweep import POLL_INTERVAL, SWEEP_LIMIT
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.manager.requests import RequestWatch
-from ascend_runner.observations.facts import Beat, Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec
 from ascend_runner.ranks import leader
+from ascend_runner.record.facts import Beat, Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.supervision import machine
 from ascend_runner.supervision.causes import Exited, HangDetected, SignalReceived, SpawnFailed, WatchAction
 from ascend_runner.supervision.events import DeadlineReached, Emptied, Event, Spawned

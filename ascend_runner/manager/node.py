@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from ascend_runner.observations.facts import (
+from ascend_runner.plan.spec import RankSpec
+from ascend_runner.record.facts import (
     Beat,
     CheckpointAsked,
     CheckpointPostponed,
@@ -21,7 +22,6 @@ from ascend_runner.observations.facts import (
     RankReaped,
     SavedCheckpoint,
 )
-from ascend_runner.plan.spec import RankSpec
 from ascend_runner.supervision.causes import Exited, NodeFinding, SignalReceived, Slowdown
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied
 

@@ -8,9 +8,9 @@ from typing import Final
 import attrs
 
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL, STOP_SIGNALS
-from ascend_runner.lifecycle.job_machine import is_last
 from ascend_runner.manager.node import ManagedNode
-from ascend_runner.observations.facts import (
+from ascend_runner.plan.spec import Attempt
+from ascend_runner.record.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointPostponed,
@@ -20,9 +20,9 @@ from ascend_runner.observations.facts import (
     LimitChanged,
     SignalsSent,
 )
-from ascend_runner.plan.spec import Attempt
 from ascend_runner.supervision.causes import Ending, FindingKind, InspectAction, LimitReached, NodeFinding, WatchAction
 from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Event, Saved
+from ascend_runner.supervision.job_machine import is_last
 from ascend_runner.supervision.machine import ANSWER_LIMIT
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES

@@ -27,7 +27,6 @@ from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsErro
 from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
-from ascend_runner.lifecycle.job_machine import JobState, Policy
 from ascend_runner.plan.spec import NO_RANK, Files, JobSpec, RankSpec, Rotation, Stopping, TableFile, Watching
 from ascend_runner.platforms import detect, places
 from ascend_runner.platforms import places as platform_table
@@ -39,6 +38,7 @@ from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.settings.model import STAGED, VARIABLES, Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS, WORKDIR_DEVICE, WORKDIR_INHERIT
 from ascend_runner.supervision.causes import InspectAction, WatchAction
+from ascend_runner.supervision.job_machine import JobState, Policy
 from ascend_runner.text import PREFIX_STYLES, abbreviated, colored, counted, is_whole_number
 
 PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")

@@ -13,9 +13,9 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.lifecycle.job_machine import JobState, Policy
 from ascend_runner.settings.model import ATTEMPT, CHECKPOINT
 from ascend_runner.supervision.causes import Cause, HangDetected, InspectAction, Slowdown, WatchAction
+from ascend_runner.supervision.job_machine import JobState, Policy
 from ascend_runner.text import rank_title
 
 NO_RESTARTS: Final = Policy()

@@ -22,8 +22,8 @@ from typing import Final
 
 from ascend_runner import errors
 from ascend_runner.guardian import process_tree
-from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
+from ascend_runner.record.facts import RankReaped
 from ascend_runner.supervision.causes import Ending, SpawnFailed
 
 

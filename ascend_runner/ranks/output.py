@@ -11,12 +11,12 @@ from typing import Final
 from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import RankOutput
 from ascend_runner.plan.spec import Attempt
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.lines import LineCutter
 from ascend_runner.ranks.log_file import DiskWarnings, Gap, LogFile, LogWriter, drain, queue_limit
 from ascend_runner.ranks.pump import SHOW_AFTER, Pump, Stream
+from ascend_runner.record.facts import RankOutput
 
 HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some has hung
 

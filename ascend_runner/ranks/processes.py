@@ -17,9 +17,9 @@ from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.node import cores
 from ascend_runner.node.host import Host
-from ascend_runner.observations.facts import RankReaped
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.ranks.leader import ExitWatch, Leader
+from ascend_runner.record.facts import RankReaped
 from ascend_runner.supervision import signal_targets
 from ascend_runner.supervision.causes import Ending, Exited
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied

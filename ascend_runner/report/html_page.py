@@ -17,11 +17,11 @@ from typing import Final
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
-from ascend_runner.lifecycle.job_machine import Job, JobState
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import Fact, SignalsSent
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.facts import Fact, SignalsSent
 from ascend_runner.report.writing import ReportWriter, WriteQueue
+from ascend_runner.supervision.job_machine import Job, JobState
 from ascend_runner.supervision.state import Phase, State
 
 LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done

@@ -8,21 +8,20 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import endings, failed_rank, oom, root_cause, stacks, tracebacks
+from ascend_runner.diagnosis import endings, failed_rank, failure, oom, root_cause, stacks, tracebacks
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Diagnosis, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
-from ascend_runner.lifecycle import failure
 from ascend_runner.node import disks, executables, memory
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
-from ascend_runner.observations.facts import HangSeen, RankOutput
-from ascend_runner.observations.rank_record import Outcome
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.rank_table import codec
+from ascend_runner.record.facts import HangSeen, RankOutput
+from ascend_runner.record.rank_record import Outcome
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
 from ascend_runner.text import lines_of
@@ -88,7 +87,7 @@ class Investigation:
         return diagnose(deaths, circumstances, places_of(self.job), first_exit)
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
-        """Return whether a failure permits a restart, and its fingerprint; see `lifecycle.failure`."""
+        """Return whether a failure permits a restart, and its fingerprint; see `diagnosis.failure`."""
         failed, root = outcome.failed, outcome.root
         ending = failed.ending if failed and failed.ending else Ending()
         finding = failed.finding if failed else None

@@ -18,24 +18,25 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
-from ascend_runner.lifecycle import cloud_events, job_machine
-from ascend_runner.lifecycle.job_machine import Action, Event, Job, JobState, Kind
 from ascend_runner.members import plain
 from ascend_runner.node import bounded, clock
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.clock import Clock
-from ascend_runner.observations.facts import CheckpointEnded, Fact, LimitChanged
-from ascend_runner.observations.job_record import AttemptRecord, CheckpointRecord, Condition, JobRecord, StepRecord
-from ascend_runner.observations.rank_record import Outcome, RankState
 from ascend_runner.plan import rerun
 from ascend_runner.plan.spec import JobSpec, RankSpec
-from ascend_runner.report import causes, checkpoint, html_page
+from ascend_runner.record.facts import CheckpointEnded, Fact, LimitChanged
+from ascend_runner.record.job_record import AttemptRecord, CheckpointRecord, Condition, JobRecord, StepRecord
+from ascend_runner.record.rank_record import Outcome, RankState
+from ascend_runner.report import html_page
 from ascend_runner.report.recorder import planned
 from ascend_runner.report.writing import TERMINATION_LOG, EventLog, ReportWriter, WriteQueue, composed, write_last_cause
+from ascend_runner.supervision import cloud_events, job_machine
 from ascend_runner.supervision.causes import FindingKind, HangDetected, NodeFinding, Rule, Slowdown
 from ascend_runner.supervision.events import Spawned
+from ascend_runner.supervision.job_machine import Action, Event, Job, JobState, Kind
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
+from ascend_runner.views import wording
 
 if TYPE_CHECKING:
     from ascend_runner.plan.ranks import Staged
@@ -129,9 +130,9 @@ class Journal:
         elif isinstance(fact, NodeFinding):
             self._note_finding(fact)
         elif isinstance(fact, CheckpointEnded):
-            self._outcome_of_request = checkpoint.ended(fact)
+            self._outcome_of_request = wording.ended(fact)
             if fact.parts:
-                self.last_checkpoint = checkpoint.record(fact, time.time())
+                self.last_checkpoint = wording.checkpoint_record(fact, time.time())
         elif isinstance(fact, State) and fact.phase in _KINDS:
             self._follow(fact)
         self._page.observe(fact, self.spec, self.job)
@@ -143,7 +144,7 @@ class Journal:
         if kind is not Kind.CHECKPOINT:
             self.feed(Event(kind=kind, sentence=str(state.cause or "")))
             return
-        before, self._why = self._why if was_saving else "", checkpoint.why(state)
+        before, self._why = self._why if was_saving else "", wording.why(state)
         if not was_saving:
             self.feed(Event(kind=kind, sentence=self._why))
         elif before != self._why:
@@ -200,7 +201,7 @@ class Journal:
         else:
             self.feed(Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error)))
         self._over_at = self._over_at or time.time()
-        record = attrs.evolve(of_plan(self.spec, self._began), cause=causes.of_error(error))
+        record = attrs.evolve(of_plan(self.spec, self._began), cause=wording.of_error(error))
         self._ended_record = self._with_last_failure(record)
         self._end(REPORT_LIMIT)
 
@@ -352,7 +353,7 @@ def of_outcome(outcome: Outcome, spec: JobSpec) -> JobRecord:
         of_plan(spec, outcome.started_at),
         status=outcome.status,
         seconds=outcome.seconds,
-        cause=causes.record(outcome),
+        cause=wording.cause_record(outcome),
         ranks=outcome.ranks,
         hang=outcome.hang,
         clock=outcome.clock,
@@ -387,7 +388,7 @@ def _attempt(outcome: Outcome, job: Job, ended: Event) -> AttemptRecord:
         attempt=job.attempt,
         started_at=outcome.started_at,
         seconds=outcome.seconds,
-        cause=causes.record(outcome),
+        cause=wording.cause_record(outcome),
         status=ended.status,
         fingerprint=ended.fingerprint,
         restart=ended.restart,

@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.node import clock, memory
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
-from ascend_runner.observations.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, Swept
-from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.observations.stopped_ranks import StoppedRanks
 from ascend_runner.plan.spec import JobSpec, RankSpec
+from ascend_runner.record.facts import Fact, HangSeen, RankOutput, RankReaped, SignalsSent, StoppedRanks, Swept
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Exited
 from ascend_runner.supervision.events import Spawned
+from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 

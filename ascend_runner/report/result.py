@@ -11,7 +11,7 @@ import sys
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.observations.rank_record import Outcome
+from ascend_runner.record.rank_record import Outcome
 
 # Set for the runner by `launch()`: "PID:FD", the caller's pid and its file for the result. Ranks do not inherit it.
 LAUNCH_VARIABLE: Final = "ASCEND_RUNNER_LAUNCH"

@@ -22,14 +22,14 @@ import orjson
 
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
-from ascend_runner.lifecycle import cloud_events
-from ascend_runner.lifecycle.job_machine import Event, Job
 from ascend_runner.members import iso
 from ascend_runner.node import bounded
 from ascend_runner.node.bounded import Patience
-from ascend_runner.observations.job_record import JobRecord
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.secrets import Masker
+from ascend_runner.supervision import cloud_events
+from ascend_runner.supervision.job_machine import Event, Job
 
 TERMINATION_LOG: Final = "/dev/termination-log"  # shown by `kubectl describe pod` in Kubernetes
 LONGEST_CAUSE: Final = 4096  # bytes of the last cause that Kubernetes reads

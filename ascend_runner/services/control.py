@@ -22,16 +22,16 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol, Union
 
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.lifecycle.job_machine import AnyState, JobState
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
+from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Slowdown
+from ascend_runner.supervision.job_machine import AnyState, JobState
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 if TYPE_CHECKING:
-    from ascend_runner.observations.facts import Messages
+    from ascend_runner.record.facts import Messages
 
 Answer = SimpleQueue[Union[CheckpointAsked, CheckpointPostponed, None]]  # for one answer
 

@@ -17,7 +17,7 @@ from typing import Final
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.guardian import process_tree
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import Beat, Fact, SavedCheckpoint
+from ascend_runner.record.facts import Beat, Fact, SavedCheckpoint
 from ascend_runner.services.run_folder import CREDENTIALS
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.training import notifications

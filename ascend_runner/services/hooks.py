@@ -29,7 +29,6 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError, reason
 from ascend_runner.guardian import process_tree, sweep
-from ascend_runner.lifecycle.job_machine import Job
 from ascend_runner.node import bounded
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.secrets import Masker
@@ -37,6 +36,7 @@ from ascend_runner.settings.model import VARIABLES
 from ascend_runner.settings.options import VARIABLE_PREFIX
 from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.supervision.causes import Ending
+from ascend_runner.supervision.job_machine import Job
 from ascend_runner.text import format_numbers, last_lines, signal_name
 
 Value = TypeVar("Value")

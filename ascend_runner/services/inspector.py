@@ -14,8 +14,8 @@ from ascend_runner.guardian import sweep
 from ascend_runner.node import bounded, inspection
 from ascend_runner.node.host import Host
 from ascend_runner.node.probes import Node, Place, notice
-from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.facts import Fact
 from ascend_runner.supervision.causes import NodeFinding
 from ascend_runner.supervision.state import Phase, State
 

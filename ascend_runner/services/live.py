@@ -25,10 +25,10 @@ import orjson
 from ascend_runner.activity import Activity
 from ascend_runner.members import LATEST, Members, iso, plain
 from ascend_runner.node import bounded
-from ascend_runner.observations.facts import Fact
-from ascend_runner.observations.job_record import StepRecord
-from ascend_runner.observations.rank_record import RankRecord, RankState, silences
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.facts import Fact
+from ascend_runner.record.job_record import StepRecord
+from ascend_runner.record.rank_record import RankRecord, RankState, silences
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase, State

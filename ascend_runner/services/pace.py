@@ -30,8 +30,8 @@ import attrs
 from ascend_runner.frameworks import env_patch
 from ascend_runner.node import bounded, cores, npu_smi
 from ascend_runner.node.host import Host
-from ascend_runner.observations.facts import Fact
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.facts import Fact
 from ascend_runner.settings.parsing import fixed_text
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Rule, Slowdown

@@ -9,17 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.lifecycle.job_machine import JobState
-from ascend_runner.observations.job_record import (
-    AttemptRecord,
-    CauseRecord,
-    CheckpointRecord,
-    JobRecord,
-    StepRecord,
-)
-from ascend_runner.observations.rank_record import STOPPED, RankRecord
+from ascend_runner.record.job_record import AttemptRecord, CauseRecord, CheckpointRecord, JobRecord, StepRecord
+from ascend_runner.record.rank_record import STOPPED, RankRecord
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Ending
+from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.text import clock, duration, format_numbers, rank_list
 
 if TYPE_CHECKING:

@@ -22,17 +22,16 @@ import attrs
 from ascend_runner import files
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.lifecycle import cloud_events
-from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.members import Members, plain
-from ascend_runner.observations.job_record import CERTAINTY, AttemptRecord, CauseRecord, JobRecord
-from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
+from ascend_runner.record.job_record import CERTAINTY, AttemptRecord, CauseRecord, JobRecord
+from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision import outliers
+from ascend_runner.supervision import cloud_events, outliers
 from ascend_runner.supervision.causes import CAUSES, Cause
+from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_ranks, clock, counted, duration, last_lines, rank_list, signal_name
 from ascend_runner.views import facts, page_ranks, topology

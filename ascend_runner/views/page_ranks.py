@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 import attrs
 
-from ascend_runner.observations.job_record import CauseRecord
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.record.job_record import CauseRecord
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.text import duration, printable, rank_list, size
 from ascend_runner.views import facts
 from ascend_runner.views.facts import Fact

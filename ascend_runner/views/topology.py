@@ -14,9 +14,9 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.observations.rank_record import RankRecord
 from ascend_runner.rank_table.dialects import dialect_of, size_of
 from ascend_runner.rank_table.model import Device, RankTable, Server
+from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.text import format_numbers, printable
 from ascend_runner.views.page_ranks import CAUSE, kind_of
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import attrs
 
-from ascend_runner.lifecycle import job_machine
-from ascend_runner.lifecycle.cloud_events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
-from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import FindingKind, Restart
+from ascend_runner.supervision.cloud_events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
+from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
 
 WITHOUT_STATE: Final = {
     *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ascend_runner.job.runner import EndReporter
-from ascend_runner.lifecycle.job_machine import Event, Kind
+from ascend_runner.supervision.job_machine import Event, Kind
 from tests.report.test_journal import ENDED, FAILED, begun, report
 
 

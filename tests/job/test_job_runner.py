@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ascend_runner.job.runner import JobRunner
-from ascend_runner.lifecycle.job_machine import Event, Kind
+from ascend_runner.supervision.job_machine import Event, Kind
 
 
 class Signals:

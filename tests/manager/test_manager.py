@@ -14,10 +14,10 @@ import pytest
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from ascend_runner.guardian.sweep import SWEEP_LIMIT
-from ascend_runner.lifecycle.job_machine import Policy
 from ascend_runner.manager.manager import DRAIN_LIMIT, GIVEN_UP_LIMIT, Manager
 from ascend_runner.manager.requests import RETRY_EVERY
-from ascend_runner.observations.facts import (
+from ascend_runner.plan.spec import Attempt
+from ascend_runner.record.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointPostponed,
@@ -31,7 +31,6 @@ from ascend_runner.observations.facts import (
     SignalsSent,
     Swept,
 )
-from ascend_runner.plan.spec import Attempt
 from ascend_runner.supervision.causes import (
     Ending,
     Exited,
@@ -44,6 +43,7 @@ from ascend_runner.supervision.causes import (
     WatchAction,
 )
 from ascend_runner.supervision.events import Emptied, Spawned
+from ascend_runner.supervision.job_machine import Policy
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES
 from tests.fakes import Behaviour, FakeNode, Recording

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from ascend_runner.observations.facts import CheckpointEnded, SavedCheckpoint
-from ascend_runner.observations.job_record import CheckpointRecord
-from ascend_runner.report import checkpoint
+from ascend_runner.record.facts import CheckpointEnded, SavedCheckpoint
+from ascend_runner.record.job_record import CheckpointRecord
 from ascend_runner.supervision.causes import Ending
+from ascend_runner.views import wording
 
 SAVED = SavedCheckpoint(at=12.0, path="checkpoint-7", step=7)
 NOT_SAVED = SavedCheckpoint(at=13.0, step=7)
@@ -32,21 +32,21 @@ def test_only_ranks_with_a_path_have_saved(
     """A rank that has gone on without saving has answered, but is not named as one that has saved."""
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved=saved, missing=missing, failed=failed)
 
-    assert sentence == checkpoint.ended(fact)
+    assert sentence == wording.ended(fact)
 
 
 def test_wait_that_was_cut_short_was_not_the_limit() -> None:
     """The time that had passed at a second stop signal is not that which the ranks had to save."""
     fact = CheckpointEnded(asked_at=10.0, seconds=2.3, is_cut=True, missing=(0, 1))
 
-    assert "ranks 0, 1 had not reported a checkpoint when the ranks were stopped after 2.3 s" == checkpoint.ended(fact)
+    assert "ranks 0, 1 had not reported a checkpoint when the ranks were stopped after 2.3 s" == wording.ended(fact)
 
 
 def test_rank_that_cannot_report_and_has_failed_is_named() -> None:
     """Whether it had saved is unknown."""
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, failed_since={1: Ending(1)})
 
-    assert checkpoint.ended(fact).endswith("; rank 1 failed after it was asked for a checkpoint (exit status 1)")
+    assert wording.ended(fact).endswith("; rank 1 failed after it was asked for a checkpoint (exit status 1)")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_ranks_that_fail_alike_share_a_sentence(
         own[8] = Ending(signum=9)
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, failed=ends[0], failed_since=ends[1])
 
-    alike, other = checkpoint.ended(fact).split("; ")
+    alike, other = wording.ended(fact).split("; ")
     assert sentence == alike
     assert other.startswith("rank 8 failed ")
 
@@ -81,7 +81,7 @@ def test_ranks_that_were_not_asked_are_named(unasked: tuple[int, ...], sentence:
     """They are named beside those that have saved."""
     fact = CheckpointEnded(asked_at=10.0, seconds=5.0, saved={0: SAVED}, unasked=unasked)
 
-    assert f"checkpoint at step 7 by rank 0 in 2 s; {sentence}" == checkpoint.ended(fact)
+    assert f"checkpoint at step 7 by rank 0 in 2 s; {sentence}" == wording.ended(fact)
 
 
 def test_report_has_the_ranks_that_have_saved() -> None:
@@ -92,4 +92,4 @@ def test_report_has_the_ranks_that_have_saved() -> None:
 
     expected = CheckpointRecord(at=9.0, step=7, path="checkpoint-7", ranks=(1,), missing=(2, 3, 4), seconds=5.0)
 
-    assert expected == checkpoint.record(fact, 9.0)
+    assert expected == wording.checkpoint_record(fact, 9.0)

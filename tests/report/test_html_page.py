@@ -9,14 +9,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.lifecycle.job_machine import Event, JobState, Kind
 from ascend_runner.node.bounded import PATIENT, Patience
-from ascend_runner.observations.facts import SignalsSent
 from ascend_runner.plan.ranks import HTML_STATES
+from ascend_runner.record.facts import SignalsSent
 from ascend_runner.report import html_page
 from ascend_runner.report.journal import Journal
 from ascend_runner.report.writing import ReportWriter, WriteQueue
 from ascend_runner.supervision.causes import Cause, Ending, Exited, LimitReached, SignalReceived
+from ascend_runner.supervision.job_machine import Event, JobState, Kind
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import page
 from tests.helpers.plans import changed

@@ -12,15 +12,15 @@ import attrs
 import pytest
 
 from ascend_runner.errors import OutputError, StopRequestedError
-from ascend_runner.lifecycle.job_machine import Action, Event, JobState, Kind, Policy
 from ascend_runner.node.bounded import Patience
-from ascend_runner.observations.facts import LimitChanged
-from ascend_runner.observations.rank_record import Outcome, RankRecord
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.facts import LimitChanged
+from ascend_runner.record.rank_record import Outcome, RankRecord
 from ascend_runner.report.journal import Journal
 from ascend_runner.report.writing import write_last_cause
 from ascend_runner.supervision.causes import Ending, Exited, HangDetected, NodeFinding, Restart, SignalReceived
 from ascend_runner.supervision.events import Spawned
+from ascend_runner.supervision.job_machine import Action, Event, JobState, Kind, Policy
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from ascend_runner.observations.facts import (
+from ascend_runner.record.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointRefused,
@@ -16,10 +16,10 @@ from ascend_runner.observations.facts import (
     RankReaped,
     Swept,
 )
-from ascend_runner.report.progress import Progress
 from ascend_runner.supervision.causes import Ending, Exited, HangDetected, LimitReached, SignalReceived
 from ascend_runner.supervision.events import DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
+from ascend_runner.views.progress import Progress
 from tests.helpers.messages import KeptMessages
 from tests.helpers.plans import job_spec, rank_spec
 

@@ -12,15 +12,15 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.lifecycle.job_machine import JobState
 from ascend_runner.node.bounded import Patience
-from ascend_runner.observations.facts import RankOutput, RankReaped, SignalsSent
-from ascend_runner.observations.rank_record import Outcome, RankState
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.plan.spec import RankSpec
+from ascend_runner.record.facts import RankOutput, RankReaped, SignalsSent
+from ascend_runner.record.rank_record import Outcome, RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 from ascend_runner.supervision.events import Spawned
+from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT
@@ -312,7 +312,7 @@ def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState
     """
     script = f"""
 import sys, threading
-from ascend_runner.lifecycle.job_machine import JobState
+from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.state import Phase, State
 from tests.helpers.plans import changed

@@ -17,12 +17,13 @@ from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause,
 from ascend_runner.errors import OutputError
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.clock import Clock
-from ascend_runner.observations.job_record import SCHEMA_VERSION
-from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.plan.spec import JobSpec, RankSpec
-from ascend_runner.report import causes, journal
+from ascend_runner.record.job_record import SCHEMA_VERSION
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.report import journal
 from ascend_runner.report.writing import WriteQueue, composed, encode
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
+from ascend_runner.views import wording
 from tests.helpers import plans
 from tests.helpers.waiting import LIMIT
 
@@ -204,7 +205,7 @@ def test_job_that_has_not_ended() -> None:
 
 def test_job_that_the_runner_could_not_run() -> None:
     """The error is the cause, with the members that every cause has."""
-    made: Any = attrs.evolve(journal.of_plan(job(), 60.0), cause=causes.of_error(OutputError("no room"))).encode()
+    made: Any = attrs.evolve(journal.of_plan(job(), 60.0), cause=wording.of_error(OutputError("no room"))).encode()
 
     assert {
         **report_of(FAILED)["cause"],

@@ -8,8 +8,8 @@ import pytest
 
 from ascend_runner import errors
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
-from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import result
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SignalReceived, SpawnFailed
 

@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
-from ascend_runner.lifecycle import job_machine
-from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
-from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.report import causes, screen, stacks
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, Restart, SignalReceived, SpawnFailed
+from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
 from ascend_runner.supervision.state import Phase
+from ascend_runner.views import screen, wording
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
 
@@ -368,10 +368,10 @@ def test_rank_that_is_elsewhere_in_a_hang() -> None:
         StackGroup(rank_ids=(0, 1), state="sleeping", frames=("all_reduce (train.py:7)",)),
     )
     outcome = Outcome(cause=HangDetected(60.0), ranks=(rank(0), rank(1), rank(2)), hang=groups)
-    place = stacks.outlier(groups)
+    place = wording.outlier(groups)
 
     assert f"  likely {place}" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
-    assert causes.sentence(outcome).endswith(f", likely because of {place}")
+    assert wording.sentence(outcome).endswith(f", likely because of {place}")
 
 
 FAILURE = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")

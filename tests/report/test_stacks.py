@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 from ascend_runner.diagnosis.finding import StackGroup
-from ascend_runner.observations.facts import Beat, HangSeen
-from ascend_runner.observations.rank_record import Outcome
-from ascend_runner.report import causes, stacks
+from ascend_runner.record.facts import Beat, HangSeen
+from ascend_runner.record.rank_record import Outcome
 from ascend_runner.supervision.causes import HangDetected
+from ascend_runner.views import wording
 
 
 def test_text() -> None:
@@ -29,7 +29,7 @@ def test_text() -> None:
             3: Beat(at=9.0),
         },
     )
-    lines = stacks.text(hang).splitlines()
+    lines = wording.text(hang).splitlines()
 
     assert [
         "stacks of all ranks, outliers first:",
@@ -38,7 +38,7 @@ def test_text() -> None:
         "  ranks 0, 2 (sleeping):",
     ] == lines[:4]
     assert [
-        f"      ... {30 - stacks.FRAMES_SHOWN} outer frames ...",
+        f"      ... {30 - wording.FRAMES_SHOWN} outer frames ...",
         "  rank 3 (gone):",
         "      no stack available",
         "  (kernel stacks only: py-spy is not installed)",
@@ -50,7 +50,7 @@ def test_text() -> None:
 
 def test_ranks_that_have_not_saved() -> None:
     """The title says that the others are left out."""
-    assert "stacks of the ranks that have not saved a checkpoint:" == stacks.text(HangSeen(()), stacks.UNSAVED)
+    assert "stacks of the ranks that have not saved a checkpoint:" == wording.text(HangSeen(()), wording.UNSAVED)
 
 
 def test_outlier() -> None:
@@ -59,10 +59,10 @@ def test_outlier() -> None:
     others = StackGroup(rank_ids=(0, 1, 3), state="sleeping", frames=("all_reduce (train.py:7)", "main (train.py:8)"))
     alike = StackGroup(rank_ids=(3, 4), state="sleeping", frames=others.frames)
 
-    assert "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)" == stacks.outlier(
+    assert "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)" == wording.outlier(
         (one, others)
     )
-    assert ["", ""] == [stacks.outlier(groups) for groups in ((one, one), (alike, others))]
+    assert ["", ""] == [wording.outlier(groups) for groups in ((one, one), (alike, others))]
 
 
 def test_outliers_in_several_places() -> None:
@@ -73,12 +73,12 @@ def test_outliers_in_several_places() -> None:
     waiting = StackGroup(rank_ids=(4, 6), state="sleeping", frames=("barrier (train.py:9)",))
     outcome = Outcome(cause=HangDetected(60.0), hang=(loading, saving, waiting, reducing))
 
-    assert "rank 2 in load_batch (data.py:3); the other 5 ranks are in collectives" == stacks.outlier(
+    assert "rank 2 in load_batch (data.py:3); the other 5 ranks are in collectives" == wording.outlier(
         (loading, waiting, reducing)
     )
     place = "rank 2 in load_batch (data.py:3) or rank 5 in nfs_wait; the other 5 ranks are in collectives"
-    assert place == stacks.outlier(outcome.hang)
-    assert causes.sentence(outcome).endswith(f"; the cause may be {place}")
+    assert place == wording.outlier(outcome.hang)
+    assert wording.sentence(outcome).endswith(f"; the cause may be {place}")
 
 
 def places(*frames: str) -> list[StackGroup]:
@@ -109,4 +109,4 @@ def places(*frames: str) -> list[StackGroup]:
 )
 def test_suspects(expected: int, frames: tuple[str, ...]) -> None:
     """The others may wait for the smaller of two groups, or for the few ranks that are in no collective."""
-    assert expected == len(stacks.suspects(places(*frames)))
+    assert expected == len(wording.suspects(places(*frames)))

@@ -19,10 +19,10 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.lifecycle.job_machine import JobState
-from ascend_runner.observations.facts import CheckpointAsked, CheckpointPostponed
+from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests
+from ascend_runner.supervision.job_machine import JobState
 from tests.helpers.messages import KeptMessages
 from tests.helpers.program import Program
 from tests.helpers.surroundings import permitted

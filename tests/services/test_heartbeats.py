@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.observations.facts import Beat, SavedCheckpoint
+from ascend_runner.record.facts import Beat, SavedCheckpoint
 from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import Heartbeats, receiving
 from tests.helpers.package_source import PACKAGE

@@ -15,8 +15,8 @@ import pytest
 
 from ascend_runner import activity
 from ascend_runner.members import LATEST
-from ascend_runner.observations.facts import Fact, SignalsSent
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.record.facts import Fact, SignalsSent
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import live
 from ascend_runner.services.live import Live, View

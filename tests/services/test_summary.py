@@ -11,8 +11,8 @@ from typing import Final
 import attrs
 import pytest
 
-from ascend_runner.observations.job_record import StepRecord
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.record.job_record import StepRecord
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import live
 from ascend_runner.services.live import Live, View

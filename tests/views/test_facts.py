@@ -6,8 +6,8 @@ import pytest
 
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.observations.job_record import CauseRecord, CheckpointRecord, JobRecord, StepRecord
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.record.job_record import CauseRecord, CheckpointRecord, JobRecord, StepRecord
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.views import facts
 
 NOW = 1_795_000_000.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ascend_runner.members import Members
-from ascend_runner.observations.job_record import CauseRecord, JobRecord
+from ascend_runner.record.job_record import CauseRecord, JobRecord
 from ascend_runner.views import page_ranks
 from tests.views.conftest import FAILED, document, rank
 

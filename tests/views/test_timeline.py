@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ascend_runner.members import Members
-from ascend_runner.observations.job_record import JobRecord
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.views import page_ranks
 from tests.views.conftest import document, rank
 

@@ -26,7 +26,7 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError, reason
 from ascend_runner.guardian.signal_sets import ignored
-from ascend_runner.report import causes, result
+from ascend_runner.report import result
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode
 from ascend_runner.text import columns, counted, duration, shown
@@ -292,7 +292,7 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
     status = 128 - status if status < 0 else status
     try:
         outcome = result.decode(data, status)
-        cause = causes.sentence_with_certainty(outcome)
+        cause = wording.sentence_with_certainty(outcome)
         state = str(outcome.report.get("state", "")) or ("failed" if status else "succeeded")
     except AscendRunnerError as error:
         cause, state = str(error), "failed"

@@ -15,10 +15,10 @@ from importlib import resources
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
-from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.node import executables, terminal
 from ascend_runner.services import control
 from ascend_runner.services.control import Message
+from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.text import duration, printable, rank_list
 from ascend_runner.tool import DONE, write_text
 from ascend_runner.tools.job import jobs

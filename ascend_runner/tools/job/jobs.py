@@ -25,13 +25,13 @@ import attrs
 from ascend_runner import files, report_file
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError
 from ascend_runner.guardian import process_tree
-from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.members import LATEST, Members
 from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
-from ascend_runner.observations.job_record import CauseRecord, JobRecord, StepRecord
+from ascend_runner.record.job_record import CauseRecord, JobRecord, StepRecord
 from ascend_runner.services import control, live, run_folder
 from ascend_runner.services.live import LARGEST_PID, View
+from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.text import abbreviated, is_whole_number, number_within
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step

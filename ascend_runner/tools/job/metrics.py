@@ -22,7 +22,7 @@ from prometheus_client.exposition import ThreadingWSGIServer, choose_encoder, ge
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, reason
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase

@@ -26,7 +26,7 @@ from ascend_runner.diagnosis import root_cause
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Death, Suspicion
 from ascend_runner.errors import SettingsError, UnreadableError, reason
-from ascend_runner.observations.job_record import CERTAINTY, CauseRecord, JobRecord
+from ascend_runner.record.job_record import CERTAINTY, CauseRecord, JobRecord
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import CAUSES, AnyCause, Exited
 from ascend_runner.text import abbreviated, columns, counted, format_numbers, printable

@@ -21,10 +21,10 @@ from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.diagnosis.stacks import StackCollector
 from ascend_runner.guardian import process_tree
 from ascend_runner.guardian.process_tree import Descendant
-from ascend_runner.observations.facts import HangSeen
-from ascend_runner.report import stacks
+from ascend_runner.record.facts import HangSeen
 from ascend_runner.text import duration, rank_list
 from ascend_runner.tools.job.jobs import Snapshot
+from ascend_runner.views import wording
 
 WALK_INTERVAL: Final = 10.0  # seconds between two walks through the tree, whose cost grows with the threads
 UNINTERRUPTIBLE: Final = "D"  # the state of a process that waits for a disk or a driver (proc(5))
@@ -161,7 +161,7 @@ def text(pids: Mapping[int, int], py_spy: str, seconds: float) -> str:
         title = f"{verdict} ({duration(time.monotonic() - begin)})\n{title}"
     elif collector.refusal and seconds and len(pids) > 1:
         title = f"{NOT_COMPARED}\n{title}"
-    return stacks.text(HangSeen(groups, collector.refusal), title)
+    return wording.text(HangSeen(groups, collector.refusal), title)
 
 
 def _sample(collector: StackCollector, pids: Mapping[int, int]) -> tuple[StackGroup, ...]:
@@ -178,11 +178,11 @@ def compared(samples: Sequence[tuple[StackGroup, ...]]) -> tuple[str, tuple[Stac
     times = _times(samples)
     most = max(times.values(), default=0)
     named = sorted(rank_id for rank_id, count in times.items() if 3 * count > 2 * most)
-    if most < FEWEST or len(named) > stacks.MOST_SUSPECTS:
+    if most < FEWEST or len(named) > wording.MOST_SUSPECTS:
         return f"no rank stood out in {len(samples)} samples", samples[-1]
     shown = min(samples, key=lambda sample: len(_standing_out(sample).symmetric_difference(named)))
     shown = tuple(sorted(shown, key=lambda group: not set(named).issuperset(group.rank_ids)))  # these ranks first
-    are_waiting = all(stacks.is_in_collective(group) for group in shown if not set(named).issuperset(group.rank_ids))
+    are_waiting = all(wording.is_in_collective(group) for group in shown if not set(named).issuperset(group.rank_ids))
     others = ", and the others were waiting" if are_waiting else ""
     return f"{rank_list(named)} stood out in {most} of {len(samples)} samples{others}", shown
 
@@ -195,5 +195,8 @@ def _times(samples: Sequence[tuple[StackGroup, ...]]) -> Counter[int]:
 def _standing_out(sample: Sequence[StackGroup]) -> frozenset[int]:
     """Return the few ranks that are elsewhere than all others and do not wait for them."""
     return frozenset(
-        rank_id for group in stacks.suspects(sample) if not stacks.is_in_collective(group) for rank_id in group.rank_ids
+        rank_id
+        for group in wording.suspects(sample)
+        if not wording.is_in_collective(group)
+        for rank_id in group.rank_ids
     )

@@ -20,10 +20,9 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import UnreadableError, reason
-from ascend_runner.lifecycle import cloud_events
-from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision import outliers
+from ascend_runner.supervision import cloud_events, outliers
 from ascend_runner.text import SPACE, clock, columns, counted, duration, printable, shown, size
 from ascend_runner.tools.job import jobs
 from ascend_runner.tools.job.jobs import (

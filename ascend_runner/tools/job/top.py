@@ -25,7 +25,7 @@ from ascend_runner.frameworks import env_patch
 from ascend_runner.node import bounded, cores
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import Figures, NpuSampler
-from ascend_runner.observations.rank_record import RankRecord
+from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
 from ascend_runner.text import counted, printable
 from ascend_runner.tools.job import jobs, logs, screens

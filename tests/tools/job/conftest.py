@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 from ascend_runner.members import Members
-from ascend_runner.observations.job_record import JobRecord
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.services import run_folder
 from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.main import main

@@ -15,7 +15,7 @@ import attrs
 import pytest
 from prometheus_client import core, generate_latest, parser
 
-from ascend_runner.observations.rank_record import RankRecord, RankState
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.services.live import View
 from ascend_runner.supervision.state import Phase
 from ascend_runner.tools.job import jobs, metrics

@@ -13,7 +13,7 @@ from ascend_runner.diagnosis import stacks
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.diagnosis.stacks import ProcessStack, RankStack
 from ascend_runner.members import Members
-from ascend_runner.observations.job_record import JobRecord
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.tools.job import processes
 from ascend_runner.tools.job.jobs import Snapshot
 from ascend_runner.tools.job.processes import compared, leaders

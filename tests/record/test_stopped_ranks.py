@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from ascend_runner.node.bounded import Patience
-from ascend_runner.observations.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
-from ascend_runner.observations.rank_record import RankState
+from ascend_runner.record.facts import CheckpointEnded, Fact, RankOutput, SignalsSent
+from ascend_runner.record.rank_record import RankState
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.supervision.causes import Cause, Ending, Exited, SignalReceived
 from ascend_runner.supervision.events import Spawned

@@ -7,12 +7,13 @@ import json
 import attrs
 import pytest
 
-from ascend_runner.lifecycle import cloud_events, failure, job_machine
-from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
+from ascend_runner.diagnosis import failure
 from ascend_runner.members import plain
-from ascend_runner.report import screen
+from ascend_runner.supervision import cloud_events, job_machine
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, NodeFinding, Restart, Rule, Slowdown
+from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
 from ascend_runner.supervision.state import Phase
+from ascend_runner.views import screen
 
 
 def described(**data: object) -> str:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
-from ascend_runner.lifecycle.job_machine import OF_AN_ATTEMPT, JobState, Verdict
 from ascend_runner.members import Members, iso, plain
 from ascend_runner.node.clock import Clock
-from ascend_runner.observations import job_record
-from ascend_runner.observations.job_record import (
+from ascend_runner.plan.ranks import Staged
+from ascend_runner.record import job_record
+from ascend_runner.record.job_record import (
     AttemptRecord,
     CauseRecord,
     CheckpointRecord,
@@ -24,9 +24,9 @@ from ascend_runner.observations.job_record import (
     JobRecord,
     StepRecord,
 )
-from ascend_runner.observations.rank_record import RankRecord, RankState
-from ascend_runner.plan.ranks import Staged
+from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.supervision.causes import Ending, FindingKind, NodeFinding, Restart
+from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState, Verdict
 from ascend_runner.supervision.state import Phase
 
 WHOLES: Final = st.integers(-(1 << 30), 1 << 30)

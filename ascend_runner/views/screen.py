@@ -12,18 +12,17 @@ from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import RETRY_MAY_HELP
-from ascend_runner.lifecycle import cloud_events
-from ascend_runner.lifecycle.job_machine import Event, Job, Verdict
-from ascend_runner.observations.job_record import JobRecord
-from ascend_runner.observations.rank_record import Outcome, RankRecord, described
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.report import causes
+from ascend_runner.record.job_record import JobRecord
+from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
+from ascend_runner.supervision import cloud_events
 from ascend_runner.supervision.causes import Cause, Ending, FindingKind
+from ascend_runner.supervision.job_machine import Event, Job, Verdict
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
-from ascend_runner.views import facts
+from ascend_runner.views import facts, wording
 from ascend_runner.views.facts import Fact
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
         why_early = cause.why_early(seconds, job.stopping.checkpoint_grace)
         lines = [
             f"stopped {took}; {why_early}" if why_early else f"{cause}{end} {took}",
-            *causes.of_hang(outcome, "  likely ", "  cause  may be "),
+            *wording.of_hang(outcome, "  likely ", "  cause  may be "),
             f"  logs   {job.files.log_dir}",
             _report(outcome, job),
             *_unsaved(outcome),
@@ -117,7 +116,7 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
 
 def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
     spec, finding = next(spec for spec in job.processes if spec.rank_id == failed.rank_id), failed.finding
-    known = facts.facts(JobRecord(cause=causes.record(outcome), ranks=outcome.ranks))
+    known = facts.facts(JobRecord(cause=wording.cause_record(outcome), ranks=outcome.ranks))
     lines = _headline(cause, ending, failed, outcome)
     lines += _laid_out(known, "also", "candidates")
     lines += [*_evidence(finding), *_laid_out(known, "check")] if finding else _laid_out(known, "check")
@@ -155,7 +154,7 @@ def _unsaved(outcome: Outcome) -> list[str]:
 
 def last_failure(outcome: Outcome) -> str:
     """Describe the failure of the last attempt of a job that ended for another reason."""
-    lines = [causes.sentence_with_certainty(outcome)]
+    lines = [wording.sentence_with_certainty(outcome)]
     failed = outcome.failed
     lines += [f"  log    {failed.log_path}"] if failed else []
     lines += [f"  rerun  {failed.rerun}"] if failed and failed.rerun else []
@@ -166,7 +165,7 @@ def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome
     """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
     root, title = outcome.root, cause.title
     if root is None or root.rank_id == cause.rank_id:
-        head = [f"{title} failed: {ending} after {duration(failed.seconds)}{causes.certainty_note(outcome)}"]
+        head = [f"{title} failed: {ending} after {duration(failed.seconds)}{wording.certainty_note(outcome)}"]
     else:
         sure = "" if root.is_certain else f" ({root.certainty.value})"
         why = f": {root.first_summary}" if root.first_summary not in str(ending) else ""

@@ -7,8 +7,7 @@ from signal import SIGTERM
 import attrs
 import pytest
 
-from ascend_runner.lifecycle import job_machine
-from ascend_runner.lifecycle.job_machine import Event, Job, JobState, Kind, Policy, is_last
+from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import (
     Cause,
     Ending,
@@ -23,6 +22,7 @@ from ascend_runner.supervision.causes import (
     Slowdown,
     SpawnFailed,
 )
+from ascend_runner.supervision.job_machine import Event, Job, JobState, Kind, Policy, is_last
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
 FAILED = Exited(0, Ending(exit_code=7))

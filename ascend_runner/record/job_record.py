@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.lifecycle.job_machine import AnyState, JobState, Verdict
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.node.clock import Clock
-from ascend_runner.observations.rank_record import RankRecord, interval, silences
 from ascend_runner.plan.ranks import Staged
+from ascend_runner.record.rank_record import RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
+from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
 from ascend_runner.supervision.state import Phase
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import attrs
 
-from ascend_runner.lifecycle.job_machine import Event, Job, Verdict
 from ascend_runner.members import Members
 from ascend_runner.supervision.causes import CAUSES, LAUNCHER, HangDetected, Restart, Slowdown
+from ascend_runner.supervision.job_machine import Event, Job, Verdict
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within, signal_name
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
@@ -75,7 +75,7 @@ _NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
     Verdict.STOPPED: "the job was stopped",
     Verdict.NO_TIME: "the time limit would end the job before it",
 }
-# The options that exclude a restart after what a fingerprint (see `lifecycle.failure`) begins with.
+# The options that exclude a restart after what a fingerprint (see `diagnosis.failure`) begins with.
 _EXCLUDING: Final = {cause.report_kind: cause.excluded_by for cause in CAUSES}
 
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.lifecycle import job_machine
-from ascend_runner.lifecycle.job_machine import (
+from ascend_runner.supervision import job_machine
+from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.job_machine import (
     TRANSITIONS,
     Action,
     AnyState,
@@ -26,7 +27,6 @@ from ascend_runner.lifecycle.job_machine import (
     Policy,
     Verdict,
 )
-from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.state import Phase
 
 RANKS = 2

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.lifecycle import cloud_events, job_machine
-from ascend_runner.lifecycle.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision import cloud_events, job_machine
 from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
 from ascend_runner.supervision.state import Phase
 from tests.helpers.replay import replay
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from ascend_runner.observations.facts import (
+from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.facts import (
     CheckpointAsked,
     CheckpointEnded,
     CheckpointPostponed,
@@ -18,8 +19,6 @@ from ascend_runner.observations.facts import (
     SignalUnhandled,
     Swept,
 )
-from ascend_runner.plan.spec import JobSpec
-from ascend_runner.report import checkpoint, screen, stacks
 from ascend_runner.supervision.causes import (
     Cause,
     Exited,
@@ -33,6 +32,7 @@ from ascend_runner.supervision.causes import (
 from ascend_runner.supervision.events import DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import rank_list, signal_name
+from ascend_runner.views import screen, wording
 
 
 class Progress:
@@ -71,7 +71,7 @@ class Progress:
             SignalReceived: self._signalled,
             SignalUnhandled: self._unhandled,
             HangDetected: self._hanging,
-            HangSeen: lambda fact: self._messages.error(stacks.text(fact)),
+            HangSeen: lambda fact: self._messages.error(wording.text(fact)),
             Slowdown: self._slow,
             CheckpointAsked: self._checkpoint_asked,
             CheckpointPostponed: lambda fact: self._messages.info(str(fact)),
@@ -106,7 +106,7 @@ class Progress:
             return
         self._asked = fact.reached | (self._asked or frozenset())
         self._told = self._state.cause
-        (self._messages.info if fact.reached else self._messages.warning)(checkpoint.asked(fact, self._state))
+        (self._messages.info if fact.reached else self._messages.warning)(wording.asked(fact, self._state))
 
     def _checkpoint_refused(self, fact: CheckpointRefused) -> None:
         """Write once for each reason that a request has no effect: a user may send hundreds."""
@@ -119,14 +119,14 @@ class Progress:
         asked, self._asked = self._asked, None
         if not (asked or fact.saved):
             return  # it was reported that no rank handles the signal
-        sentence = checkpoint.ended(fact)
+        sentence = wording.ended(fact)
         is_incomplete = fact.missing or fact.failed or fact.failed_since or fact.unasked
         if is_incomplete or (fact.saved and not fact.parts):
             self._messages.warning(sentence)
         elif sentence:
             self._messages.info(sentence)
         if fact.missing and fact.stacks.stacks:
-            self._messages.error(stacks.text(fact.stacks, stacks.UNSAVED))
+            self._messages.error(wording.text(fact.stacks, wording.UNSAVED))
 
     def _stopping(self, state: State) -> None:
         if state.cause is None or not state.alive:

@@ -7,9 +7,9 @@ from signal import SIGKILL, SIGSEGV, SIGTERM
 import attrs
 import pytest
 
+from ascend_runner.diagnosis import failure
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.lifecycle import failure
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, Restart, SpawnFailed
 
 FAILED = Ending(exit_code=1)

@@ -9,8 +9,8 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
 from ascend_runner.members import Members
-from ascend_runner.observations import rank_record
-from ascend_runner.observations.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.record import rank_record
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, SpawnFailed
 
 FAILED = Exited(0, Ending(exit_code=1))

@@ -1,1 +1,0 @@
-"""The observations of a job: its facts, and the record of each rank. See README.md."""

@@ -1,0 +1,237 @@
+"""The words of causes, requests for checkpoints, and the stacks of a hang, in records and in sentences. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
+from ascend_runner.record import job_record
+from ascend_runner.record.facts import Beat, CheckpointAsked, CheckpointEnded, HangSeen
+from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
+from ascend_runner.record.rank_record import Outcome
+from ascend_runner.supervision.causes import Ending
+from ascend_runner.supervision.state import State
+from ascend_runner.text import duration, format_numbers, printable, rank_list
+
+if TYPE_CHECKING:
+    from ascend_runner.diagnosis.finding import StackGroup
+
+FRAMES_SHOWN: Final = 12
+INNERMOST: Final = 8  # frames of a stack that show what it waits for
+MOST_SUSPECTS: Final = 3  # groups; if more are elsewhere, the stacks single out none
+# A function of Python that waits for other ranks, or for the NPU that does. Not `wait`, which a data loader calls, too.
+_COLLECTIVE: Final = (
+    r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|(?:monitored_)?barrier|reduce|i?send|i?recv"
+    r"|batch_isend_irecv|scatter|gather|synchronize)(?:_[a-z_]+)? \("
+)
+ALL: Final = "stacks of all ranks, outliers first:"
+UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
+_CHANGES: Final = {
+    None: "",
+    False: ", same stack at half of the limit",
+    True: ", another stack at half of the limit",
+}
+
+
+def text(hang: HangSeen, title: str = ALL) -> str:
+    """Describe where these ranks are."""
+    lines = [title]
+    for group in hang.stacks:
+        lines.append(f"{rank_list(group.rank_ids)} ({group.state}{_CHANGES[group.has_changed]}):")
+        lines += [f"    {printable(frame)}" for frame in group.frames[:FRAMES_SHOWN]] or ["    no stack available"]
+        if len(group.frames) > FRAMES_SHOWN:
+            lines.append(f"    ... {len(group.frames) - FRAMES_SHOWN} outer frames ...")
+    if hang.refusal:
+        lines.append(f"(kernel stacks only: {hang.refusal})")
+    ranks_by_beat: dict[str, list[int]] = {}
+    for rank_id, beat in sorted(hang.beats.items()):
+        ranks_by_beat.setdefault(_beat(beat), []).append(rank_id)
+    lines += [f"last heartbeat of {rank_list(ranks)}: {text}" for text, ranks in ranks_by_beat.items()]
+    return "\n  ".join(lines)
+
+
+def suspects(groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
+    """Return the few groups that the others may be waiting for, smallest first; none if the stacks do not show it.
+
+    Of two groups, that is the smaller one. Of more, it is those outside of collectives, if most ranks are in one.
+    """
+    if len(groups) == 2:  # noqa: PLR2004  it and the others
+        return tuple(groups[:1]) if len(groups[0].rank_ids) < len(groups[1].rank_ids) else ()
+    elsewhere = tuple(one for one in groups if not is_in_collective(one))
+    ranks, total = (sum(len(one.rank_ids) for one in part) for part in (elsewhere, groups))
+    is_known = all(one.frames for one in elsewhere)
+    return elsewhere if is_known and len(elsewhere) <= MOST_SUSPECTS and 2 * ranks < total else ()
+
+
+def outlier(groups: Sequence[StackGroup]) -> str:
+    """Describe the few ranks that are elsewhere than all others, or return "" if the stacks do not single out any.
+
+    For example "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)".
+    """
+    few = suspects(groups)
+    others = [group for group in groups if group not in few]
+    if not few:
+        return ""
+    most = max(others, key=lambda group: len(group.rank_ids))
+    places = [_difference(suspect.frames, most.frames) for suspect in few]
+    if not all(place for place, _usual in places):
+        return ""
+    names = [f"{rank_list(suspect.rank_ids)} in {place}" for suspect, (place, _usual) in zip(few, places)]
+    usual = places[0][1] if len(others) == 1 else "collectives"
+    count = sum(len(group.rank_ids) for group in others)
+    return printable(f"{' or '.join(names)}; the other {count} ranks are in {usual}")
+
+
+def is_in_collective(group: StackGroup) -> bool:
+    """Whether the innermost frames of a group have a call that waits for other ranks."""
+    return any(re.match(_COLLECTIVE, frame) for frame in group.frames[:INNERMOST])
+
+
+def _difference(few: Sequence[str], most: Sequence[str]) -> tuple[str, str]:
+    """Return the innermost frames at which two stacks differ, "" if they do not."""
+    return next(((one, other) for one, other in zip(few, most) if one != other), ("", ""))
+
+
+def _beat(beat: Beat) -> str:
+    step = "" if beat.step is None else f"step {beat.step}"
+    checkpoint = f"checkpoint {beat.checkpoint}" if beat.checkpoint else ""
+    texts = (step, beat.section, beat.status, checkpoint)
+    return ", ".join(printable(text) for text in texts if text) or "no step given"
+
+
+def asked(fact: CheckpointAsked, state: State) -> str:
+    """Return the sentence on a request for a checkpoint: its reason, the ranks that were asked, and what follows."""
+    limit = state.checkpoint.before_limit
+    if state.cause is None:
+        reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
+        later = "" if fact.reached else f"; ranks that begin to handle it within {fact.seconds:g} s will be asked"
+        return f"{reason}{fact}{later}"
+    hint = f"{state.cause.to_stop} to stop them now"
+    what_follows = f"; stopping them within {fact.seconds:g} s ({hint})" if fact.reached else ""
+    return f"{state.cause.reason}; {fact}{what_follows}"
+
+
+def why(state: State) -> str:
+    """Return the reason for a request, for the events, or "" if a user made it."""
+    cause = state.cause or state.checkpoint.before_limit
+    return cause.why_save if cause else ""
+
+
+def ended(fact: CheckpointEnded) -> str:
+    """Describe the result of a request: "checkpoint at step 1200 by ranks 0-7 in 41 s"."""
+    sentences, reports = [], fact.parts or fact.saved
+    steps = sorted({saved.step for saved in reports.values() if saved.step is not None})
+    named = f" step{'s' if len(steps) > 1 else ''} {format_numbers(steps)}" if steps else ""
+    if fact.parts:
+        seconds = max(saved.at for saved in fact.parts.values()) - fact.asked_at
+        at = f" at{named}" if named else ""
+        sentences.append(f"checkpoint{at} by {rank_list(fact.parts)} in {duration(seconds)}")
+    elif fact.saved and not fact.missing and not fact.failed:
+        sentences.append("no rank has reported a checkpoint" + (f" for{named}" if named else ""))
+    if fact.missing:
+        sentences.append(f"{rank_list(fact.missing)} {_not_reported(fact)} {duration(fact.seconds)}")
+    if fact.unasked:
+        was, does = ("was", "it does") if len(fact.unasked) == 1 else ("were", "they do")
+        sentences.append(f"{rank_list(fact.unasked)} {was} not asked, because {does} not handle the signal")
+    sentences += failed(fact.failed)
+    for ending, rank_ids in _by_ending(fact.failed_since):
+        they_were = "it was" if len(rank_ids) == 1 else "they were"
+        sentences.append(f"{rank_list(rank_ids)} failed after {they_were} asked for a checkpoint ({ending})")
+    return "; ".join(sentences)
+
+
+def _not_reported(fact: CheckpointEnded) -> str:
+    if fact.is_cut:
+        return "had not reported a checkpoint when the ranks were stopped after"
+    return f"{'has' if len(fact.missing) == 1 else 'have'} not reported a checkpoint within"
+
+
+def failed(endings: Mapping[int, Ending]) -> list[str]:
+    """Return a sentence for each way in which ranks failed before they had saved."""
+    return [
+        f"{rank_list(rank_ids)} failed before {'it' if len(rank_ids) == 1 else 'they'} had saved ({ending})"
+        for ending, rank_ids in _by_ending(endings)
+    ]
+
+
+def _by_ending(endings: Mapping[int, Ending]) -> Iterable[tuple[Ending, list[int]]]:
+    """Return the ranks that have ended in the same way, in the order of the first of each."""
+    found: dict[Ending, list[int]] = {}
+    for rank_id, ending in endings.items():
+        found.setdefault(ending, []).append(rank_id)
+    return found.items()
+
+
+def checkpoint_record(fact: CheckpointEnded, at: float) -> CheckpointRecord:
+    """Return the record of a request that was over `at` seconds since the epoch."""
+    steps = [saved.step for saved in fact.parts.values() if saved.step is not None]
+    return CheckpointRecord(
+        at=at,
+        step=max(steps, default=None),
+        path=next((saved.path for _rank, saved in sorted(fact.parts.items())), ""),
+        ranks=tuple(sorted(fact.parts)),
+        missing=tuple(sorted({*fact.missing, *fact.failed, *fact.unasked})),
+        seconds=round(fact.seconds, 3),
+    )
+
+
+def cause_record(outcome: Outcome) -> CauseRecord | None:
+    """Return the record of why the job failed, None if it did not."""
+    cause, root = outcome.cause, outcome.root
+    if cause is None:
+        return None
+    return CauseRecord(
+        kind=cause.report_kind,
+        sentence=sentence(outcome),
+        rank_id=root.rank_id if root else cause.first_exit,
+        first_exit=cause.first_exit,
+        alike=root.alike if root else (),
+        certainty=root.certainty.value if root else "",
+        candidates=root.candidates if root else (),
+        signal=cause.stop_signal,
+        may_be_a_peer=bool(root and root.may_be_a_peer),
+        is_a_consequence=bool(root and root.is_a_consequence),
+        suspected_peer=outcome.suspected_peer,
+    )
+
+
+def of_error(error: AscendRunnerError) -> CauseRecord:
+    """Return the record of an error because of which the runner could not run the job."""
+    kinds = {StopRequestedError: "interrupted", LimitReachedError: "expired"}
+    signum = error.signum if isinstance(error, StopRequestedError) else None
+    return CauseRecord(kind=kinds.get(type(error), "runner_failed"), sentence=str(error), signal=signum)
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return a sentence on why the job failed, or "" if it did not."""
+    cause, root = outcome.cause, outcome.root
+    if root and root.summary not in str(cause):
+        if cause and cause.ending and root.rank_id != cause.rank_id:
+            return f"rank {root.rank_id}{job_record.CAUSED}{root.summary}"
+        return f"{cause} ({root.summary})"
+    likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
+    return "; ".join([f"{cause}{likely}", *failed(outcome.unsaved)]) if cause else ""
+
+
+def sentence_with_certainty(outcome: Outcome) -> str:
+    """Return the sentence on why the job failed, with a note on the certainty."""
+    why = cause_record(outcome)
+    return why.with_certainty(len(outcome.ranks)) if why else ""
+
+
+def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
+    """Return the ranks that the stacks of a hang single out, or nothing.
+
+    The text begins with `likely` if they are in the same place, else with `possible`.
+    """
+    place = outlier(outcome.hang) if outcome.cause and outcome.cause.has_stacks else ""
+    beginning = likely if len(suspects(outcome.hang)) == 1 else possible
+    return [f"{beginning}{place}"] if place else []
+
+
+def certainty_note(outcome: Outcome) -> str:
+    """Return a note on the certainty that this rank is the cause, or "" if it is certain."""
+    why = cause_record(outcome)
+    return why.certainty_note(len(outcome.ranks)) if why else ""
