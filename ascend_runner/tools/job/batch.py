@@ -30,6 +30,7 @@ from ascend_runner.report import result
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode
 from ascend_runner.text import columns, counted, duration, shown
+from ascend_runner.views import wording
 
 LARGEST: Final = 1 << 20  # bytes of a file of commands
 PROGRAM: Final = "ascend-runner"  # a line may begin with it
