@@ -34,7 +34,6 @@ FLOORS: Final = {
     "services": 9,
     "views": 8,
     "observations": 7,
-    "merge": 6,
     "plan": 6,
     "tool": 6,
     "lifecycle": 5,
@@ -69,7 +68,6 @@ PURE_ROOMS: Final = {
     "supervision",
     "lifecycle",
     "diagnosis",
-    "merge",
     "plan",
     "platforms",
     "frameworks",
@@ -227,8 +225,7 @@ def test_only_entrances_read_arguments_and_environment() -> None:
     reading = [
         f"{module.name} reads {name}"
         for module in MODULES
-        # The entrance of a rank, and a program.
-        if module.room not in ENTRANCES and module.name not in {"training.rank_calls", "services.matching_child"}
+        if module.room not in ENTRANCES and module.name != "training.rank_calls"  # the entrance of a rank
         for name in sorted(module.foreign_names)
         if name in names or name.rpartition(".")[0] in names
     ]

@@ -95,7 +95,7 @@ def test_links(page: Path) -> None:
         ("\n| 126, 127 |", "\n| 126 |"),
         ("SIGUSR2", "SIGPWR"),
         ("guardian/README.md#limits", "guardian/README.md#bounds"),
-        ("html_report/README.md", "report/README.md"),
+        ("views/README.md", "report/README.md"),
         ("\n- **", "\n**"),
         ("\n## ", "\n"),
         ("import ascend_runner", "import ascend_job"),

@@ -44,10 +44,11 @@ def stage_of(source: str, folder: str) -> Stage:
         if not os.access(source, os.R_OK | (0 if stage.name else os.X_OK)):
             raise SettingsError(f"cannot stage {source!r}: permission denied")
         disks.check_folders([folder])
-        _refuse_itself(stage)
-        _refuse_contents(stage)
+        problem = _overlap(stage) or _conflict(stage)
     except OSError as error:
         raise SettingsError(f"cannot stage {error.filename or source!r}: {reason(error)}") from error
+    if problem:
+        raise SettingsError(f"cannot stage {source!r} to {folder!r}: {problem}")
     return stage
 
 
@@ -83,34 +84,31 @@ def find(
     return tuple(stages)
 
 
-def _refuse_itself(stage: Stage) -> None:
-    """Refuse a copy that would be read while it is written."""
+def _overlap(stage: Stage) -> str:
+    """Return why a copy would be read while it is written; "" if it would not."""
     source, folder, place = map(os.path.realpath, (stage.source, stage.folder, stage.place))
-    title = f"cannot stage {stage.source!r} to {stage.folder!r}"
     if source == place or (os.path.exists(place) and os.path.samefile(source, place)):
-        raise SettingsError(f"{title}: source and destination are the same; use another directory")
+        return "source and destination are the same; use another directory"
     if _is_below(folder, source):
-        raise SettingsError(f"{title}: the copy would be inside the dataset; use another directory")
-    if _is_below(source, folder):
-        raise SettingsError(f"{title}: the dataset is inside that directory; use another one")
+        return "the copy would be inside the dataset; use another directory"
+    return "the dataset is inside that directory; use another one" if _is_below(source, folder) else ""
 
 
-def _refuse_contents(stage: Stage) -> None:
-    """Refuse a directory in which files of others would be mixed with the copy, or that cannot be written to."""
-    folder, title = disks.nearest(stage.folder), f"cannot stage {stage.source!r} to {stage.folder!r}"
+def _conflict(stage: Stage) -> str:
+    """Return why the copy cannot be written, or would be mixed with files of others; "" if neither holds."""
+    folder = disks.nearest(stage.folder)
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise SettingsError(f"{title}: no permission to write to {folder!r}")
+        return f"no permission to write to {folder!r}"
     if folder != os.path.abspath(stage.folder):  # it does not exist
-        return
-    manifest, complete, lock = (
-        os.path.join(folder, name) for name in (staging.MANIFEST, staging.COMPLETE, staging.LOCK)
-    )
-    former = (staging.summary(manifest) or staging.summary(complete)).get("source")
-    # A crash of the machine may have left a copy with nothing but the lock.
-    if former is None and staging.has_contents(folder) and not os.path.lexists(lock):
-        raise SettingsError(f"{title}: the directory has other files; use an empty or a new directory")
+        return ""
+    manifest, complete = (staging.summary(os.path.join(folder, name)) for name in (staging.MANIFEST, staging.COMPLETE))
+    former = (manifest or complete).get("source")
     if former not in {None, stage.source}:
-        raise SettingsError(f"{title}: the directory has a copy of {former!r}; remove it or use another directory")
+        return f"the directory has a copy of {former!r}; remove it or use another directory"
+    # A crash of the machine may have left a copy with nothing but the lock.
+    is_copy = former or os.path.lexists(os.path.join(folder, staging.LOCK))
+    is_free = is_copy or not staging.has_contents(folder)
+    return "" if is_free else "the directory has other files; use an empty or a new directory"
 
 
 def _refuse_overlaps(stages: Sequence[Stage]) -> None:

@@ -1,8 +1,4 @@
-"""Finds the lines about steps in the output of a rank by fixed texts; only a part of a flood is searched.
-
-Detects that no line of a job has what --perf-* needs, which the user would not notice otherwise.
-
-Reads the lines of the ranks about their steps, and with --perf-* finds out when the training is slow.
+"""Reads the lines of the ranks about their steps, and with --perf-* finds out when the training is slow.
 
 The pump passes on what the ranks write. Its thread only searches for fixed texts that every line about a step contains;
 another thread does the rest, and sleeps until there is such a line.
@@ -89,10 +85,10 @@ NEEDED: Final = {
 
 
 class Unmatched:
-    """The patterns and figures that no line of an attempt has matched so far."""
+    """The pattern and the figures that no line of an attempt has matched so far."""
 
     def __init__(self, job: JobSpec, matcher: Matcher, performance: Performance) -> None:
-        """Patterns that `matcher` has given up are left out: there was a warning about them."""
+        """A pattern that `matcher` has given up is left out: there was a warning about it."""
         self._matcher, self._performance = matcher, performance
         self._has_match = not job.watching.perf_pattern
         # Most software prints its steps on the first or the last rank, so lines on other nodes need not match.
@@ -100,22 +96,21 @@ class Unmatched:
         self._is_expected = job.has_all_ranks or bool(ranks & {0, job.rank_size - 1})
         self._lines = "line of output" if job.has_all_ranks else "line of output on this node"
 
-    def note(self, match: Match | None) -> None:
+    def note(self, match: Match) -> None:
         """Record what was found in a line."""
         self._has_match = self._has_match or match is not None
 
     def sentence(self) -> str:
-        """Name the patterns that no line has matched, and the options without effect; "" without any."""
-        patterns = () if self._has_match else self._matcher.patterns
+        """Name the pattern that no line has matched, and the options without effect; "" without any."""
+        pattern = "" if self._has_match else self._matcher.pattern
         rules = self._performance.not_applied
-        if not (self._is_expected and (patterns or rules)):
+        if not (self._is_expected and (pattern or rules)):
             return ""
         options = " and ".join(OPTIONS[rule] for rule in rules)
         verb = "have" if len(rules) > 1 else "has"
-        if patterns:
-            names = " or ".join(f"'{pattern.text}'" for pattern in patterns)
+        if pattern:
             effect = f", so {options} {verb} no effect" if options else ""
-            return f"no {self._lines} has matched --perf-pattern {names}{effect}"
+            return f"no {self._lines} has matched --perf-pattern '{pattern}'{effect}"
         needed = " or ".join(NEEDED[rule] for rule in rules)
         return f"{options} {verb} no effect: no {self._lines} {needed} in a known format (--perf-pattern adds one)"
 
@@ -156,7 +151,7 @@ class StepReader:
         self._specs = {spec.rank_id: spec for spec in job.processes}
         performance = Performance(threshold=job.watching.perf_threshold, drop=job.watching.perf_drop)
         self._performance = performance if job.watching.watches_performance else None
-        self._matcher = Matcher((job.watching.perf_pattern,) if job.watching.perf_pattern else (), warn)
+        self._matcher = Matcher(job.watching.perf_pattern, warn)
         self._unmatched = Unmatched(job, self._matcher, performance)
         self._warn = warn
         self._lines: queue.SimpleQueue[_Line | None] = queue.SimpleQueue()
@@ -182,8 +177,8 @@ class StepReader:
 
     def tap(self, rank_id: int) -> Callable[[bytes], None]:
         """Return a function that takes the output of a rank, in the pump's thread."""
-        patterns = self._matcher.patterns
-        literals = (*(pattern.literal for pattern in patterns), *(form.literal for form in FORMS))
+        own = [self._matcher.literal] if self._matcher.pattern else []
+        literals = (*own, *(form.literal for form in FORMS))
 
         def put(line: bytes) -> None:
             if self.waiting < MOST_WAITING:
@@ -257,7 +252,7 @@ class StepReader:
             lines = self._next_lines()
             for line, match in zip(lines, self._matcher.search([line.text for line in lines])):
                 self._unmatched.note(match)
-                step = self._step(match) if match else parse(line.text)
+                step = parse(line.text) if match is None else self._step(match)
                 if step:
                     self._note(step, line)
                     for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
@@ -279,13 +274,12 @@ class StepReader:
                 lines.append(self._lines.get_nowait())
         return [line for line in lines if line]
 
-    def _step(self, match: Match) -> Step | None:
-        pattern, groups = match
+    def _step(self, groups: Mapping[str, bytes]) -> Step | None:
         try:
             return step_of(groups)
         except ValueError:
             texts = (f"{name} is {value.decode(errors='replace')!r}" for name, value in groups.items())
-            self._matcher.give_up(pattern, f"a group is not a number: {', '.join(texts)}")
+            self._matcher.give_up(f"a group is not a number: {', '.join(texts)}")
             return None
 
     def _note(self, step: Step, line: _Line) -> None:

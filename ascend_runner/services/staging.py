@@ -1,33 +1,18 @@
-"""The contents of a dataset, as entries: walked in the source, listed in a manifest, looked up in the copy.
+"""Copies datasets to local disks, in a thread, while the runner waits for the rank table and for signals.
 
-Memory does not grow with the number of files: everything is an iterator. A symlink that stays within the dataset stays
-a symlink; the target of any other is a part of the dataset itself (as with rsync --copy-unsafe-links).
-
-
-Copies the files of a dataset with several threads, each to a temporary file that is renamed when it is complete.
-
-A copy that was interrupted is continued where its temporary file ends. A source that changes meanwhile is an error.
-
-
-Surveys a dataset: its contents, the parts missing from the copy, and whether there is room for them.
-
-Performs one stage: gives a directory the contents of a dataset, and marks it as complete.
-
-In the directory, LOCK lets one runner copy while others wait, MANIFEST lists all that may be there, and COMPLETE is
-written last. The next runner continues a stage that was interrupted at any point.
-
-
-Copies datasets to this node in a thread, while the runner waits for the rank table and for signals.
+In the directory of a copy, LOCK lets one runner copy while others wait, MANIFEST lists what belongs to the copy, and
+COMPLETE is written last. What has the size and the time of the source is there already, so that the next runner
+continues a copy that was interrupted at any point. Memory does not grow with the number of files.
 """
 
 from __future__ import annotations
 
 import ctypes
-import enum
 import errno
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -35,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -48,96 +34,163 @@ from ascend_runner.text import counted, duration, size
 
 # Files of the runner at the top of a copy. A source that is a copy itself has them as well.
 OWN_PREFIX: Final = ".staging."
-MANIFEST: Final = f"{OWN_PREFIX}manifest"
+MANIFEST: Final = f"{OWN_PREFIX}list"
+NEW_MANIFEST: Final = f"{OWN_PREFIX}list.new"
 LOCK: Final = f"{OWN_PREFIX}lock"
+PART: Final = f"{OWN_PREFIX}part-"
 COMPLETE: Final = ".complete.json"
 EMPTY: Final = frozenset({"lost+found"})  # the contents of a new file system
 
-DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+LEAST_FREE: Final = 0.1  # fraction of the file system; platforms take a node with a full disk out of service
+THREADS: Final = 8  # a single one spends most of its time waiting for a network disk
+AT_ONCE: Final = 4096  # files that the threads share; they wait for each other once all of these are copied
+CHUNK: Final = 1 << 20  # bytes of one read, after which a stop is noticed
+ZEROS: Final = bytes(CHUNK)  # not written, so that holes stay holes
 PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
+TYPE: Final = 0o170000  # of st_mode: directory, regular file, ... (inode(7), S_IFMT)
+COPIED: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})  # not sockets, FIFOs and devices
+WRITABLE: Final = 0o700
 SECOND: Final = 10**9  # nanoseconds
 DISK_BLOCK: Final = 4096  # bytes; a file takes whole blocks
 LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may be escaped
+DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+# Before Linux 5.8, syncfs(2) does not report that something could not be written, so each file is synced. Not always:
+# small files take several times as long.
+SYNCS_EACH: Final = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8)
+
+SILENCE: Final = 10.0  # seconds before the first message: a small copy needs none
+REPORT_INTERVAL: Final = 30.0  # seconds between further ones
+LOOK_INTERVAL: Final = 0.1  # seconds between two checks of the lock, or for a stop signal
+STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keeps it longer
 
 
-class Kind(enum.Enum):
-    """The kind of an entry; the values are those in a manifest."""
-
-    FILE = "file"
-    FOLDER = "directory"
-    LINK = "symlink"
-    OTHER = "other"  # a socket, a FIFO or a device
+class CancelledError(AscendRunnerError):
+    """The copy was cancelled."""
 
 
 @attrs.frozen
 class Entry:
-    """A file, directory or symlink of a dataset; `path` is relative to its top. `size` is that of a file in bytes."""
+    """A file, directory or symlink of a dataset."""
 
-    kind: Kind
-    path: str
-    mode: int
-    size: int
+    path: str  # relative to the top of the dataset
+    mode: int  # type and permissions
+    size: int  # bytes of a file
     mtime_ns: int
     target: str = ""  # where a symlink leads
 
     def encode(self) -> bytes:
-        """Return the entry as a line of a manifest. Names that are not UTF-8 are escaped."""
-        fields = [self.kind.value, self.path, self.mode, self.size, self.mtime_ns, self.target]
-        return json.dumps(fields).encode() + b"\n"
+        """Return a line of a manifest, in which names that are not UTF-8 are escaped."""
+        return json.dumps([self.path, self.mode, self.size, self.mtime_ns, self.target]).encode() + b"\n"
 
-    def has_stamp(self, status: os.stat_result) -> bool:
-        """Whether a file has the size and the time of this entry, which some file systems cut to seconds."""
-        times = {self.mtime_ns, self.mtime_ns // SECOND * SECOND}
-        return stat.S_ISREG(status.st_mode) and status.st_size == self.size and status.st_mtime_ns in times
+    def is_staged(self, path: str, permissions: int = PERMISSIONS) -> bool:
+        """Return whether it is at `path`, with those of the `permissions`: a file with its size and time.
+
+        Some file systems cut times to seconds. Those of directories do not count: others may change them.
+        """
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if (status.st_mode ^ self.mode) & (TYPE | permissions):
+            return False
+        if self.target:
+            return os.readlink(path) == self.target
+        times = (self.mtime_ns, self.mtime_ns // SECOND * SECOND)
+        return stat.S_ISDIR(self.mode) or (status.st_size == self.size and status.st_mtime_ns in times)
 
 
 @attrs.define
 class Total:
-    """The sum of entries, independent of their order: their number, their bytes and a checksum."""
+    """The sum of entries, independent of their order."""
 
     entries: int = 0
     files: int = 0
-    size: int = 0
+    size: int = 0  # bytes
     room: int = 0  # bytes on a disk
     checksum: int = 0
 
     def add(self, entry: Entry, line: bytes) -> None:
         """Add an entry, which is also given as a line of the manifest."""
         self.entries += 1
-        self.files += entry.kind is Kind.FILE
+        self.files += stat.S_ISREG(entry.mode)
         self.size += entry.size
         self.room += -(-entry.size // DISK_BLOCK) * DISK_BLOCK
         value = int.from_bytes(hashlib.blake2b(line, digest_size=16).digest(), "big")
         self.checksum = (self.checksum + value) % 2**128
 
 
-def walk(top: str, name: str = "") -> Iterator[Entry]:
-    """Yield the entries in a directory, or only its file `name`. A directory comes before its contents.
+@attrs.define(kw_only=True)
+class Survey:
+    """The sizes of a dataset and of what its copy lacks."""
+
+    found: Total = attrs.field(factory=Total)
+    missing: Total = attrs.field(factory=Total)
+    skipped: str = ""  # the first path that cannot be copied
+
+
+def surveying(stage: Stage, survey: Survey) -> Iterator[bytes]:
+    """Survey a source, and yield its entries as lines of a manifest.
 
     Raises:
         OSError: Something cannot be read; its path is the error's.
         OutputError: A symlink leads back to a directory that contains it.
     """
-    if name:
-        yield _entry(name, os.stat(os.path.join(top, name)))
+    for entry in _walk(stage):
+        if stat.S_IFMT(entry.mode) not in COPIED:
+            survey.skipped = survey.skipped or os.path.join(stage.top, entry.path)
+            continue
+        line = entry.encode()
+        survey.found.add(entry, line)
+        if not entry.is_staged(os.path.join(stage.folder, entry.path)):
+            survey.missing.add(entry, line)
+        yield line
+
+
+def _walk(stage: Stage, folder: str = "", above: tuple[tuple[int, int], ...] = ()) -> Iterator[Entry]:
+    """Yield the entries of a dataset, or of a directory in it. A directory comes before its contents."""
+    path = os.path.join(stage.source, folder) if folder else stage.source
+    status = os.stat(path)
+    if stage.name:
+        yield _entry(stage.name, status)
         return
-    stack = [(os.scandir(top), "", _identity(top))]
-    try:
-        while stack:
-            entries, folder, _ = stack[-1]
-            found = next(entries, None)
-            if found is None:
-                stack.pop()[0].close()
-            elif folder or not is_own(found.name):
-                entry = look(top, os.path.join(folder, found.name))
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
+        raise OutputError(f"cannot stage {path!r}: it is a symlink to a directory that contains it")
+    with os.scandir(path) as found:
+        for one in found:
+            if folder or not is_own(one.name):
+                entry = look(stage.source, os.path.join(folder, one.name))
                 yield entry
-                if entry.kind is Kind.FOLDER:
-                    path = os.path.join(top, entry.path)
-                    _refuse_loop(path, [identity for _entries, _folder, identity in stack])
-                    stack.append((os.scandir(path), entry.path, _identity(path)))
-    finally:
-        for entries, _folder, _identity_of_folder in stack:
-            entries.close()
+                if stat.S_ISDIR(entry.mode):
+                    yield from _walk(stage, entry.path, (*above, identity))
+
+
+def look(top: str, path: str) -> Entry:
+    """Return the entry at a path below the top of a dataset.
+
+    A symlink that stays within the dataset is one. The target of any other belongs to the dataset, as with
+    rsync --copy-unsafe-links.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    full = os.path.join(top, path)
+    status = os.lstat(full)
+    target = os.readlink(full) if stat.S_ISLNK(status.st_mode) else ""
+    end = os.path.normpath(os.path.join(os.path.dirname(path), target))
+    if target and (os.path.isabs(end) or end.split(os.sep)[0] == os.pardir):
+        try:
+            status, target = os.stat(full), ""
+        except OSError as error:
+            if error.errno not in DANGLING:
+                raise
+    return _entry(path, status, target)
+
+
+def _entry(path: str, status: os.stat_result, target: str = "") -> Entry:
+    length = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return Entry(path, status.st_mode & (TYPE | PERMISSIONS), length, status.st_mtime_ns, target)
 
 
 def is_own(name: str) -> bool:
@@ -150,60 +203,6 @@ def has_contents(folder: str) -> bool:
     return any(name not in EMPTY and not is_own(name) for name in os.listdir(folder))
 
 
-def look(top: str, path: str) -> Entry:
-    """Return the entry at a path below the top of a dataset.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    full = os.path.join(top, path)
-    status = os.lstat(full)
-    if stat.S_ISLNK(status.st_mode):
-        target = os.readlink(full)
-        if _stays_within(path, target):
-            return Entry(Kind.LINK, path, 0, 0, status.st_mtime_ns, target)
-        try:
-            status = os.stat(full)
-        except OSError as error:
-            if error.errno not in DANGLING:
-                raise
-            return Entry(Kind.LINK, path, 0, 0, status.st_mtime_ns, target)
-    return _entry(path, status)
-
-
-def _entry(path: str, status: os.stat_result) -> Entry:
-    kind = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.FOLDER}.get(stat.S_IFMT(status.st_mode), Kind.OTHER)
-    size = status.st_size if kind is Kind.FILE else 0
-    return Entry(kind, path, status.st_mode & PERMISSIONS, size, status.st_mtime_ns)
-
-
-def is_staged(entry: Entry, top: str) -> bool:
-    """Return whether the copy below `top` has an entry, ignoring times of directories, which others may change."""
-    path = os.path.join(top, entry.path)
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    if entry.kind is Kind.LINK:
-        return stat.S_ISLNK(status.st_mode) and os.readlink(path) == entry.target
-    if status.st_mode & PERMISSIONS != entry.mode:
-        return False
-    return stat.S_ISDIR(status.st_mode) if entry.kind is Kind.FOLDER else entry.has_stamp(status)
-
-
-def listed(manifest: str) -> Iterator[Entry]:
-    """Yield the entries of a manifest.
-
-    Raises:
-        OSError: It cannot be read.
-        OutputError: It is damaged.
-    """
-    with open(manifest, "rb") as file:
-        for line in file:
-            if not line.startswith(b"{"):  # the summary
-                yield _decode(line, manifest)
-
-
 def summary(path: str) -> Mapping[str, object]:
     """Return the object in the last line of a manifest or in COMPLETE, or an empty one if missing or damaged."""
     last = files.read_end(path, LONGEST_SUMMARY).rstrip(b"\n").rpartition(b"\n")[2]
@@ -214,288 +213,6 @@ def summary(path: str) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _decode(line: bytes, manifest: str) -> Entry:
-    try:
-        kind, *rest = json.loads(line)
-        return Entry(Kind(kind), *rest)
-    except (ValueError, TypeError) as error:
-        raise OutputError(f"{manifest!r} is damaged; remove it and start again") from error
-
-
-def _stays_within(path: str, target: str) -> bool:
-    if os.path.isabs(target):
-        return False
-    end = os.path.normpath(os.path.join(os.path.dirname(path), target))
-    return end != os.pardir and not end.startswith(os.pardir + os.sep)
-
-
-def _refuse_loop(folder: str, above: list[tuple[int, int]]) -> None:
-    if _identity(folder) in above:
-        raise OutputError(f"cannot stage {folder!r}: it is a symlink to a directory that contains it")
-
-
-def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
-THREADS: Final = 8  # a single one spends most of its time waiting for a network disk
-CHUNK: Final = 8 << 20  # bytes of one system call, after which a stop is noticed
-SPARSE: Final = 1 << 20  # bytes from which on a file is searched for holes
-PART: Final = f"{OWN_PREFIX}part-"
-STAT_BLOCK: Final = 512  # bytes; the unit of st_blocks
-WRITABLE: Final = 0o700
-SYNCFS_REPORTS: Final = (5, 8)  # the first Linux whose syncfs(2) fails if something could not be written
-NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-
-
-class CancelledError(Exception):
-    """The copy was cancelled."""
-
-
-@attrs.define(eq=False, repr=False)
-class Copies:
-    """Copies files of one dataset from below `source` to below `target`.
-
-    `boot` identifies the boot of this machine: a partial file that was written since then is intact. `done` counts the
-    bytes of the files that were not there before.
-    """
-
-    source: str
-    target: str
-    boot: str
-    stop: threading.Event
-    done: int = attrs.field(default=0, init=False)
-    finished: int = attrs.field(default=0, init=False)  # threads
-    error: AscendRunnerError | None = attrs.field(default=None, init=False)
-    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    _syncs_each: bool = attrs.field(factory=lambda: not _syncfs_reports(os.uname().release), init=False)
-
-    def start(self, entries: Iterator[Entry]) -> list[threading.Thread]:
-        """Start copying these files. The first failure sets `error`; `finished` counts threads that end without one.
-
-        Raises:
-            AscendRunnerError: No thread can be started.
-        """
-        return [bounded.start_thread(lambda: self._work(entries)) for _ in range(THREADS)]
-
-    def _work(self, entries: Iterator[Entry]) -> None:
-        path = self.source
-        try:
-            while True:
-                with self._lock:  # a generator runs in one thread at a time
-                    entry = next(entries, None)
-                if entry is None:
-                    self.finished += 1
-                if entry is None or self.error:
-                    return
-                path = os.path.join(self.source, entry.path)
-                self._copy(entry)
-        except CancelledError:
-            return
-        except OSError as error:
-            self.error = self.error or OutputError(f"cannot stage {error.filename or path!r}: {reason(error)}")
-        except AscendRunnerError as error:
-            self.error = self.error or error
-
-    def _copy(self, entry: Entry) -> None:
-        target = os.path.join(self.target, entry.path)
-        if self._has_content(entry, target):
-            return
-        part = os.path.join(self.target, part_name(entry, self.boot))
-        path = os.path.join(self.source, entry.path)
-        with opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as source, opened(_open_part(part)) as written:
-            self._check_unchanged(entry, path, source)
-            self._transfer(entry, source, written)
-            self._check_unchanged(entry, path, source)
-            os.fchmod(written, entry.mode)
-            os.utime(written, ns=(entry.mtime_ns, entry.mtime_ns))
-            if self._syncs_each:  # not always: small files take several times as long
-                os.fdatasync(written)
-        os.replace(part, target)
-
-    @staticmethod
-    def _has_content(entry: Entry, target: str) -> bool:
-        """Return whether the file is there; if only its permissions differ, set them."""
-        try:
-            status = os.lstat(target)
-        except FileNotFoundError:
-            return False
-        if not entry.has_stamp(status):
-            return False
-        if status.st_mode & PERMISSIONS != entry.mode:
-            os.chmod(target, entry.mode)
-        return True
-
-    def _transfer(self, entry: Entry, source: int, target: int) -> None:
-        begin = os.fstat(target).st_size  # all that was written before
-        if begin > entry.size:
-            begin = 0
-            os.ftruncate(target, 0)
-        self._note(begin)
-        for start, end in _data(source, begin, entry.size):
-            self._note(start - begin)
-            os.lseek(target, start, os.SEEK_SET)
-            begin = start
-            while begin < end:
-                if self.stop.is_set() or self.error:
-                    raise CancelledError
-                count = _send(source, target, begin, min(CHUNK, end - begin))
-                if not count:
-                    return  # the source was truncated, as the check that follows reports
-                self._note(count)
-                begin += count
-        self._note(entry.size - begin)
-        os.ftruncate(target, entry.size)
-
-    def _note(self, count: int) -> None:
-        with self._lock:
-            self.done += count
-
-    @staticmethod
-    def _check_unchanged(entry: Entry, path: str, source: int) -> None:
-        status = os.fstat(source)
-        if (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime_ns):
-            raise OutputError(
-                f"cannot stage {path!r}: the file changed while it was being copied; retry when it is complete"
-            )
-
-
-@contextmanager
-def opened(fd: int) -> Iterator[int]:
-    """Close a file descriptor at the end of the context."""
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def part_name(entry: Entry, boot: str) -> str:
-    """Return the name of the temporary copy of a file. The name changes when the file does."""
-    return PART + hashlib.sha256(entry.encode() + boot.encode()).hexdigest()[:32]
-
-
-def make_folder(path: str) -> None:
-    """Make a writable directory, replacing any other kind of file at `path`."""
-    with suppress(FileNotFoundError):
-        status = os.lstat(path)
-        if stat.S_ISDIR(status.st_mode):
-            _make_writable(path, status)
-            return
-        os.unlink(path)
-    os.mkdir(path)
-
-
-def make_link(entry: Entry, path: str) -> None:
-    """Make a symlink, replacing any file at `path`."""
-    with suppress(FileNotFoundError):
-        if os.path.islink(path) and os.readlink(path) == entry.target:
-            return
-        os.unlink(path)
-    os.symlink(entry.target, path)
-    os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
-
-
-def finish_folder(entry: Entry, path: str) -> None:
-    """Give a directory its permissions and its time, after everything in it has been written."""
-    os.chmod(path, entry.mode)
-    os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns))
-
-
-def remove(entry: Entry, top: str) -> None:
-    """Remove a file that is no longer in the dataset, or a directory if it is empty."""
-    path = os.path.join(top, entry.path)
-    with suppress(FileNotFoundError, NotADirectoryError):
-        above = os.path.dirname(path)
-        _make_writable(above, os.stat(above))
-        if entry.kind is not Kind.FOLDER:
-            os.unlink(path)
-            return
-        with suppress(OSError):  # it contains files of others
-            os.rmdir(path)
-
-
-def _syncfs_reports(release: str) -> bool:
-    found = re.match(r"(\d+)\.(\d+)", release)
-    return found is not None and (int(found[1]), int(found[2])) >= SYNCFS_REPORTS
-
-
-def _make_writable(folder: str, status: os.stat_result) -> None:
-    if status.st_mode & WRITABLE != WRITABLE:
-        os.chmod(folder, status.st_mode & PERMISSIONS | WRITABLE)
-
-
-def _open_part(path: str) -> int:
-    """Open the temporary copy of a file, with whatever an earlier run wrote to it.
-
-    Raises:
-        OSError: It cannot be opened, or it is another user's.
-    """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    status = os.fstat(fd)
-    if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
-        os.close(fd)
-        raise PermissionError(errno.EPERM, "it belongs to another user", path)
-    return fd
-
-
-def _data(fd: int, begin: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file from an offset on that are not holes."""
-    if size < SPARSE or os.fstat(fd).st_blocks * STAT_BLOCK >= size:
-        yield begin, size
-        return
-    while begin < size:
-        try:
-            start = os.lseek(fd, begin, os.SEEK_DATA)
-            end = min(os.lseek(fd, start, os.SEEK_HOLE), size)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # not supported; otherwise there is a hole up to the end
-                yield begin, size
-            return
-        yield start, end
-        begin = end
-
-
-def _send(source: int, target: int, offset: int, count: int) -> int:
-    """Copy some bytes to the current position of the target; return how many."""
-    try:
-        return os.sendfile(target, source, offset, count)
-    except OSError as error:
-        if error.errno not in NO_SENDFILE:
-            raise
-        return os.write(target, os.pread(source, count, offset))
-
-
-LEAST_FREE: Final = 0.1  # fraction of the file system; platforms take a node with a full disk out of service
-
-
-@attrs.define(kw_only=True)
-class Survey:
-    """The sizes of a dataset and of what its copy lacks, and the first path that cannot be copied ("": none)."""
-
-    found: Total = attrs.field(factory=Total)
-    missing: Total = attrs.field(factory=Total)
-    skipped: str = ""
-
-
-def surveying(stage: Stage, survey: Survey) -> Iterator[bytes]:
-    """Survey a source, and yield its entries as lines of a manifest.
-
-    Raises:
-        OSError: Something cannot be read; its path is the error's.
-        OutputError: A symlink leads back to a directory that contains it.
-    """
-    for entry in walk(stage.top, stage.name):
-        if entry.kind is Kind.OTHER:
-            survey.skipped = survey.skipped or os.path.join(stage.top, entry.path)
-            continue
-        line = entry.encode()
-        survey.found.add(entry, line)
-        if not is_staged(entry, stage.folder):
-            survey.missing.add(entry, line)
-        yield line
-
-
 def check_room(stage: Stage, missing: Total) -> None:
     """Check that the file system of a copy has room for the missing files.
 
@@ -503,32 +220,18 @@ def check_room(stage: Stage, missing: Total) -> None:
         OSError: The file system does not give its size.
         OutputError: Less than a tenth of the file system would stay free.
     """
-    disk = os.statvfs(disks.nearest(stage.folder))
-    free = disk.f_bavail * disk.f_frsize - missing.room
-    if missing.size and disk.f_blocks and free < LEAST_FREE * disk.f_blocks * disk.f_frsize:
-        if free < 0:
-            why = f"the copy needs {size(missing.room)}, and its file system has only {size(missing.room + free)} free"
-        else:
-            why = (
-                f"{size(missing.size)} would leave {free / (disk.f_blocks * disk.f_frsize):.0%} of its file system"
-                f" free, and at least {LEAST_FREE:.0%} is required"
-            )
-        raise OutputError(
-            f"cannot stage {stage.source!r} to {stage.folder!r}: {why}; free some space or use another directory"
-        )
+    disk, title = os.statvfs(disks.nearest(stage.folder)), f"cannot stage {stage.source!r} to {stage.folder!r}"
+    whole, before = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+    free = before - missing.room
+    if missing.size and free < LEAST_FREE * whole:
+        why = f"the copy needs {size(missing.room)}, and its file system has only {size(before)} free"
+        if free >= 0:
+            least = f"at least {LEAST_FREE:.0%} is required"
+            why = f"{size(missing.size)} would leave {free / whole:.0%} of its file system free, and {least}"
+        raise OutputError(f"{title}: {why}; free some space or use another directory")
     if disk.f_files and disk.f_favail < missing.entries:
-        raise OutputError(
-            f"cannot stage {stage.source!r} to {stage.folder!r}: its file system has room for only"
-            f" {counted(disk.f_favail, 'more file')}, and {missing.entries} are needed"
-        )
-
-
-NEW_MANIFEST: Final = f"{OWN_PREFIX}manifest.new"
-BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-SILENCE: Final = 10.0  # seconds before the first message: a small copy needs none
-REPORT_INTERVAL: Final = 30.0  # seconds between further ones
-LOOK_INTERVAL: Final = 0.2  # seconds between two checks of the lock, or of the threads
-END_LIMIT: Final = 5.0  # seconds for the other threads after one has failed
+        room = counted(disk.f_favail, "more file")
+        raise OutputError(f"{title}: its file system has room for only {room}, and {missing.entries} are needed")
 
 
 @attrs.define(eq=False, repr=False)
@@ -539,6 +242,10 @@ class StageTask:
     stop: threading.Event
     say: Callable[[str], None]
     warn: Callable[[str], None]
+    syncs_each: bool = SYNCS_EACH
+    done: int = attrs.field(default=0, init=False)  # bytes so far of the files that were missing
+    _error: AscendRunnerError | None = attrs.field(default=None, init=False)  # the first one of a thread
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # of `done` and `_reported`
     _began: float = attrs.field(factory=time.monotonic, init=False)
     _reported: float = attrs.field(default=0.0, init=False)  # time of the last report; 0: there is none yet
     _boot: str = attrs.field(factory=lambda: Host().read_text(BOOT_ID).strip(), init=False)
@@ -548,155 +255,221 @@ class StageTask:
 
         Raises:
             CancelledError: `stop` was set.
-            OSError: Something cannot be read or written; its path is the error's.
-            OutputError: The copy is impossible for another reason.
+            OutputError: The copy is impossible.
         """
-        with self._locked(), self._new_manifest():
-            self._remove_damaged()
-            survey = self._write_manifest()
-            is_complete = summary(self._own(COMPLETE)).get("checksum") == _hex(survey.found)
-            if survey.missing.entries or not is_complete:
-                check_room(self.stage, survey.missing)
-                self._replace(survey)
+        with _naming(self.stage.source):
+            files.make_folder(self.stage.folder)
+            with _opened(files.open_lock(self.path(LOCK))) as lock:
+                self._await(lock)
+                self._remove_damaged()
+                try:
+                    found, missing = self._update()
+                finally:
+                    files.remove(self.path(NEW_MANIFEST))
         seconds = time.monotonic() - self._began
-        total = f"{self._title} ({counted(survey.found.files, 'file')}, {size(survey.found.size)})"
         if self._reported:
-            self.say(f"staged {total} in {duration(seconds)}; copied {size(survey.missing.size)}")
+            total = f"{self._title} ({counted(found.files, 'file')}, {size(found.size)})"
+            self.say(f"staged {total} in {duration(seconds)}; copied {size(missing.size)}")
         return Staged(
             source=self.stage.source,
             place=self.stage.place,
-            files=survey.found.files,
-            size=survey.found.size,
-            copied=survey.missing.size,
+            files=found.files,
+            size=found.size,
+            copied=missing.size,
             seconds=round(seconds, 3),
         )
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock of the directory, which is made if it is missing."""
-        files.make_folder(self.stage.folder)
-        with opened(files.open_lock(self._own(LOCK))) as fd:
-            if not self._try_lock(fd):
-                self.say(f"waiting for another runner that is staging to {self.stage.folder!r}")
-                while not self._try_lock(fd):
-                    self._check_stop()
-                    self._report(
-                        lambda: f"another runner still holds the lock after {duration(time.monotonic() - self._began)}"
-                    )
-                    time.sleep(LOOK_INTERVAL)
-            yield
-
-    @contextmanager
-    def _new_manifest(self) -> Iterator[None]:
-        """Remove the new manifest at the end, unless it has replaced the former one."""
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # the next runner overwrites it
-                os.unlink(self._own(NEW_MANIFEST))
-
-    def _try_lock(self, fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError as error:  # two runners would write to the same files
-            raise OutputError(
-                f"cannot stage {self.stage.source!r} to {self.stage.folder!r}: its file system does not lock files"
-                f" ({reason(error)}); use a directory on a local disk"
-            ) from error
-        return True
+    def _await(self, lock: int) -> None:
+        waiting_for = f"waiting for another runner that is staging to {self.stage.folder!r}"
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waiting_for:
+                    self.say(waiting_for)
+            except OSError as error:  # two runners would write to the same files
+                raise OutputError(
+                    f"cannot stage {self.stage.source!r} to {self.stage.folder!r}: its file system does not lock files"
+                    f" ({reason(error)}); use a directory on a local disk"
+                ) from error
+            else:
+                return
+            waiting_for = ""
+            self._check_stop()
+            self._report(lambda: f"another runner still holds the lock after {duration(self._seconds())}")
+            time.sleep(LOOK_INTERVAL)
 
     def _remove_damaged(self) -> None:
-        """Remove files whose contents a crash of the machine may have lost, although their sizes are right.
+        """Remove the files of an unfinished copy if the machine has crashed: sizes may be right, and contents lost."""
+        is_intact = os.path.lexists(self.path(COMPLETE)) or summary(self.path(MANIFEST)).get("boot") == self._boot
+        if not is_intact and has_contents(self.stage.folder):
+            for entry in _walk(self.stage):
+                self._check_stop()
+                if stat.S_ISREG(entry.mode):
+                    self._remove(entry)
 
-        If the manifest is lost as well, their names come from the source.
-        """
-        former = summary(self._own(MANIFEST))
-        if former.get("boot") == self._boot or os.path.lexists(self._own(COMPLETE)):
-            return
-        if not has_contents(self.stage.folder):  # a new directory: the source is listed only once
-            return
-        for entry in listed(self._own(MANIFEST)) if former else walk(self.stage.top, self.stage.name):
-            self._check_stop()
-            if entry.kind is Kind.FILE:
-                remove(entry, self.stage.folder)
-
-    def _write_manifest(self) -> Survey:
-        survey = Survey()
-        with open(self._own(NEW_MANIFEST), "wb", opener=_open_no_symlink) as manifest:
+    def _update(self) -> tuple[Total, Total]:
+        """Copy what is missing; return the sizes of all and of that."""
+        survey, new, former = Survey(), self.path(NEW_MANIFEST), self.path(MANIFEST)
+        files.remove(new)
+        with open(os.open(new, files.WRITE_NEW_FLAGS, files.FILE_MODE), "wb") as manifest:
             for line in surveying(self.stage, survey):
                 self._check_stop()
                 manifest.write(line)
                 self._report(lambda: f"listing {self.stage.source!r}: {counted(survey.found.files, 'file')} so far")
-            manifest.write(self._summary(survey))
+            found, missing = survey.found, survey.missing
+            facts = {"source": self.stage.source, "files": found.files, "bytes": found.size}
+            document = {**facts, "checksum": f"{found.checksum:032x}", "boot": self._boot}
+            encoded = json.dumps(document).encode() + b"\n"
+            manifest.write(encoded)
+            manifest.flush()
+            os.fsync(manifest.fileno())
         if survey.skipped:
             self.warn(f"skipped sockets, FIFOs and devices, such as {survey.skipped!r}")
-        return survey
-
-    def _replace(self, survey: Survey) -> None:
-        """Update the copy to the contents of the new manifest."""
-        with suppress(FileNotFoundError):
-            os.unlink(self._own(COMPLETE))
-        if summary(self._own(MANIFEST)).get("checksum", _hex(survey.found)) != _hex(survey.found):
+        if not missing.entries and summary(self.path(COMPLETE)).get("checksum") == document["checksum"]:
+            return found, missing
+        check_room(self.stage, missing)
+        files.remove(self.path(COMPLETE))
+        if summary(former).get("checksum", document["checksum"]) != document["checksum"]:
             self._remove_vanished()
-        with opened(_open_no_symlink(self._own(NEW_MANIFEST), os.O_RDONLY)) as manifest:
-            os.fsync(manifest)
-        os.replace(self._own(NEW_MANIFEST), self._own(MANIFEST))
-        with opened(_open_folder(self.stage.folder)) as folder:  # no file is renamed to its final name before
-            os.fsync(folder)
-        self._copy(survey.missing)
-        for entry in listed(self._own(MANIFEST)):
-            self._check_stop()
-            if entry.kind is Kind.FOLDER:
-                finish_folder(entry, os.path.join(self.stage.folder, entry.path))
-        for name in os.listdir(self.stage.folder):
-            if name.startswith(PART):  # parts of files that have changed or vanished since
-                os.unlink(self._own(name))
-        _sync(self.stage.folder)
-        files.write_atomically(self._own(COMPLETE), self._summary(survey))
+        os.replace(new, former)
+        with _opened(os.open(self.stage.folder, os.O_RDONLY | os.O_CLOEXEC)) as folder:
+            os.fsync(folder)  # before any file has its final name
+            self._copy_all(missing)
+            # COMPLETE must be true after a crash of the machine as well.
+            if ctypes.CDLL(None, use_errno=True).syncfs(folder):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), self.stage.folder)
+        files.write_atomically(self.path(COMPLETE), encoded)
+        return found, missing
+
+    def _listed(self) -> Iterator[Entry]:
+        """Yield the entries of the manifest."""
+        with open(self.path(MANIFEST), "rb") as manifest:
+            for line in manifest:
+                self._check_stop()
+                if line.startswith(b"{"):  # the summary
+                    return
+                try:
+                    entry = Entry(*json.loads(line))
+                except (ValueError, TypeError) as error:
+                    raise OutputError(f"{manifest.name!r} is damaged; remove it and start again") from error
+                yield entry
 
     def _remove_vanished(self) -> None:
         """Remove entries of the former manifest that the source no longer has. Files of others stay."""
         folders: list[Entry] = []
-        for entry in listed(self._own(MANIFEST)):
-            self._check_stop()
+        for entry in self._listed():
             with suppress(FileNotFoundError, NotADirectoryError):
-                if look(self.stage.top, entry.path).kind is entry.kind:
+                if not (look(self.stage.top, entry.path).mode ^ entry.mode) & TYPE:
                     continue
-            if entry.kind is Kind.FOLDER:
+            if stat.S_ISDIR(entry.mode):
                 folders.append(entry)
             else:
-                remove(entry, self.stage.folder)
+                self._remove(entry)
         for entry in reversed(folders):
-            remove(entry, self.stage.folder)
+            self._remove(entry)
 
-    def _copy(self, missing: Total) -> None:
-        copying = Copies(self.stage.top, self.stage.folder, self._boot, self.stop)
-        began, threads = time.monotonic(), copying.start(self._files())
-        for thread in threads:
-            while thread.is_alive() and not copying.error:
-                thread.join(LOOK_INTERVAL)
-                self._report(lambda: _progress(copying.done, missing.size, time.monotonic() - began))
-        deadline = time.monotonic() + END_LIMIT
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if copying.error:
-            raise copying.error
-        self._check_stop()
-        if copying.finished < len(threads):
-            raise OutputError(f"cannot stage {self.stage.source!r}: a copying thread ended unexpectedly")
+    def _remove(self, entry: Entry) -> None:
+        path = self.path(entry.path)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            _make_writable(os.path.dirname(path))
+            if not stat.S_ISDIR(entry.mode):
+                os.unlink(path)
+                return
+            with suppress(OSError):  # it contains files of others
+                os.rmdir(path)
 
-    def _files(self) -> Iterator[Entry]:
-        """Yield the files; directories and symlinks are made in between, so that the directory of each file exists."""
-        for entry in listed(self._own(MANIFEST)):
+    def _copy_all(self, missing: Total) -> None:
+        began, entries = time.monotonic(), self._made()
+
+        def is_cut() -> bool:
+            self._report(lambda: _progress(self.done, missing.size, time.monotonic() - began))
+            return self.stop.is_set() or self._error is not None
+
+        while group := list(islice(entries, AT_ONCE)):
+            copied = bounded.call_each(group, self._copy, math.inf, workers=THREADS, is_cut=is_cut)
+            if self._error:
+                raise self._error
             self._check_stop()
-            if entry.kind is Kind.FOLDER:
-                make_folder(os.path.join(self.stage.folder, entry.path))
-            elif entry.kind is Kind.LINK:
-                make_link(entry, os.path.join(self.stage.folder, entry.path))
-            else:
+            if len(copied) < len(group):
+                raise OutputError(f"cannot stage {self.stage.source!r}: a copying thread ended unexpectedly")
+        for entry in self._listed():
+            if stat.S_ISDIR(entry.mode):
+                os.chmod(self.path(entry.path), stat.S_IMODE(entry.mode))
+                os.utime(self.path(entry.path), ns=(entry.mtime_ns, entry.mtime_ns))
+        for name in os.listdir(self.stage.folder):
+            if name.startswith(PART):  # a part of a file that has changed or vanished since
+                os.unlink(self.path(name))
+
+    def _made(self) -> Iterator[Entry]:
+        """Yield the files, when their directories have been made, and symlinks as well."""
+        for entry in self._listed():
+            path = self.path(entry.path)
+            if stat.S_ISREG(entry.mode):
                 yield entry
+            elif stat.S_ISDIR(entry.mode) and entry.is_staged(path, permissions=0):
+                _make_writable(path)
+            elif not entry.is_staged(path, permissions=0):
+                files.remove(path)
+                if stat.S_ISDIR(entry.mode):
+                    os.mkdir(path)
+                else:
+                    os.symlink(entry.target, path)
+                    os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)
+
+    # --- In each thread -----------------------------------------------------------------------------------------------
+
+    def _copy(self, entry: Entry) -> None:
+        path = os.path.join(self.stage.top, entry.path)
+        try:
+            with _naming(path):
+                self.copy(entry, path)
+        except AscendRunnerError as error:
+            self._error = self._error or error
+
+    def copy(self, entry: Entry, path: str) -> None:
+        """Copy a file to a temporary one, which is renamed when it is complete; if it is there, set its permissions.
+
+        Raises:
+            OSError: It cannot be read or written.
+            OutputError: The source has changed, or `stop` was set.
+        """
+        target, mode = self.path(entry.path), stat.S_IMODE(entry.mode)
+        if entry.is_staged(target, permissions=0):
+            os.chmod(target, mode)
+            return
+        part = self.path(part_name(entry, self._boot))
+        with _opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as source, _opened(_open_part(part)) as written:
+            self._transfer(entry, source, written)
+            status = os.fstat(source)
+            if (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime_ns):
+                raise OutputError(
+                    f"cannot stage {path!r}: the file changed while it was being copied; retry when it is complete"
+                )
+            os.fchmod(written, mode)
+            os.utime(written, ns=(entry.mtime_ns, entry.mtime_ns))
+            if self.syncs_each:
+                os.fdatasync(written)
+        os.replace(part, target)
+
+    def _transfer(self, entry: Entry, source: int, target: int) -> None:
+        begin = os.fstat(target).st_size  # what was written before
+        offset = begin if begin <= entry.size else 0
+        os.ftruncate(target, offset)
+        self._add(offset)
+        while offset < entry.size:
+            self._check_stop()
+            data = os.pread(source, min(CHUNK, entry.size - offset), offset)
+            count = len(data) if data == ZEROS[: len(data)] else os.pwrite(target, data, offset)
+            if not count:
+                return  # the source was truncated
+            offset += count
+            self._add(count)
+        os.ftruncate(target, entry.size)
+
+    def _add(self, count: int) -> None:
+        with self._lock:
+            self.done += count
 
     # --- Details ------------------------------------------------------------------------------------------------------
 
@@ -704,28 +477,29 @@ class StageTask:
     def _title(self) -> str:
         return f"{self.stage.source!r} to {self.stage.place!r}"
 
-    def _own(self, name: str) -> str:
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def path(self, name: str) -> str:
+        """Return a path in the directory of the copy."""
         return os.path.join(self.stage.folder, name)
 
-    def _summary(self, survey: Survey) -> bytes:
-        document = {
-            "source": self.stage.source,
-            "files": survey.found.files,
-            "bytes": survey.found.size,
-            "checksum": _hex(survey.found),
-            "boot": self._boot,
-        }
-        return json.dumps(document).encode() + b"\n"
-
     def _check_stop(self) -> None:
-        if self.stop.is_set():
+        if self.stop.is_set() or self._error:
             raise CancelledError
 
     def _report(self, text: Callable[[], str]) -> None:
-        now = time.monotonic()
-        if now >= (self._reported + REPORT_INTERVAL if self._reported else self._began + SILENCE):
+        with self._lock:
+            now = time.monotonic()
+            if now < (self._reported + REPORT_INTERVAL if self._reported else self._began + SILENCE):
+                return
             self._reported = now
-            self.say(f"staging {self._title}: {text()}")
+        self.say(f"staging {self._title}: {text()}")
+
+
+def part_name(entry: Entry, boot: str) -> str:
+    """Return the name of the temporary copy of a file. It changes when the file does, and after a crash."""
+    return PART + hashlib.sha256(entry.encode() + boot.encode()).hexdigest()[:32]
 
 
 def _progress(done: int, total: int, seconds: float) -> str:
@@ -734,28 +508,37 @@ def _progress(done: int, total: int, seconds: float) -> str:
     return f"{size(done)} of {size(total)}, {size(int(rate))}/s{left}"
 
 
-def _hex(total: Total) -> str:
-    return f"{total.checksum:032x}"
+def _make_writable(folder: str) -> None:
+    mode = os.stat(folder).st_mode
+    if mode & WRITABLE != WRITABLE:
+        os.chmod(folder, stat.S_IMODE(mode) | WRITABLE)
 
 
-def _open_no_symlink(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, files.FILE_MODE)
+def _open_part(path: str) -> int:
+    """Open the temporary copy of a file, with whatever an earlier run wrote to it, unless it is another user's."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    status = os.fstat(fd)
+    if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise PermissionError(errno.EPERM, "it belongs to another user", path)
+    return fd
 
 
-def _open_folder(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextmanager
+def _opened(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
-def _sync(folder: str) -> None:
-    """Write everything to the disk of a directory: COMPLETE must be true after a crash of the machine as well."""
-    with opened(_open_folder(folder)) as fd:
-        if ctypes.CDLL(None, use_errno=True).syncfs(fd):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), folder)
-
-
-STOP_LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
-STOP_LIMIT: Final = 0.5  # seconds for the thread to end; a disk that hangs keeps it longer
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Turn an OSError into an OutputError, which names the path if the error has none."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot stage {error.filename or path!r}: {reason(error)}") from error
 
 
 class Staging:
@@ -796,11 +579,10 @@ class Staging:
         """
         while self._thread and self._thread.is_alive():
             pause(0.0)
-            self._thread.join(STOP_LOOK_INTERVAL)
+            self._thread.join(LOOK_INTERVAL)
         self.check()
         if len(self._results) < len(self._stages):
-            stage = self._stages[len(self._results)]
-            raise OutputError(f"cannot stage {stage.source!r}: the copy was aborted")
+            raise OutputError(f"cannot stage {self._stages[len(self._results)].source!r}: the copy was aborted")
         return tuple(self._results)
 
     def close(self) -> None:
@@ -814,14 +596,10 @@ class Staging:
             self._say(f"stopped staging {stage.source!r} to {stage.folder!r}; the next job copies the rest")
 
     def _run(self) -> None:
-        for stage in self._stages:
-            try:
+        try:
+            for stage in self._stages:
                 self._results.append(StageTask(stage, self._stop, self._say, self._warn).perform())
-            except CancelledError:
-                return
-            except OSError as error:
-                self._error = OutputError(f"cannot stage {error.filename or stage.source!r}: {reason(error)}")
-                return
-            except AscendRunnerError as error:
-                self._error = error
-                return
+        except CancelledError:
+            return
+        except AscendRunnerError as error:
+            self._error = error

@@ -65,7 +65,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
         text = _value(option, value if equals else None, words)
         if option.name == "perf_pattern" and option.name in values:
             raise SettingsError(
-                f"option {option.flag} is given twice: write one expression, such as '(?:step|iter) (?P<step>[0-9]+)'"
+                f"{option.flag} is given twice: write one expression, such as '(?:train|eval) step (?P<step>[0-9]+)'"
             )
         is_further = option.is_repeatable and option.name in values
         values[option.name] = SEPARATOR.join([values[option.name], text]) if is_further else text

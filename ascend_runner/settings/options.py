@@ -22,7 +22,6 @@ from ascend_runner.platforms.chips import CHIPS
 from ascend_runner.settings import parsing
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import quoted
-from ascend_runner.training import steps
 
 VARIABLE_PREFIX: Final = "ASCEND_RUNNER_"
 REMOVED: Final[Mapping[str, str]] = {  # options of earlier versions, and what to do instead
@@ -468,7 +467,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
         Option(
             name="perf_pattern",
             metavar="REGEX",
-            parse=steps.step_pattern,
+            parse=parsing.step_pattern,
             default_text="the lines of common frameworks",
             help="regular expression for further lines about a step, with groups named step, seconds or ms, hardware,"
             " e2e (both in ms)",

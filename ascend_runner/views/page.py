@@ -27,14 +27,10 @@ def make(report: Mapping[str, object], path: str) -> bytes:
 
 def render(sources: Sources) -> bytes:
     """Return the page, in UTF-8."""
-    return filled(TEMPLATES[0], content_of(page_content.reduced(sources) if sources.is_public else sources))
-
-
-def filled(template: str, content: object) -> bytes:
-    """Return a template with its content, in UTF-8."""
+    content = content_of(page_content.reduced(sources) if sources.is_public else sources)
     style = _template("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    page = environment().get_template(template).render(page=content, style=style, digest=digest)
+    page = environment().get_template(TEMPLATES[0]).render(page=content, style=style, digest=digest)
     return page.encode(errors="backslashreplace")
 
 

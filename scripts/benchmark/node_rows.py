@@ -14,7 +14,7 @@ from typing import Final
 from benchmark import measure
 from benchmark.launchers import OURS
 from benchmark.measure import folder
-from benchmark.table import Row, count, megabytes, seconds
+from benchmark.table import Row, count, seconds
 from benchmark.viewer_rows import VIEWER
 from tests.helpers import node_folders
 
@@ -67,14 +67,12 @@ def _median(samples: Sequence[Sequence[float]], index: int) -> float:
     return statistics.median(found[index] for found in samples)
 
 
-def merge() -> Iterator[Row]:
-    """Time the report about a large job, from the reports of all its nodes."""
+def reports() -> Iterator[Row]:
+    """Time the table of a large job, from the reports of all its nodes."""
     with folder() as path:
         node_folders.write(Path(path), MANY_NODES, culprit=170, missing=frozenset({77}))
         taken = statistics.median(measure.seconds_of([VIEWER, "report", path]) for _ in range(RUNS))
-        size = (Path(path) / "job-report.html").stat().st_size
     yield Row(f"ascend-job report of {MANY_NODES} x {node_folders.EACH} ranks", taken, seconds, reach=2.0)
-    yield Row("  the size of the page", size, megabytes, reach=2e6)
 
 
-ROWS: Final = (nodes, merge)
+ROWS: Final = (nodes, reports)

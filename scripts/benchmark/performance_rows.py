@@ -19,9 +19,7 @@ from benchmark.table import Row, count, percent, seconds
 
 RUNS: Final = 5
 PAIRS: Final = 15  # of runs with and without a pattern
-PATTERN: Final = (
-    r"(?:step |iter=|\[train\] )(?P<step>\d+)(?: hw (?P<hardware>[\d.]+) e2e (?P<e2e>[\d.]+)| took (?P<ms>[\d.]+))"
-)
+PATTERN: Final = r"\[train\] (?P<step>\d+) hw (?P<hardware>[\d.]+) e2e (?P<e2e>[\d.]+)"
 OPTIONS: Final = ("--perf-threshold", "0.8", "--perf-drop", "0.3", f"--perf-pattern={PATTERN}")
 GUIDE: Final = "this iteration hardware time is 3201.521 and e2e time is 3317.794921875 ms."
 

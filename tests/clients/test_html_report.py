@@ -1,4 +1,4 @@
-"""The HTML reports of one node and of several in Debian's Chromium: they load nothing, and axe-core finds nothing."""
+"""The HTML report in Debian's Chromium: it loads nothing, and axe-core finds nothing."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from tests.helpers import node_folders
-from tests.views import test_merged
 from tests.views.conftest import Write, document, fixture_write, rendered, write_table
 from tests.views.test_page import HOSTILE, log
 
@@ -45,15 +43,6 @@ def page(write: Write, count: int, text: str = "") -> Path:
     write_table(path.parent, count)
     found = path.with_suffix(".html")
     found.write_text(rendered(path))
-    return found
-
-
-def merged_page(folder: Path, count: int) -> Path:
-    """Write the page about a job of so many nodes, of which one has left no report."""
-    node_folders.write(folder, count, 5, frozenset({count - 1}))
-    write_table(folder, count * node_folders.EACH, "10.0.0.0")
-    found = folder / "job-report.html"
-    found.write_text(test_merged.rendered(folder))
     return found
 
 
@@ -113,17 +102,6 @@ def test_load(browser: webdriver.Chrome, write: Write) -> None:
 def test_accessibility(count: int, width: int, scheme: str, browser: webdriver.Chrome, write: Write) -> None:
     """axe-core finds no violation, and the page is not wider than the screen."""
     check_accessibility(page(write, count), width, scheme, browser)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1440])
-@pytest.mark.parametrize("count", [2, 8, 128])
-def test_several_nodes(count: int, width: int, scheme: str, browser: webdriver.Chrome, tmp_path: Path) -> None:
-    """The same holds for the page about several nodes."""
-    path = merged_page(tmp_path, count)
-
-    check_requests(path, browser)
-    check_accessibility(path, width, scheme, browser)
 
 
 def test_print(browser: webdriver.Chrome, write: Write) -> None:

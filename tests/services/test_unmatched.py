@@ -21,7 +21,7 @@ def sentence(
     if step:
         performance.note(0, step)
     job = job_spec([rank_spec(0)], perf_pattern=pattern or None)
-    return Unmatched(job, Matcher((pattern,) if pattern else (), print), performance).sentence()
+    return Unmatched(job, Matcher(pattern, print), performance).sentence()
 
 
 def test_pattern() -> None:
@@ -46,21 +46,21 @@ def test_enough_figures(step: Step) -> None:
 
 
 def test_match() -> None:
-    """One pattern of several is enough."""
-    matcher = Matcher((PATTERN, "iteration (?P<step>.)"), print)
+    """One line is enough."""
+    matcher = Matcher(PATTERN, print)
     unmatched = Unmatched(job_spec([rank_spec(0)], perf_pattern=PATTERN), matcher, Performance())
     unmatched.note(None)
     before = unmatched.sentence()
-    unmatched.note((matcher.patterns[0], {"step": b"7"}))
+    unmatched.note({"step": b"7"})
 
     assert (True, "") == (bool(before), unmatched.sentence())
 
 
 def test_pattern_that_was_given_up() -> None:
     """There was a warning about it."""
-    matcher = Matcher((PATTERN,), lambda _warning: None)
+    matcher = Matcher(PATTERN, lambda _warning: None)
     unmatched = Unmatched(job_spec([rank_spec(0)], perf_pattern=PATTERN), matcher, Performance())
-    matcher.give_up(matcher.patterns[0], "it is slow")
+    matcher.give_up("it is slow")
 
     assert "" == unmatched.sentence()
 
@@ -68,7 +68,7 @@ def test_pattern_that_was_given_up() -> None:
 @pytest.mark.parametrize(("rank_id", "is_told"), [(0, True), (3, False), (7, True)])
 def test_several_nodes(rank_id: int, is_told: bool) -> None:  # noqa: FBT001  a parameter of the test
     """Most software prints its steps on the first or the last rank, so other nodes say nothing."""
-    matcher = Matcher((PATTERN,), print)
+    matcher = Matcher(PATTERN, print)
     job = job_spec([rank_spec(rank_id)], perf_pattern=PATTERN, rank_size=8, node_number=1)
 
     assert is_told is ("on this node" in Unmatched(job, matcher, Performance()).sentence())

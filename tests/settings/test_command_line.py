@@ -93,9 +93,8 @@ def test_second_pattern_is_refused() -> None:
     with pytest.raises(SettingsError) as caught:
         command_line.parse(["--perf-pattern", "a", "--perf-pattern", "b", "x"])
 
-    assert (
-        "option --perf-pattern is given twice: write one expression, such as '(?:step|iter) (?P<step>[0-9]+)'"
-        == str(caught.value)
+    assert "--perf-pattern is given twice: write one expression, such as '(?:train|eval) step (?P<step>[0-9]+)'" == str(
+        caught.value
     )
 
 

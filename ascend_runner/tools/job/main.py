@@ -35,9 +35,8 @@ COMMAND_WIDTH: Final = 14  # cells of a command in the help, with its indentatio
 LOG_DIR_HELP: Final = "or its log directory"
 DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
 REPORT_TEXT: Final = """\
-If the reports of several nodes of a job are in one directory, or are given as several arguments, the report covers all
-of them: which node caused the failure and how certain that is, which nodes did not report, and how far their clocks
-differ."""
+If the reports of several nodes of a job are in one directory, or are given as several arguments, a table of them is
+printed, with the node that is likely the cause of a failure; -o then writes the page of that node."""
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
@@ -103,13 +102,13 @@ def _add_viewers(add: Adder) -> None:
 
 def _add_report(command: ArgumentParser) -> None:
     command.description = f"{command.description} {REPORT_TEXT}"
-    text = f"{JOB_HELP}its log directory, or its JSON report; several are merged as the nodes of one job"
+    text = f"{JOB_HELP}its log directory, or its JSON report; several are those of the nodes of one job"
     command.add_argument("jobs", metavar="JOB", nargs="*", help=text + DEFAULT_HELP)
-    text = "the file to write (default: beside the JSON report; in the current directory if several JOBs are given)"
+    text = "the file to write (default: beside the JSON report; of several nodes none)"
     command.add_argument("-o", "--output", metavar="OUT.html", help=text)
     text = "omit arguments, hosts, output, and all variables except those that number the ranks; requires -o"
     command.add_argument("--public", action="store_true", help=text)
-    command.add_argument("--json", action="store_true", help="print the verdict on several nodes as JSON")
+    command.add_argument("--json", action="store_true", help="print the table of several nodes as JSON")
 
 
 def _add_logs(command: ArgumentParser) -> None:

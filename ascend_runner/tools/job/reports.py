@@ -1,4 +1,7 @@
-"""Makes the HTML report of a job, running or ended, from its JSON report and the files beside it."""
+"""Makes the HTML report of a job, running or ended, from its JSON report and the files beside it.
+
+Of a job of several nodes it shows the table of their reports instead, and makes the page of the node with the cause.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from ascend_runner.errors import SettingsError, UnreadableError
 from ascend_runner.members import Members
 from ascend_runner.node import terminal
 from ascend_runner.text import printable, size
-from ascend_runner.tools.job import jobs, merged_reports
+from ascend_runner.tools.job import jobs, node_reports
 from ascend_runner.tools.job.jobs import is_final
-from ascend_runner.views import merged, page
-from ascend_runner.views.merged import MergedSources
+from ascend_runner.tools.job.node_reports import NodeReports
+from ascend_runner.views import page
 from ascend_runner.views.page_content import gather
 
 EXTENSION: Final = ".html"
@@ -27,9 +30,9 @@ EXTENSION: Final = ".html"
 def make(options: Namespace) -> str:
     """Write the HTML report of what `jobs.find` finds, or of a JSON report; return what the command prints.
 
-    Without an output file it is written beside the JSON report, where links lead to the logs, or to the working
-    directory if there are several arguments. Of a job of several nodes whose reports are in one directory, or in those
-    of the arguments, it is about all of them, and so is what the command prints.
+    Without an output file it is written beside the JSON report, where links lead to the logs. If the reports of several
+    nodes of a job are in one directory, or in those of the arguments, the command prints a table of them, and writes a
+    page only to an output file: that of the node that is the likely cause.
 
     Raises:
         OutputError: It cannot be written.
@@ -39,17 +42,14 @@ def make(options: Namespace) -> str:
     """
     output = _output(options)
     words: Sequence[str] = options.jobs
-    several = merged_reports.find(words, options.environ)
-    if several:
-        return _of_several_nodes(several, options)
+    if several := node_reports.find(words, options.environ):
+        return _of_several_nodes(several, output, options)
     if options.json:
         raise SettingsError("--json requires the reports of several nodes")
     report, path, is_alive = _read(words[0] if words else None, options.environ)
+    was_killed = is_alive is False and not is_final(report.text("state"))
     found = attrs.evolve(
-        gather(report, path),
-        was_killed=is_alive is False and not is_final(report.text("state")),
-        is_public=options.public,
-        links_logs=output is None,
+        gather(report, path), was_killed=was_killed, is_public=options.public, links_logs=output is None
     )
     return _written(output or os.path.splitext(path)[0] + EXTENSION, page.render(found))
 
@@ -68,14 +68,24 @@ def _output(options: Namespace) -> str | None:
     return output
 
 
-def _of_several_nodes(sources: MergedSources, options: Namespace) -> str:
-    found = sources.found
-    target = options.output or os.path.join(found.path, f"{found.job_id}-report{EXTENSION}")
-    sentence = _written(target, merged.render(attrs.evolve(sources, is_public=options.public)))
+def _of_several_nodes(found: NodeReports, output: str | None, options: Namespace) -> str:
+    """Return the table of the nodes, and write the page of one of them if there is an output file.
+
+    Raises:
+        SettingsError: There is an output file, but no report of a node that is the likely cause.
+    """
     if options.json:
-        return json.dumps(merged_reports.document(sources), indent=1)
-    width = terminal.columns(terminal.STDOUT) or None
-    return f"{merged_reports.screen(sources, width)}{sentence}"
+        text = json.dumps(node_reports.document(found), indent=1)
+    else:
+        text = node_reports.screen(found, terminal.columns(terminal.STDOUT) or None).rstrip("\n")
+    if output is None:
+        return text
+    if found.is_open or not found.candidates or not found.candidates[0].path:
+        raise SettingsError("-o writes the page of one node, and it is not clear which: specify the JSON report of one")
+    path = found.candidates[0].path
+    sources = attrs.evolve(gather(report_file.read(path), path), is_public=options.public)
+    written = _written(output, page.render(sources))
+    return text if options.json else f"{text}\n{written}"
 
 
 def _written(path: str, data: bytes) -> str:

@@ -153,9 +153,9 @@ complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -l every -d 'tim
 complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
-complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report; in the current directory if several JOBs are given)' -r -F
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report; of several nodes none)' -r -F
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'omit arguments, hosts, output, and all variables except those that number the ranks; requires -o'
-complete -c ascend-job -n '__fish_seen_subcommand_from report' -l json -d 'print the verdict on several nodes as JSON'
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -l json -d 'print the table of several nodes as JSON'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a checkpoint -d 'Ask the ranks of a running job for a checkpoint'
 complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -s h -l help -d 'show help'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.training.steps import fixed_text
+from ascend_runner.settings.parsing import fixed_text
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,20 @@
-"""The report of a job of several nodes: which files count, what the screen says, and what is written."""
+"""The reports of several nodes side by side: which files count, and which node is likely the cause."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-from datetime import datetime, timezone
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from ascend_runner.errors import UnreadableError
 from ascend_runner.services import run_folder
-from ascend_runner.tools.job import jobs, merged_reports
+from ascend_runner.tools.job import jobs, node_reports
+from ascend_runner.tools.job.node_reports import NodeReports
 from tests.helpers import node_folders
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
@@ -29,29 +31,134 @@ def screen(tool: Tool, *words: str) -> list[str]:
 
 
 def test_screen(tool: Tool, tmp_path: Path) -> None:
-    """It names the cause, how sure it is and why, the end of its log, the other nodes, and the clocks."""
+    """It names the likely cause and why, its log and its report, and has a row for the nodes that report the same."""
     node_folders.write(tmp_path, 4, culprit=21)
 
     assert [
         "job: failed; final reports from 4 of 4 nodes",
-        "  cause   rank 21 on node 2 (worker-2), device 5: ValueError: loss is nan at",
-        "          step 17",
-        "          certain: 24 ranks on 3 nodes name it (EI0006); no other node has an",
-        "          error of its own",
-        "          | last words of 21",
-        "  others  nodes 0, 1, 3: EI0006: [PID: 7] Getting socket times out.",
-        "  clocks  4 nodes synchronized to within 0.4 s",
-    ] == [line for line in screen(tool, str(tmp_path))[:-1] if "failed at" not in line and "  log  " not in line]
+        "  cause   rank 21 on node 2 (worker-2): ValueError: loss is nan at step 17",
+        "          likely the cause: no other node has one of its own",
+        f"  log     {tmp_path}/job-proc-rank-21-device-5.txt",
+        f"  report  {tmp_path}/job-report-node-2.json",
+        "",
+        "node     host      ranks        state   error      reported",
+        "2        worker-2  16-23        failed  own        ValueError: loss is nan at step 17",
+        "0, 1, 3            0-15, 24-31  failed  lost peer  EI0006: [PID: 7] Getting socket times out.",
+    ] == screen(tool, str(tmp_path))
+    assert not [*tmp_path.glob("*.html")]
+
+
+def nodes(folder: Path, *parts: Mapping[str, object] | None) -> NodeReports:
+    """Return what is read from the reports of some nodes, as changes to one that has lost a peer; None leaves none."""
+    for number, changes in enumerate(parts):
+        if changes is not None:
+            report = node_folders.report(number, len(parts), 1_000_000, **changes)
+            node_folders.put(folder, f"job-report-node-{number}.json", report)
+    return node_reports.read(str(folder))
+
+
+def failed(kind: str = "rank_failed", state: str = "failed", **changes: object) -> dict[str, object]:
+    """Return changes to a report, so that the node has failed by itself, or as its cause says."""
+    record = node_folders.rank(0, finding=node_folders.OWN) | changes
+    return {"state": state, "cause": {"kind": kind, "sentence": "it failed", "rank_id": 0}, "ranks": [record]}
+
+
+LOST: Mapping[str, object] = {}
+OWN = failed()
+OTHER = failed(finding={"exception": "OSError: no space left on device"})
+KILLED = failed(exit_code=None, signal=9)
+SILENT = failed(finding=None)
+EITHER = failed(finding={"code": "EI0013", "code_kind": "this rank or a peer may be at fault"})
+LATER = failed(finding={"code": "EZ9999", "code_kind": "a kind of a later version"})
+HUNG = failed("hang")
+STOPPED = failed("interrupted", "stopped")
+EXPIRED = failed("expired", "expired")
+UNHEALTHY = failed("unhealthy")
+RUNNER = failed("runner_failed")
+FINE: Mapping[str, object] = {"state": "succeeded", "cause": None}
+
+
+@pytest.mark.parametrize(
+    ("parts", "candidates", "is_open"),
+    [
+        ((LOST, OWN, LOST), [1], False),
+        ((LOST, OWN, None), [1], False),  # a missing report is only unknown
+        ((KILLED, OWN, HUNG), [1], False),
+        ((LOST, RUNNER, LOST), [1], False),
+        ((LOST, UNHEALTHY, STOPPED), [1], False),
+        ((OWN, OWN, LOST), [0], False),  # the error is the cause, wherever it came first
+        ((OWN, OTHER, LOST), [0, 1], True),
+        ((LOST, None, LOST), [1], False),
+        ((LOST, None, None), [1, 2], True),
+        ((LOST, KILLED, FINE), [1], False),
+        ((LOST, SILENT, LOST), [1], False),
+        ((LOST, EITHER, LOST), [1], False),
+        ((LOST, LATER, LOST), [1], False),
+        ((HUNG, HUNG, HUNG), [0, 1, 2], True),
+        ((LOST, STOPPED, LOST), [0, 2], True),
+        ((LOST, STOPPED), [0], True),
+        ((STOPPED, STOPPED, None), [], False),
+        ((EXPIRED, EXPIRED), [], False),
+        ((FINE, FINE), [], False),
+    ],
+)
+def test_candidates(
+    parts: tuple[Mapping[str, object] | None, ...], candidates: list[int], *, is_open: bool, tmp_path: Path
+) -> None:
+    """An error of its own precedes an unknown one, which precedes a lost peer; who was stopped is no candidate."""
+    found = nodes(tmp_path, *parts)
+
+    assert (candidates, is_open) == ([node.number for node in found.candidates], found.is_open)
+
+
+@pytest.mark.parametrize("seconds", [-600, -1, 1, 600])
+def test_clocks_decide_nothing(seconds: int, tmp_path: Path) -> None:
+    """A node whose clock is wrong is neither more nor less suspected."""
+    moments = [
+        (datetime.fromisoformat(moment) + timedelta(seconds=seconds)).isoformat()
+        for moment in (node_folders.BEGAN, node_folders.ENDED)
+    ]
+    times = dict(zip(("started_at", "ended_at"), moments))
+
+    assert [0, 1] == [node.number for node in nodes(tmp_path, OWN, {**OTHER, **times}, LOST).candidates]
+    assert [0, 1] == [node.number for node in nodes(tmp_path, {**OWN, **times}, OTHER, LOST).candidates]
+
+
+def test_suspected_nodes_come_first(tool: Tool, tmp_path: Path) -> None:
+    """Of nodes that are a tie, those that most others suspect are named, three at most."""
+    peer = {"rank_id": 41, "server_id": "10.0.0.5", "device_id": 1, "device_ip": "", "reported_by": [0]}
+    cause = {"kind": "rank_failed", "sentence": "failed", "rank_id": 0, "is_a_consequence": True}
+    found = nodes(tmp_path, *[{"cause": {**cause, "rank_id": 8 * node, "suspected_peer": peer}} for node in range(8)])
+
+    assert ([5, 0, 1], 7) == ([node.number for node in found.candidates[:3]], found.candidates[0].named_by)
+    lines = screen(tool, str(tmp_path))
+    assert "          or one of 5 other nodes" in lines
+    assert "          cause unclear: no node has an error of its own; suspected by 7 other" in lines
 
 
 def test_missing_report(tool: Tool, tmp_path: Path) -> None:
-    """A node without a report is counted, and named as the likely cause if the others name it."""
+    """A node without a report is counted, and the likely cause if the others have only lost a peer."""
     node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({2}))
     lines = screen(tool, str(tmp_path))
 
     assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
-    assert "  cause   rank 21 on node 2: no report" == lines[1]
-    assert "          likely: 24 ranks on 3 nodes name it (EI0006)" in lines
+    assert "  cause   node 2: no report" == lines[1]
+    assert "2        16-23        no report  unknown" in lines
+
+
+def test_page_of_the_cause(tool: Tool, tmp_path: Path) -> None:
+    """With an output file, the page of the node with the cause is written, and none if that is not clear."""
+    node_folders.write(tmp_path, 4, culprit=21)
+    page = tmp_path / "a.html"
+    lines = screen(tool, str(tmp_path), "-o", str(page))
+
+    assert lines[-1].startswith(f"wrote {page} (")
+    assert "Rank 21 failed" in page.read_text() or "worker-2" in page.read_text()
+    page.unlink()
+    (tmp_path / "job-report-node-2.json").unlink()
+    status, text = tool("report", str(tmp_path), "-o", str(page))
+    assert (2, False) == (status, page.exists())
+    assert text.endswith("it is not clear which: specify the JSON report of one\n")
 
 
 def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
@@ -61,7 +168,7 @@ def test_unfinished_report(tool: Tool, tmp_path: Path) -> None:
     lines = screen(tool, str(tmp_path))
 
     assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
-    assert lines[1].startswith("  cause   rank 21 on node 2 (worker-2), device 5: incomplete report (last state:")
+    assert "  cause   node 2 (worker-2): incomplete report (last state: running)" == lines[1]
 
 
 def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None:
@@ -79,11 +186,9 @@ def test_incomplete_report_of_this_machine(program: Program, tool: Tool) -> None
     os.kill(job.runner_pid, signal.SIGKILL)
     run.finish()
     killed = screen(tool, str(program.log_dir))
-    page = (program.log_dir / "job-report.html").read_text()
 
     assert any("still running" in line for line in alive), alive
     assert any("the runner was killed (last state: running)" in line for line in killed), killed
-    assert (True, False) == ("<td>ended" in page, "still running" in page)
 
 
 def test_name_of_a_job(start: Start, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,18 +203,21 @@ def test_name_of_a_job(start: Start, tool: Tool, tmp_path: Path, monkeypatch: py
 
 
 def test_json(tool: Tool, tmp_path: Path) -> None:
-    """The verdict, and what is known of each node, is also printed as JSON."""
+    """The candidates, and what is known of each node, are also printed as JSON."""
     node_folders.write(tmp_path, 4, culprit=21, missing=frozenset({0}))
     found = json.loads(tool("report", str(tmp_path), "--json")[1])
 
-    assert ("job", "failed", "likely") == (found["job_id"], found["state"], found["certainty"])
-    assert [(2, 21)] == [(one["node"], one["rank_id"]) for one in found["suspects"]]
-    assert [None, "failed", "failed", "failed"] == [node["state"] for node in found["nodes"]]
-    assert (tmp_path / "job-report.html").exists()
+    assert ("job", "failed", "likely", [2]) == tuple(
+        found[name] for name in ("job_id", "state", "certainty", "candidates")
+    )
+    assert ["no report", "failed", "failed", "failed"] == [node["state"] for node in found["nodes"]]
+    assert [("unknown", None), ("lost peer", 8), ("own", 21), ("lost peer", 24)] == [
+        (node["standing"], node["rank_id"]) for node in found["nodes"]
+    ]
 
 
 def test_files(tool: Tool, tmp_path: Path) -> None:
-    """Each file that cannot be used is one sentence: damaged, foreign, of another job, older, huge, or no file."""
+    """Each file that cannot be used is one sentence: damaged, foreign, of another job, older, or no file."""
     node_folders.write(tmp_path, 3, culprit=21)
     node_folders.put(tmp_path, "job-report-old.json", node_folders.report(1, 3, 21, **EARLIER))
     node_folders.put(tmp_path, "other-report-node-0.json", node_folders.report(0, 3, 21, **EARLIER, job_id="other"))
@@ -118,14 +226,12 @@ def test_files(tool: Tool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "job-report-node-9.json")
     (tmp_path / "job-report-node-10.json").symlink_to("job-report-node-0.json")
     (tmp_path / "job-report-node-11.json").mkdir()
-    with (tmp_path / "job-report-node-12.json").open("wb") as file:
-        file.truncate(merged_reports.LARGEST + 1)
     (tmp_path / "job-report-node-13.json").write_text("[" * 100_000)
     (tmp_path / "job-report-node-14.json").write_text('{"job_id": ["x"], "ranks": [1, null, {"rank_id": "x"}]}')
-    found = merged_reports.read(str(tmp_path))
+    found = node_reports.read(str(tmp_path))
 
-    assert [0, 1, 2] == [node.number for node in found.job.nodes]
-    assert 10 == len(found.left_out)
+    assert [0, 1, 2] == [node.number for node in found.nodes]
+    assert 9 == len(found.left_out)
     assert all("\n" not in sentence for sentence in found.left_out)
     assert "job: failed; final reports from 3 of 3 nodes" == screen(tool, str(tmp_path))[0]
 
@@ -134,11 +240,11 @@ def test_earlier_run(tmp_path: Path) -> None:
     """A report of an earlier run does not stand for the node, which has left none of the newest run."""
     node_folders.write(tmp_path, 4, culprit=21)
     node_folders.put(tmp_path, "job-report-node-2.json", node_folders.report(2, 4, 21, **EARLIER))
-    found = merged_reports.read(str(tmp_path))
+    found = node_reports.read(str(tmp_path))
 
-    assert [True, True, False, True] == [node.has_report for node in found.job.nodes]
+    assert ["failed", "failed", "no report", "failed"] == [node.state for node in found.nodes]
     assert (f"ignored '{tmp_path}/job-report-node-2.json': it is from an earlier run",) == found.left_out
-    assert (*range(16, 24),) == found.job.nodes[2].rank_ids
+    assert (*range(16, 24),) == found.nodes[2].rank_ids
 
 
 def spread(folder: Path, count: int) -> list[str]:
@@ -154,17 +260,14 @@ def spread(folder: Path, count: int) -> list[str]:
     return [*(str(folder / f"node{number}") for number in range(count - 1)), str(path / "report.json")]
 
 
-def test_several_directories(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Directories and reports are merged as nodes of one job, with the logs beside them, in the working directory."""
+def test_several_directories(tool: Tool, tmp_path: Path) -> None:
+    """Directories and reports are those of the nodes of one job, with the logs beside them."""
     paths = spread(tmp_path, 3)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
     lines = screen(tool, *paths)
 
     assert "job: failed; final reports from 3 of 3 nodes" == lines[0]
     assert lines[1].startswith("  cause   rank 9 on node 1 (worker-1)")
-    assert "          | last words of 9" in lines
-    assert lines[-1].startswith("wrote job-report.html (")
+    assert f"  log     {tmp_path}/node1/job-proc-rank-9-device-1.txt" in lines
 
 
 def test_same_node_in_several_directories(tmp_path: Path) -> None:
@@ -173,11 +276,11 @@ def test_same_node_in_several_directories(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     recent = {"started_at": "2026-11-22T09:47:35+08:00"}
     node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 3, 9, **recent))
-    found = merged_reports.read(*paths, str(tmp_path / "old"), paths[0])
+    found = node_reports.read(*paths, str(tmp_path / "old"), paths[0])
 
-    assert (1, 3) == (len(found.left_out), len(found.reports))
+    assert (1, 3) == (len(found.left_out), len(found.nodes))
     assert found.left_out[0].startswith(f"ignored '{tmp_path}/old/job-report-node-1.json': ")
-    assert f"{tmp_path}/node1" == str(Path(found.logs[9]).parent)
+    assert f"{tmp_path}/node1/job-report-node-1.json" == found.nodes[1].path
 
 
 def put_run_file(folder: Path, number: int, run_folder: Path) -> None:
@@ -201,29 +304,28 @@ def test_spare_report(tool: Tool, tmp_path: Path) -> None:
     lines = screen(tool, str(tmp_path))
 
     assert "job: failed; final reports from 2 of 2 nodes" == lines[0]
-    assert lines[1].startswith("  cause   rank 3 on node 0 (worker-0), device 3: ValueError: loss is nan")
+    assert lines[1].startswith("  cause   rank 3 on node 0 (worker-0): ValueError: loss is nan")
 
     (tmp_path / "run" / run_folder.REPORT_FILE).write_text("{")
 
-    assert merged_reports.read(str(tmp_path)).job.nodes[0].problem.endswith("is not the JSON report of a job")
+    assert node_reports.read(str(tmp_path)).nodes[0].state.endswith("is not the JSON report of a job")
 
 
 def test_files_beside_an_older_report(tmp_path: Path) -> None:
-    """Only the logs and the run file beside the newest report of a node count, in any order of the paths."""
+    """Only the run file beside the newest report of a node counts, in any order of the paths."""
     changes: dict[str, object] = {"state": "running", "ended_at": None, "cause": None}
     for name, times in (("new", {}), ("old", EARLIER)):
         (tmp_path / name).mkdir()
         report = node_folders.report(0, 2, 9, **{**changes, **times})
         node_folders.put(tmp_path / name, "job-report-node-0.json", report)
-        (tmp_path / name / "job-proc-rank-0-device-0.txt").touch()
         put_run_file(tmp_path / name, 0, tmp_path / name / "run")
     node_folders.put(tmp_path / "old", "job-report-node-1.json", node_folders.report(1, 2, 9))
     node_folders.put(tmp_path / "old" / "run", run_folder.REPORT_FILE, node_folders.report(0, 2, 9, **EARLIER))
     for names in (("new", "old"), ("old", "new")):
-        found = merged_reports.read(*(str(tmp_path / name) for name in names))
+        found = node_reports.read(*(str(tmp_path / name) for name in names))
 
-        assert str(tmp_path / "new") == os.path.dirname(found.logs[0])
-        assert "the runner was killed (last state: running)" == found.job.nodes[0].problem
+        assert str(tmp_path / "new") == os.path.dirname(found.nodes[0].path)
+        assert "the runner was killed (last state: running)" == found.nodes[0].state
 
 
 def test_no_readable_report(tool: Tool, tmp_path: Path) -> None:
@@ -260,7 +362,7 @@ def test_ends_before_starts(tmp_path: Path) -> None:
         report = node_folders.report(number, 2, 21, ended_at=EARLIER["ended_at"])
         node_folders.put(tmp_path, f"job-report-node-{number}.json", report)
 
-    assert [True, True] == [node.has_report for node in merged_reports.read(str(tmp_path)).job.nodes]
+    assert ["failed", "failed"] == [node.state for node in node_reports.read(str(tmp_path)).nodes]
 
 
 @pytest.mark.deep
@@ -283,13 +385,13 @@ def test_no_reports(tmp_path: Path) -> None:
     """Without a report that can be used there is no verdict."""
     (tmp_path / "job-report-node-0.json").write_text("[]")
     with pytest.raises(UnreadableError):
-        merged_reports.read(str(tmp_path))
+        node_reports.read(str(tmp_path))
     with pytest.raises(UnreadableError):
-        merged_reports.read(str(tmp_path / "missing"))
+        node_reports.read(str(tmp_path / "missing"))
 
 
 def test_json_of_one_node(tool: Tool, tmp_path: Path) -> None:
-    """A verdict needs the reports of several nodes."""
+    """A table needs the reports of several nodes."""
     path = tmp_path / "job-report.json"
     path.write_text(json.dumps(node_folders.report(0, 1, 1)))
 
@@ -297,7 +399,7 @@ def test_json_of_one_node(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_jobs_of_one_node(tool: Tool, tmp_path: Path) -> None:
-    """Jobs of one node each, whose names look like parts of one, are not merged."""
+    """Jobs of one node each, whose names look like parts of one, are not nodes of one."""
     for name in ("a-report-1", "a-report-2"):
         node_folders.put(tmp_path, f"{name}-report.json", node_folders.report(0, 1, 1, job_id=name, node_rank=None))
 
@@ -305,7 +407,7 @@ def test_jobs_of_one_node(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_running_job(tool: Tool, tmp_path: Path) -> None:
-    """While no node has ended there is nothing to judge: the part of this node has a page of its own."""
+    """While no node has ended there is no table: the part of this node has a page of its own."""
     for number in range(2):
         running = node_folders.report(number, 2, 1, state="running", cause=None)
         node_folders.put(tmp_path, f"job-report-node-{number}.json", running)
@@ -325,9 +427,9 @@ def test_real_nodes(program: Program, tool: Tool) -> None:
         own = ("--log-dir", str(program.log_dir), "--html", "never")
         runs.append(program.start(*place, *own, "sh", "-c", script, env={"MA_VJ_NAME": "job"}))
     assert [4, 3, 4] == [run.finish() for run in runs]
-    wait_until(lambda: merged_reports.has_several(str(program.log_dir)))
+    wait_until(lambda: node_reports.has_several(str(program.log_dir)))
     lines = screen(tool, str(program.log_dir))
 
     assert "job: failed; final reports from 3 of 4 nodes" == lines[0]
     assert lines[1].startswith("  cause   rank 1 on node 1 (")
-    assert [line for line in lines if line.startswith("          likely: 2 ranks on 2 nodes name it (EI0006)")]
+    assert "no final report from node 3" in " ".join(map(str.strip, lines[2:4]))

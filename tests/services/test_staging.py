@@ -1,4 +1,4 @@
-"""One stage: what a copy is, when it is made again, and what ends it."""
+"""Copies of datasets: what a copy is, when it is made again, and what ends it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from ascend_runner.errors import OutputError
 from ascend_runner.plan.ranks import Stage, Staged
 from ascend_runner.services import staging as datasets
-from ascend_runner.services.staging import PART, CancelledError, StageTask, Total, check_room, part_name
+from ascend_runner.services.staging import PART, CancelledError, Entry, StageTask, Total, check_room, part_name
 from ascend_runner.text import size
 from tests.helpers import data_trees
 
@@ -32,12 +32,22 @@ class Staging:
     source: Path
     target: Path
     warnings: list[str] = attrs.field(factory=list)
+    stop: threading.Event = attrs.field(factory=threading.Event)
+
+    def task(self, name: str = "", *, syncs_each: bool = False) -> StageTask:
+        """Return what stages the directory, or a file in it."""
+        stage = Stage(str(self.source / name), str(self.target), name)
+        return StageTask(stage, self.stop, lambda _: None, self.warnings.append, syncs_each)
 
     def stage(self, name: str = "") -> Staged:
         """Stage the directory, or a file in it."""
         self.warnings.clear()
-        stage = Stage(str(self.source / name), str(self.target), name)
-        return StageTask(stage, threading.Event(), lambda _: None, self.warnings.append).perform()
+        return self.task(name).perform()
+
+    def entry(self, name: str) -> Entry:
+        """Return an entry of the source, and make the directory of the copy."""
+        self.target.mkdir(parents=True, exist_ok=True)
+        return datasets.look(str(self.source), name)
 
     @property
     def is_identical(self) -> bool:
@@ -61,7 +71,7 @@ def test_copy_is_identical(staging: Staging) -> None:
 
     assert staging.is_identical
     assert (21, size, size) == (result.files, result.size, result.copied)
-    assert {".complete.json", ".staging.lock", ".staging.manifest"} == {
+    assert {".complete.json", ".staging.lock", ".staging.list"} == {
         name for name in os.listdir(staging.target) if datasets.is_own(name)
     }
 
@@ -326,7 +336,7 @@ def test_manifest_is_on_the_disk_before_any_file(staging: Staging, monkeypatch: 
     monkeypatch.setattr(os, "replace", note_replace)
     staging.stage()
 
-    assert ["sync .staging.manifest.new", "name .staging.manifest", "sync copy"] == events[:3]
+    assert ["sync .staging.list.new", "name .staging.list", "sync copy"] == events[:3]
 
 
 def test_interrupted_file_is_continued(staging: Staging) -> None:
@@ -335,13 +345,25 @@ def test_interrupted_file_is_continued(staging: Staging) -> None:
     staging.stage()
     boot = str(datasets.summary(str(staging.target / datasets.MANIFEST))["boot"])
     (staging.target / "big").unlink()
-    part = staging.target / part_name(datasets.look(str(staging.source), "big"), boot)
+    part = staging.target / part_name(staging.entry("big"), boot)
     part.write_bytes(b"x" * 1_999_990)
     (staging.target / f"{PART}of-another-file").touch()
     staging.stage()
 
     assert b"x" * 1_999_990 + b"0123456789" == (staging.target / "big").read_bytes()
     assert [] == [name for name in os.listdir(staging.target) if name.startswith(PART)]
+
+
+def test_leftover_that_is_longer(staging: Staging) -> None:
+    """A partial copy that cannot be the beginning of the file is written again."""
+    task, entry = staging.task(), staging.entry("link")
+    entry = staging.entry(entry.target)
+    (staging.target / "class-0" / "part-0").mkdir(parents=True)
+    boot = Path(datasets.BOOT_ID).read_text().strip()
+    (staging.target / part_name(entry, boot)).write_bytes(b"longer than the file" * 1000)
+    task.copy(entry, str(staging.source / entry.path))
+
+    assert (staging.source / entry.path).read_bytes() == (staging.target / entry.path).read_bytes()
 
 
 @pytest.mark.deep
@@ -451,3 +473,72 @@ def test_room_for_files(staging: Staging) -> None:
         pytest.skip("this file system has no such limit")
     with pytest.raises(OutputError, match=f"room for only .* more files, and {disk.f_files + 1} are needed$"):
         check_room(Stage("/source", str(staging.target)), Total(entries=disk.f_files + 1))
+
+
+@pytest.mark.parametrize("data", [b"more data", b"less", b"", b"same size!"])
+def test_source_that_has_changed(data: bytes, staging: Staging) -> None:
+    """A file that is not as it was listed is named, and leaves no copy."""
+    path = staging.source / "file"
+    path.write_bytes(b"ten bytes.")
+    entry = staging.entry("file")
+    path.write_bytes(data)
+    os.utime(path, ns=(0, entry.mtime_ns + 1))
+    with pytest.raises(OutputError) as changed:
+        staging.task().copy(entry, str(path))
+
+    assert f"cannot stage {str(path)!r}: the file changed while it was being copied; retry when it is complete" == str(
+        changed.value
+    )
+    assert not (staging.target / "file").exists()
+
+
+@pytest.mark.parametrize("syncs_each", [True, False])
+def test_failure_of_the_disk(syncs_each: bool, staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001  a parameter of the test
+    """Before Linux 5.8, syncfs(2) does not report that data could not be written: each file is asked for."""
+
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    task = staging.task(syncs_each=syncs_each)
+    if syncs_each:
+        with pytest.raises(OutputError, match=r"input/output error$"):
+            task.perform()
+    else:
+        task.perform()
+
+    assert syncs_each != (staging.target / datasets.COMPLETE).exists()
+
+
+def test_source_that_cannot_be_read(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file, whichever thread has read it."""
+    path, read = str(staging.source / "class-1" / "part-1" / "sample-7"), os.open
+
+    def open_others(name: str, *arguments: int) -> int:
+        if name == path:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return read(name, *arguments)
+
+    monkeypatch.setattr(os, "open", open_others)
+    with pytest.raises(OutputError) as failed:
+        staging.stage()
+
+    assert f"cannot stage {path!r}: no such file or directory" == str(failed.value)
+
+
+def test_target_that_cannot_be_written(staging: Staging) -> None:
+    """The error names what is in the way."""
+    (staging.target / "class-0" / "locked").mkdir(parents=True)
+
+    with pytest.raises(OutputError, match="is a directory"):
+        staging.stage()
+
+
+def test_stop_while_files_are_copied(staging: Staging) -> None:
+    """What was copied of a file stays for the next run, and no file is complete."""
+    task, entry = staging.task(), staging.entry("class-0/part-0/sample-6")
+    staging.stop.set()
+    with pytest.raises(CancelledError):
+        task.copy(entry, str(staging.source / entry.path))
+
+    assert [True] == [name.startswith(PART) for name in os.listdir(staging.target)]
