@@ -89,11 +89,6 @@ class Members:
         """Return the objects of an array."""
         return tuple(Members(item) for item in self._items(name) if isinstance(item, dict))
 
-    def child_with(self, name: str, key: str, number: int | None) -> Members:
-        """Return the first object of an array whose member `key` is this number, or an empty one."""
-        found = (child for child in self.children(name) if number is not None and child.whole(key) == number)
-        return next(found, Members())
-
     def pairs(self, name: str) -> tuple[Members, ...]:
         """Return the arrays of an array, whose members are called "0", "1" and so on."""
         items = (item for item in self._items(name) if isinstance(item, (list, tuple)))

@@ -49,12 +49,19 @@ class CauseRecord:
     suspected_peer: Peer | None = None  # if all failed ranks only report a peer
 
     def with_certainty(self, ranks: int) -> str:
-        """Return the sentence with a note on the certainty; the job has this number of `ranks`."""
-        return with_certainty(self.sentence, self.certainty_note(ranks)) if self.sentence else ""
+        """Return the sentence, which may say that it is the cause, with a note on the certainty.
+
+        The job has this number of `ranks`.
+        """
+        note = self.certainty_note(ranks)
+        if note == f" ({CERTAINTY['likely']})" and CAUSED in self.sentence:
+            return self.sentence.replace(CAUSED, " caused the failure (likely): ", 1)
+        return f"{self.sentence}{note}" if self.sentence else ""
 
     def certainty_note(self, ranks: int) -> str:
         """Return a note on the certainty, "" if it is certain; a rank that is alone has no rivals."""
-        return certainty_note(self.certainty, is_alone=ranks == 1 and not self.candidates)
+        word, is_alone = CERTAINTY.get(self.certainty, ""), ranks == 1 and not self.candidates
+        return f" ({word})" if word and not is_alone else ""
 
     @classmethod
     def decode(cls, members: Members) -> CauseRecord | None:
@@ -312,16 +319,3 @@ def _stacks(groups: tuple[Members, ...]) -> tuple[StackGroup, ...]:
 
 def _is_whole(text: str) -> bool:
     return len(text) < LONGEST_NUMBER and text.removeprefix("-").isdecimal()
-
-
-def certainty_note(certainty: str, *, is_alone: bool) -> str:
-    """Return a note on the certainty of a cause, "" if it is certain; a rank that `is_alone` has no rivals."""
-    word = CERTAINTY.get(certainty, "")
-    return f" ({word})" if word and not is_alone else ""
-
-
-def with_certainty(sentence: str, note: str) -> str:
-    """Add a note on the certainty to the sentence about a cause, which may already say that it is the cause."""
-    if note == f" ({CERTAINTY['likely']})" and CAUSED in sentence:
-        return sentence.replace(CAUSED, " caused the failure (likely): ", 1)
-    return f"{sentence}{note}"

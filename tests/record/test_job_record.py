@@ -15,7 +15,6 @@ from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.members import Members, iso, plain
 from ascend_runner.node.clock import Clock
 from ascend_runner.plan.ranks import Staged
-from ascend_runner.record import job_record
 from ascend_runner.record.job_record import (
     AttemptRecord,
     CauseRecord,
@@ -168,7 +167,8 @@ def test_cause_of_an_attempt(expected: str, ranks: int, cause: dict[str, object]
 
 def test_sentence_with_certainty() -> None:
     """A sentence that names the cause says how certain that is where it does so."""
-    note = job_record.certainty_note("likely", is_alone=False)
+    sentences = ("rank 5 caused the failure: x", "rank 5 failed: x")
+    victim, culprit = (CauseRecord(sentence=sentence, certainty="likely") for sentence in sentences)
 
-    assert "rank 5 caused the failure (likely): x" == job_record.with_certainty("rank 5 caused the failure: x", note)
-    assert f"rank 5 failed{note}" == job_record.with_certainty("rank 5 failed", note)
+    assert "rank 5 caused the failure (likely): x" == victim.with_certainty(8)
+    assert "rank 5 failed: x (likely the cause)" == culprit.with_certainty(8)
