@@ -1,4 +1,4 @@
-"""The error codes that CANN writes with letters: their meanings, and where their causes usually lie.
+"""The error codes of CANN, HCCL and the driver: the tables of their meanings, and how they are found in a log.
 
 The tables are text: a line has a code (or a range), a kind (root, either, peer; with * it only announces another one)
 and a meaning. A rank's log contains CANN's own sentence beside the code, so codes with one remedy share a line.
@@ -6,17 +6,10 @@ Sources: CANN's error_code.json (in its runtime, src/dfx/error_manager), its doc
 ones, such as EE1025 and EL0016), GE's error_registry.cc and opbase's log.cpp; kinds of HCCL's codes follow its
 docs/en/error_codes and the fault knowledge base of MindCluster's FaultDiag.
 
-
-The return codes of CANN, HCCL and the driver, in the form of `cann_codes`: numbers, so each has its own meaning.
-
 Sources: acl/error_codes/rt_error_codes.h and ge_error_codes.h, the documents "aclError" (1xxxxx: the caller's fault,
 2xxxxx: lack of a resource, 5xxxxx: internal) and "aclnn return codes", hccl_types.h and ascend_hal_error.h.
 
-
-Finds the error codes of CANN, HCCL and the driver in a log.
-
-The codes with letters are in `cann_codes`, those that are numbers in `return_codes`. A code that neither table has is
-judged by its module and its range.
+A code that no table has is judged by its module and its range.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Reads the host-side logs (plogs) that CANN writes for a rank: the newest file and its ERROR lines.
+"""Gathers the evidence about failed ranks from their logs and plogs. `root_cause` decides what it means.
 
 They are below ASCEND_PROCESS_LOG_PATH, as {debug,run}/plog/plog-<pid>_<time>.log (CANN log reference). All reads are
 bounded: the directory may be on a slow disk, and contain thousands of files or special files.
-
-
-Gathers the evidence about failed ranks from logs and plogs. What it means is decided in `diagnosis`.
 """
 
 from __future__ import annotations

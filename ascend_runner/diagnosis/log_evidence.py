@@ -1,11 +1,8 @@
-"""Finds the peers that HCCL's and Open MPI's messages name: by rank, server, device or address.
+"""Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names.
 
 The patterns follow hcomm's error tables and its troubleshooting guide (EI0002, EI0006, EI0013, EI0015, the heartbeat
-report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and the new wording, and Open MPI's
-help-mpi-btl-tcp.txt.
-
-
-Reads the end of a failed rank's log: the traceback or the last lines, the error code, and the peers it names.
+report "Cluster Exception Location", the table LINK_ERROR_INFO), in the old and the new wording, and Open MPI's help-
+mpi-btl-tcp.txt.
 """
 
 from __future__ import annotations

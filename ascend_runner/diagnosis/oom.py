@@ -1,6 +1,4 @@
-"""Compares two samples of memory, to find the OOM kills that belong to this job.
-
-Finds in the kernel's log the processes that it killed for lack of memory.
+"""Finds the processes of this job that the kernel has killed for lack of memory.
 
 Reading the log may need CAP_SYSLOG, and few containers have /dev/kmsg: without it nothing is known.
 

@@ -1,26 +1,14 @@
-"""The rules of `phrases` for errors of a rank itself or of its machine.
+"""Telling phrases of errors without a code, as tables: their meanings, and where their causes usually lie.
 
 Above each group is the source whose messages it knows; the first rule that matches counts, but one with `*` only where
 no code is found either.
 
-
-The rules of `phrases` for errors that a rank reports about others, in the form of `own_phrases`.
-
 The kind "lost" is a lost connection, which in a collective is a lost peer.
-
-
-The rules of `phrases` for what a rank needs: its installation, libraries, process groups and addresses.
 
 The form is that of `own_phrases`.
 
-
-The rules of `phrases` for classes of errors, in the form of `own_phrases`: they count if no other rule does.
-
 They are applied to the message of the chosen error only, since their words are common in logs, and only if it is the
 rank's own. A rule holds for every error of its class, so it says what to check, not what is wrong.
-
-
-The rules of `phrases` for classes of errors of frameworks: how packages, settings, models and data fit each other.
 
 What `class_phrases` says of its rules holds for these. A line that begins with a frame is made of the innermost frame
 of the traceback and its exception: an error inside a package has other reasons than the same one in a program. Of an
@@ -29,18 +17,9 @@ AssertionError or KeyError, the source line of that frame is searched as well.
 A rule of the kind "words" is one of the kind "root" that counts only for the words of a package, not for those that the
 user's program has chosen: there, anything "must be positive" or is "not supported".
 
-
-The rules of `phrases` for classes of errors of MindSpore: its operators, datasets and graphs.
-
 What `class_phrases` says of its rules holds for these.
 
-
-The Chinese wording of errors that the rules of `phrases` know in English, by the names of the rules.
-
 The words are those of glibc, bash and coreutils in a Chinese locale, and common ones of training programs.
-
-
-Telling phrases of errors without a code: their meanings, and where their causes usually lie.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
-"""Judges each failed rank by itself, orders those that failed together, and finds the peer that they suspect.
+"""Decides which rank caused the failure of a job and how certain that is, or which peer all failed ranks suspect.
 
 Even if the kernel's order is known, a rank that reports a peer gives way: a dying process closes its connections first
 and takes a while to exit. `root_cause` decides which rank is named.
 
-
-Decides which rank caused the failure of a job, and how certain that is.
-
 The first rank to end is not always the first to fail: a rank that fails closes its connections while it still cleans
 up, and a peer that notices ends earlier. So the rank with the strongest evidence is named, also where the runner
 stopped it, and the first to end where nothing is stronger.
-
-
-Turns the evidence about failed ranks into findings: one for each rank, and the peer that all of them suspect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Groups ranks by their innermost stack frames, so that an outlier stands out.
-
-Collects the stacks of ranks that hang: Python stacks by py-spy, else what /proc reports.
+"""Collects the stacks of ranks that hang, and groups ranks by their innermost frames, so that an outlier stands out.
 
 py-spy (the extra `debug`) reads the memory of another process, which requires ptrace(2): a parent may trace its
 children unless a container forbids it. /proc/PID/{status,wchan,syscall} are always readable, /proc/PID/stack by root

@@ -1,12 +1,7 @@
-"""Decides whether an error was raised where ranks communicate, so that a peer may be at fault.
+"""Chooses, of all errors in a log, the one that explains the end of its rank.
 
 It judges by the names of libraries and calls in a traceback, and by the words of its message. An error in the arguments
 of such a call is the caller's own: it has another class, or mentions no connection, wait or failed call.
-
-
-Chooses, of all errors in a log, the one that explains the end of its rank.
-
-Tells what around an error may explain it: the frame that raised it, and the records at the end of its log.
 """
 
 from __future__ import annotations

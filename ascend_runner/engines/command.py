@@ -1,9 +1,6 @@
-"""Takes a command apart into Python's script or module and arguments, and recognizes commands that run an engine.
+"""Takes a command apart: its conda environment, Python's script or module and arguments, and an engine in it. Pure.
 
 An engine starts the processes of a node or of all nodes: to run it once per device would start n x n processes.
-
-
-Finds the conda environment of a command, in images with conda but without a shell that could activate it.
 
 ANACONDA_DIR and DEFAULT_CONDA_ENV_NAME are ModelArts' names (its guide to custom images). Its job runtime is not a
 shell, so `conda activate` does not work there, and `conda run` adds a process and buffers the output. Without

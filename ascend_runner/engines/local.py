@@ -1,17 +1,12 @@
-"""The records of this package: a request to an engine, and the command line that replaces the user's.
-
-MindSpore's msrun, once per node. Source: MindSpore's tutorial on msrun, and its process_entity.
+"""The engines that start the ranks of one node each: torchrun and its kin, and MindSpore's msrun. Pure.
 
 It returns at once without --join, starts the scheduler if --master_addr is an address of this node, and accepts only
 `python` and `python3` as the interpreter: any other word it passes to python as the script.
 
-
-torchrun, the older torch.distributed.launch, and scripts that start their own processes (`init-method`).
-
 The arguments are those of the Octopus and task-training guides, and of ModelArts' guide to PyTorch boot commands.
 
-A command that calls one of them itself, or that does not run a Python script or module, stays as it is. By the
-task-training guide this applies to any command that contains torch.distributed.launch; it does not mention torchrun.
+A command that calls one of them itself, or that does not run a Python script or module, stays as it is. By the task-
+training guide this applies to any command that contains torch.distributed.launch; it does not mention torchrun.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Input and output of this package: the launch context of a node's ranks, and the changes to their environment.
-
-The variables that HCCL and CANN read: the rank, its device, the rank table. MindSpore and TensorFlow need no more.
+"""The environment of a rank: the context of a launch, the changes to it, and the variables of HCCL and CANN. Pure.
 
 DEVICE_ID and ASCEND_DEVICE_ID are indices into the devices that the container or ASCEND_RT_VISIBLE_DEVICES makes
 visible, never the physical ids of a rank table (CANN's environment variable reference; the platforms' own scripts).

@@ -1,10 +1,7 @@
-"""TensorFlow on NPU: a rank table, or CM_* without one; and TF_CONFIG if the platform has set it.
+"""The frameworks, and the environment of the ranks for each. Pure.
 
 CM_* and RANK_TABLE_FILE, RANK_ID, RANK_SIZE exclude each other (HCCL's user guide). TF_CONFIG is never added: an
 Estimator that finds it expects a cluster of servers.
-
-
-The frameworks, and the environment of the ranks for each.
 """
 
 from __future__ import annotations

@@ -1,26 +1,11 @@
-"""The input of all subjects of a check: the settings, the machine, and the plan that the launcher would make.
-
-The NPUs of this node: whether those that the job needs exist, are free and healthy, and which software they have.
+"""`ascend-runner --check`: reports what would prevent a job from running on this node, and starts nothing.
 
 Sources: the device nodes and mounts of Ascend Docker Runtime; CANN's installation guide (where its version is);
 npu-smi's reference; HCCL's error codes (EJ0001: a device is held by an earlier process).
 
-
-Subjects about the job: its rank table, this node's part of it, settings, variables and command.
-
-The limits of this node: free space on disks, resource limits, and the time that a job has to stop.
-
 Sources: ModelArts' own check before training (memlock, /dev/shm), Kubernetes' and Slurm's default grace periods.
 
-
-The network around the job: the ports of this node, and the names of the other nodes.
-
 Sources: HCCL's reference of environment variables (its ports, EI0019), proc(5) for /proc/net/tcp.
-
-
-The datasets that a job would copy to this node: their size, and whether there is room for them.
-
-The subjects of a check in their order, and how their findings are shown: as lines in columns, or as JSON.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""The result of preparing a job: the plan or all problems, and the facts that were found on the way.
-
-The machine that a plan is for: cores and NPUs of the ranks, a free port, the terminal, and what is missing.
-
-Decides whether this node is inspected while a job runs.
-
-The steps of preparation: check the command, find this node, await the rank table, plan.
+"""Finds the plan of a job, or everything that is wrong with it: command, node, rank table, machine and variables.
 
 A check is skipped only if it depends on one that failed. Cheap checks come first: a missing command is reported before
 the runner waits half an hour for a rank table.

@@ -1,9 +1,4 @@
-"""Finds the directories of a launch that nobody has named: the current one, that of logs, a temporary one.
-
-Creates the directories and files of a plan before its first process starts.
-
-Sets up a job: prepares it, and holds its directories, its port and its time limit until it ends.
-"""
+"""Sets up a job: prepares it, and holds its directories, its port and its time limit until it ends."""
 
 from __future__ import annotations
 

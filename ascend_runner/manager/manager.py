@@ -1,4 +1,4 @@
-"""The loop that runs a job: wait, turn observations into events, ask the state machine, perform its actions.
+"""The loop that runs an attempt: waits for events, asks the state machine what follows, and performs it.
 
 It holds everything that the machine must not know (processes, output, time) and decides nothing. Its observations go to
 the observers as facts. Two parts of it are classes of their own:

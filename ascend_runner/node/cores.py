@@ -1,16 +1,10 @@
-"""The NPUs that this machine or container shows, and their NUMA nodes: /dev/davinciN and sysfs.
+"""The NPUs and cores of this node: which there are, how many the job may use, and which each rank gets.
 
 N is the physical id of the device, even in a container that sees only some of them. Virtual devices (/dev/vdavinciN)
 count if there are no others. Nothing here asks the driver, which may hang.
 
-
-Finds the control groups of a process that are mounted here: v1, v2, or both side by side.
-
-Needs no privileges, and tolerates missing files. Sources: cgroups(7), proc(5) for mountinfo, the kernel's
-cgroup-v1 and cgroup-v2.rst.
-
-
-The cores of this node: how many the job may use, and which of them each rank gets.
+Needs no privileges, and tolerates missing files. Sources: cgroups(7), proc(5) for mountinfo, the kernel's cgroup-v1 and
+cgroup-v2.rst.
 
 The number is the lower of the affinity mask (sched_getaffinity(2), which includes a cpuset) and of the CPU quota of the
 job's cgroup and its parents (the kernel's sched-bwc.rst and cgroup-v2.rst). A rank gets cores next to its NPU.

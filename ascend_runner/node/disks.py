@@ -1,7 +1,4 @@
-"""Determines the types of file systems, the part of a path that exists, and whether the rest can be created.
-
-Finds the full disks among those that a job uses.
-"""
+"""The disks that a job uses: their file systems, and which of them are full."""
 
 from __future__ import annotations
 

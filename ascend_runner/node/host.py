@@ -2,9 +2,6 @@
 
 `Host()` is the machine itself. `Host(root)` reads the same paths below a directory, so that a test can describe a
 machine as a tree of files. All paths are given as they are on a machine, with a leading slash.
-
-
-Lists the files that processes have open, from /proc: processes of our pid namespace that this user may inspect.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""npu-smi, the tool of the NPUs' driver: where it is, and what it prints.
+"""npu-smi, the tool of the NPUs' driver: where it is, what it prints, and its figures every two seconds.
 
 Sources: the reference of npu-smi, and MindCluster's documentation of its output.
-
-
-The figures of NPUs that `npu-smi info watch` prints every two seconds, read without waiting for them.
 
 npu-smi buffers its output unless that is a terminal, so it gets a pseudo-terminal. This is its controlling terminal as
 well, so that the kernel ends npu-smi when the process that reads it is gone.

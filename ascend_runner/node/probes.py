@@ -1,21 +1,11 @@
-"""Turns what the probes find in each round into findings: one when a defect appears, and one when it is gone. Pure.
-
-The fault codes of Ascend devices, by the action that they require. Pure.
+"""The probes of this node's health: what each looks at, and when it is a defect.
 
 The levels are those of MindCluster's device plugin (faultCode.json), which decides by them about a pod. The meaning of
 the bits is that of Ascend's driver: a part of the device, then 8 bits for the type of its sensor and 9 for the event
 (dms_sensor.c, dms_sensor_type.h).
 
-
-Finds the defects of this node in the output of tools and the contents of files. Pure.
-
 Sources: the reference of npu-smi and hccn_tool, MindCluster's documentation of their output, the kernel's
 Documentation/ABI/testing/sysfs-class-net and sysfs-class-infiniband, and Documentation/accounting/psi.rst.
-
-
-The node that is inspected, and how its tools are run. A tool that hangs is killed, and its error text is masked.
-
-The probes of an inspection. Each reads one aspect of this node, and `judgement` finds the defects in it.
 
 A probe raises TimeoutError if its tool hangs, and `UnusableError` if it does not work on this node.
 """

@@ -1,13 +1,4 @@
-"""The datasets that are copied to this node before its ranks start: where the ranks find the copies. Pure.
-
-The input of a plan: the settings, the environment and facts about the machine; and where a job writes.
-
-Finds the ranks of this node. It never guesses: if no entry of a rank table matches for certain, that is an error.
-
-Plans one process per device of this node, and the auxiliary process of a framework that needs one.
-
-Plans one process for this node: the command as it is, or another engine, which starts the ranks itself.
-"""
+"""Plans the processes of this node's part of a job: the ranks, or another engine that starts them. Pure."""
 
 from __future__ import annotations
 

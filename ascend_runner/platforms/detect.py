@@ -1,10 +1,7 @@
-"""Detects that another launcher has already started one process per device, or that this process has no device to use.
+"""Finds this node's place in its job by the user's options, else by the platform's variables, else by the rank table.
 
 Starting one process per device from each of them would give n x n processes. The command then runs once, in the
 unchanged environment, as one supervised rank.
-
-
-Finds this node's place in its job: by the user's options, then by the platform's variables.
 
 WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, devices for MindCluster) and RANK two,
 so they are used only together with another variable. If they hint at other nodes and no platform is detected, the node

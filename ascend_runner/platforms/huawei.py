@@ -1,20 +1,14 @@
-"""Huawei Cloud ModelArts: training jobs V2, and the numbers of V1 (only the rank table has the hosts of V1).
+"""The platforms of Huawei Cloud and Ascend: ModelArts, MindCluster and the task-training platform. Pure.
 
 The Octopus platform uses the same variables, on ModelArts or on CCE. Sources: ModelArts' list of environment variables,
 its guide to custom images, its page on topology acceleration; Octopus' guide to algorithm files.
 
-
-MindCluster's Ascend Operator, whose jobs are called acjob. Each framework gets variables of its own.
-
 They count devices, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE are those of the job, LOCAL_WORLD_SIZE,
-MS_LOCAL_WORKER and CM_LOCAL_WORKER those of a node. RANK, MS_NODE_RANK and CM_RANK are the node's number.
-Source: component/ascend-operator of Ascend/mind-cluster (pkg/controllers/v1/env.go).
+MS_LOCAL_WORKER and CM_LOCAL_WORKER those of a node. RANK, MS_NODE_RANK and CM_RANK are the node's number. Source:
+component/ascend-operator of Ascend/mind-cluster (pkg/controllers/v1/env.go).
 
-
-The task-training platform: WORLD_SIZE and RANK count nodes, SLOTS the devices of each.
-
-WORLD_SIZE and RANK alone could be torchrun's, which count processes; SLOTS tells them apart.
-Source: the platform's guide to run commands.
+WORLD_SIZE and RANK alone could be torchrun's, which count processes; SLOTS tells them apart. Source: the platform's
+guide to run commands.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Kubeflow's Trainer v2 (PET_*, which are torchrun's own) and the older PyTorchJob.
+"""Kubeflow's Trainer and PyTorchJob, and Volcano's plugins. Pure.
 
 A PyTorchJob sets nothing but MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, counted in replicas; torchrun sets the same
 counted in processes. The pod's own name tells them apart: it must be <job>-master-0 or <job>-worker-<n>, as MASTER_ADDR
 and RANK imply. Sources: kubeflow/trainer, and pkg/controller.v1/pytorch/envvar.go of training-operator.
-
-
-Volcano's plugins: env (VC_TASK_INDEX, VK_TASK_INDEX), svc (VC_<TASK>_HOSTS) and pytorch (MASTER_ADDR, RANK, ...).
 
 The index starts at 0 in each task, so it numbers the nodes only if the job has one task. With a master and workers the
 pod's own name identifies its host. Source: pkg/controllers/job/plugins of volcano's tree.

@@ -1,6 +1,4 @@
-"""A node's place in its job, and the parts of it that options override.
-
-Typed readers of an environment. The only module that formats the error for an invalid value of a variable.
+"""A node's place in its job, and the readers of the variables that describe it.
 
 An empty variable counts as not set.
 """

@@ -1,14 +1,8 @@
-"""Where platforms put a job's rank table, and the facts about the node that must not contradict it.
+"""Where platforms put rank tables, data and host lists. Pure.
 
 Takes the table as plain facts and returns the sentence of an error, or "".
 
-
-Where a platform puts datasets, models and results: the variable for each, then the usual directories.
-
 Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-training platform's layout.
-
-
-Lists of a job's hosts, for platforms and users that list them outside the variables: host files and --hosts.
 
 Open MPI's and DeepSpeed's files have lines such as `host slots=4`, those of MPICH `host:4`.
 """

@@ -1,10 +1,7 @@
-"""Slurm: srun started this process, once per node of its step (sbatch and srun manuals, OUTPUT ENVIRONMENT VARIABLES).
+"""Slurm and mpirun, if they have started this process once per node. Pure.
 
 The count and the list of the step decide, not those of the job: a batch script runs on one node of several, and a step
 may use fewer nodes than its job has.
-
-
-mpirun, if it started this process once per node (Open MPI 4 and 5; MPICH's and Intel's Hydra).
 
 Several processes per node are detected by `already_started`. MPI gives numbers, but no addresses; inside a Slurm job
 Slurm has the addresses. MPI's own variables come first, because mpirun passes those of the calling shell to every node:

@@ -1,13 +1,6 @@
-"""The chips that rank tables are for: their names, their limits, and the versions that HCCL reads on each.
-
-Checks of a server list, or of a table that will become one: addresses, ports and super-pods.
-
-Checks of a rank list (version 2.0): local ids, ports, and the addresses on each level and of the control plane.
+"""Reports before the launch whatever HCCL would reject up to half an hour after it.
 
 The levels of a rank are read here as they are in the document: nothing else in the package needs them.
-
-
-Reports before the launch whatever HCCL would reject up to half an hour after it.
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
 rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning.

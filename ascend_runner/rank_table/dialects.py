@@ -1,7 +1,4 @@
-"""The table of dialects, detection of a document's dialect, and documents often mistaken for rank tables.
-
-A table in a few words. Pure.
-"""
+"""The table of dialects, how a document's dialect is found, and documents often mistaken for rank tables."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""The error codes that HCCL reports up to half an hour after the launch, if something is wrong with a rank table.
+"""Typed readers of a JSON object that know its path, so that every problem names its place in the document.
 
 Problems carry them, so that users who search for a code find the sentence.
-
-
-Typed readers of a JSON object that know its path, so that every problem names its place in the document.
 
 The only module that builds such paths ("server_list[1].device[0].rank_id"), and only when something is wrong: a table
 has up to 65,536 devices.

@@ -1,11 +1,6 @@
-"""The parts of a rank table in any dialect: servers, their devices, and their places in the document.
+"""A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON.
 
 Numbers are numbers here and strings in most documents. Independent of JSON.
-
-
-Checks that servers form a rank table: ranks 0 to n-1, each once; no server twice, no device twice on a server.
-
-A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON.
 """
 
 from __future__ import annotations

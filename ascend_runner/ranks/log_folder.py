@@ -1,4 +1,4 @@
-"""The log directory of a job: locked while the job runs, and cleared of the files of earlier runs before that.
+"""The log directory of a job: locked while the job runs, and cleared of what earlier runs have left.
 
 A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
 Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.

@@ -1,4 +1,6 @@
-"""All processes of the ranks on this node, with the signals that each of them handles, from /proc (proc(5)).
+"""All processes of the ranks on this node: the real side of `manager.node.Processes`.
+
+All processes of the ranks on this node, with the signals that each of them handles, from /proc (proc(5)).
 
 The real side of `manager.node.Processes`.
 """

@@ -1,9 +1,6 @@
-"""The facts that observers of a job receive: events and phases of its supervision, and the manager's observations.
+"""The facts of a job that observers receive, and which ranks were stopped by them. Pure.
 
 The screen and the report are made from these facts alone. Sentences for the user go to `Messages`.
-
-
-Which ranks the runner has stopped, and which have ended or failed by themselves: decided here for all observers.
 """
 
 from __future__ import annotations

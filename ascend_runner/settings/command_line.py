@@ -1,10 +1,7 @@
-"""Splits the command line into options and the training command, and suggests corrections. Pure.
+"""Splits the command line into options and the training command, suggests corrections, and prints `--help`. Pure.
 
 Not argparse: an unknown option must not take the word after it for a positional argument, an option never stands for a
 longer one, and the command must reach the ranks as it is. argparse needs a subclass and REMAINDER for that.
-
-
-The text of `--help`. Pure.
 """
 
 from __future__ import annotations

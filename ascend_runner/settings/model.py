@@ -1,7 +1,4 @@
-"""The variables named like those of options: which are known, and what an unknown one may stand for. Pure.
-
-The settings of one run, decoded from the options on the command line and their variables. Pure.
-"""
+"""The settings of one run, decoded from the options on the command line and their variables. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The record of an option, with its names, its value and its default, and the topics of `--help`.
-
-The table of options: each option of the command line is written here, once.
+"""The table of options: each option of the command line is written here, once.
 
 `Settings`, the keyword arguments of `launch()`, `--help` and the table in README.md beside it follow from it;
 `scripts/generate` writes those that must be static. Choices come from the modules that implement them.

@@ -1,9 +1,6 @@
-"""A file of commands to run one after the other, and the file beside it that has the result of each command.
+"""`ascend-job batch`: runs the commands of a file one after the other, and keeps the result of each beside it.
 
 A command is identified by its words, so the file may be edited between two runs: what has succeeded stays so.
-
-
-Runs the commands of a file one after the other with ascend-runner, and shows their results.
 """
 
 from __future__ import annotations

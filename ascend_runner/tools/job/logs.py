@@ -1,12 +1,7 @@
-"""The lines of a log as a terminal may show them, without control characters. Pure: bytes in, text out.
+"""`ascend-job logs`: finds the logs of ranks, reads them while they grow and rotate, and shows them safely.
 
-Finds the logs of a job, and reads each as one stream of bytes, even while it is rotated.
-
-A log is a file and its rotated ones (`ranks.log_file`). The open file is followed rather than its path, so that
-nothing is lost or read twice if the file is renamed between two reads.
-
-
-Shows the logs of a job, those of several ranks with prefixes, and follows them until the job ends.
+A log is a file and its rotated ones (`ranks.log_file`). The open file is followed rather than its path, so that nothing
+is lost or read twice if the file is renamed between two reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The commands and arguments of `ascend-job`, as argparse declares them.
-
-The command line of `ascend-job`: arguments to a command, its answer to an exit status.
-"""
+"""The command line of `ascend-job`: its commands and arguments, and how an answer becomes an exit status."""
 
 from __future__ import annotations
 

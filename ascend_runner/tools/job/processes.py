@@ -1,6 +1,4 @@
-"""Measures the processes of each rank: their number, CPU time and memory.
-
-Reads the stacks of the ranks of a running job, without pausing them, and finds the rank that the others wait for.
+"""The processes of running ranks: what they use, and their stacks, which name the rank that the others wait for.
 
 In a job that makes progress, a single sample shows little: for most of a step all ranks compute, and whichever reaches
 a collective first looks like an outlier. So the stacks are sampled until a rank has stood out often enough.

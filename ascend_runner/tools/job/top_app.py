@@ -1,11 +1,6 @@
-"""Shows a log, stacks or events in the user's pager, outside of the screen of `ascend-job top`.
-
-The screen of `ascend-job top`, a thin application of textual: it shows frames and passes keys on.
+"""The screen of `ascend-job top` on this terminal: a thin application of textual, and the pager beside it.
 
 The frames come as lines of styled text, so no log is ever parsed as markup. Only lines that have changed are drawn.
-
-
-Runs `ascend-job top` on this terminal.
 """
 
 from __future__ import annotations

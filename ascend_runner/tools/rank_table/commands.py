@@ -1,11 +1,4 @@
-"""Reads and writes tables: files, directories, pipes, standard input and output.
-
-The table of this machine: its devices, their addresses from hccn.conf or else hccn_tool, and its own address.
-
-A table as text and as JSON, and in a few words.
-
-The commands of `ascend-rank-table`. Each returns its exit status: 0, or 1 for a negative answer.
-"""
+"""The commands of `ascend-rank-table`. Each returns its exit status: 0, or 1 for a negative answer."""
 
 from __future__ import annotations
 

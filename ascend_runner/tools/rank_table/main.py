@@ -1,9 +1,6 @@
-"""The commands and arguments of `ascend-rank-table`, as argparse declares them.
+"""The command line of `ascend-rank-table`: its commands and arguments, and how an answer becomes an exit status.
 
 The type of an argument turns text into a value, or into one sentence on what is wrong.
-
-
-The command line of `ascend-rank-table`: arguments to a command, its answer to an exit status.
 
 Exit status: 0 success; 1 a negative answer (errors found, not a table, not completed in time, tables differ); 2 wrong
 usage, or a file that cannot be read or written.
