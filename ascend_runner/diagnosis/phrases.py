@@ -1,25 +1,18 @@
 """Telling phrases of errors without a code, as tables: their meanings, and where their causes usually lie.
 
 Above each group is the source whose messages it knows; the first rule that matches counts, but one with `*` only where
-no code is found either.
+no code is found either. The tables are about a rank itself (OWN), its peers (a lost connection, of the kind "lost", is
+a lost peer in a collective), and what a rank needs (its setup).
 
-The kind "lost" is a lost connection, which in a collective is a lost peer.
+The rules for classes of errors, also those of frameworks and MindSpore, count if no other rule does. They are applied
+to the message of the chosen error only, since their words are common in logs, and only if it is the rank's own. A rule
+holds for every error of its class, so it says what to check, not what is wrong. A line that begins with a frame is made
+of the innermost frame of the traceback and its exception: an error inside a package has other reasons than the same one
+in a program. Of an AssertionError or KeyError, the source line of that frame is searched as well. A rule of the kind
+"words" is one of the kind "root" that counts only for the words of a package, not for those that the user's program has
+chosen: there, anything "must be positive" or is "not supported".
 
-The form is that of `own_phrases`.
-
-They are applied to the message of the chosen error only, since their words are common in logs, and only if it is the
-rank's own. A rule holds for every error of its class, so it says what to check, not what is wrong.
-
-What `class_phrases` says of its rules holds for these. A line that begins with a frame is made of the innermost frame
-of the traceback and its exception: an error inside a package has other reasons than the same one in a program. Of an
-AssertionError or KeyError, the source line of that frame is searched as well.
-
-A rule of the kind "words" is one of the kind "root" that counts only for the words of a package, not for those that the
-user's program has chosen: there, anything "must be positive" or is "not supported".
-
-What `class_phrases` says of its rules holds for these.
-
-The words are those of glibc, bash and coreutils in a Chinese locale, and common ones of training programs.
+The Chinese words are those of glibc, bash and coreutils in a Chinese locale, and common ones of training programs.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """Finds the Python tracebacks at the end of a log, each with the chain of exceptions that it belongs to.
 
-A box has a title, for each frame "path:line in function" (wrapped at the width of the terminal) and the lines around
-it, the current one marked; the exception follows below the box, wrapped as well.
-
-Such an error yields to the one that it refers to, if that is in the same log. The words are those of torch's elastic
-agent, multiprocessing, and loaders of backends and extensions, MindSpore's msrun, vLLM and sglang, ray, DeepSpeed, HF
-datasets, Open MPI, shells and Python's own pools.
-
-Handles a header that follows a progress bar on the same line, a tag before each line ("[rank1]: "), lines without their
+Handles a log that starts in mid-line or mid-traceback, chained exceptions, exception groups (3.11) and syntax errors; a
+header that follows a progress bar on the same line, a tag before each line ("[rank1]: "), lines without their
 indentation, interleaved lines of other threads, and messages that go on after a blank line. CANN's own "TraceBack (most
-recent call last):" is not Python's.
+recent call last):" is not Python's. Tracebacks that rich draws as boxes are rewritten into the interpreter's own format
+first: a box has a title, for each frame "path:line in function" (wrapped at the width of the terminal) and the lines
+around it, the current one marked; the exception follows below the box, wrapped as well.
 
-Handles a log that starts in mid-line or mid-traceback, chained exceptions, exception groups (3.11) and syntax errors;
-`traceback_block` reads each one, `boxes` has those that rich draws.
+An error that only passes on another one yields to it, if that is in the same log. The words are those of torch's
+elastic agent, multiprocessing, and loaders of backends and extensions, MindSpore's msrun, vLLM and sglang, ray,
+DeepSpeed, HF datasets, Open MPI, shells and Python's own pools.
 """
 
 from __future__ import annotations
