@@ -404,7 +404,7 @@ def machine(folder: Path) -> tuple[Host, Path]:
         (folder / "dev" / f"davinci{number}").touch()
     (folder / "proc" / "4711" / "fd").mkdir(parents=True)
     link = folder / "proc" / "4711" / "fd" / "9"
-    link.symlink_to("/dev/davinci1")
+    link.symlink_to(folder / "dev" / "davinci1")
     return Host(str(folder)), link
 
 

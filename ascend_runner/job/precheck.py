@@ -20,10 +20,10 @@ from ascend_runner.text import counted
 
 LIMIT: Final = 60.0  # seconds; each subject has a limit of its own, but not every file that is read
 LOOK_INTERVAL: Final = 0.1  # seconds between two checks for a stop signal
-# Subjects that ranks do not change by starting, as they do ports and processes that use NPUs.
-STEADY: Final = frozenset({"devices", "software", "other nodes", "space", "limits", "grace"})
 
-Subjects = Iterable[tuple[str, Iterable[Problem]]]  # each with its problems, which are looked for as they are taken
+# Each with whether it is steady, which means that ranks do not change it by starting as they do ports and the use of
+# NPUs, and with its problems, which are looked for as they are taken.
+Subjects = Iterable[tuple[str, bool, Iterable[Problem]]]
 
 
 class Precheck:
@@ -90,13 +90,12 @@ class Precheck:
     def _run(self) -> None:
         late: list[str] = []
         with suppress(AscendRunnerError):  # the start meets it as well, and reports it
-            late = [subject for subject, problems in self._look() if not self._has_checked(subject, problems)]
+            late = [one[0] for one in self._look() if not self._has_checked(*one)]
         if late:
             self._messages.debug(f"the ranks started before the pre-check had covered {', '.join(late)}")
 
-    def _has_checked(self, subject: str, problems: Iterable[Problem]) -> bool:
+    def _has_checked(self, subject: str, is_steady: bool, problems: Iterable[Problem]) -> bool:  # noqa: FBT001
         """Check a subject; return whether that was done in time."""
-        is_steady = subject in STEADY
         for problem in problems if is_steady or not self._is_over else ():
             if is_steady or not self._is_over:
                 self._note(subject, problem)

@@ -52,20 +52,28 @@ def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
     return tuple(present[index] for index in indices[:nproc] if index < len(present))
 
 
-def _holders(host: Host, device_ids: Collection[int]) -> tuple[int, ...]:
-    """Return the pids of the other processes that have one of these NPUs open, as far as this user may see that."""
-    names = nodes(host)
-    files = {f"/dev/{names[device_id]}" for device_id in device_ids if device_id in names}
-    return tuple(dict.fromkeys(pid for pid, file in open_files(host) if file in files)) if files else ()
+def holders(host: Host) -> dict[int, set[int]]:
+    """Return the NPUs that each other process has open, by pid, as far as this user may see that."""
+    files = {host.path(f"/dev/{name}"): device_id for device_id, name in nodes(host).items()}
+    held: dict[int, set[int]] = {}
+    for pid, file in open_files(host) if files else ():
+        if file in files:
+            held.setdefault(pid, set()).add(files[file])
+    return held
 
 
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
     """Wait until no process has one of these NPUs open; return the pids of those that still do after the limit."""
+    wanted = set(device_ids)
+
+    def holding() -> tuple[int, ...]:
+        return tuple(pid for pid, held in holders(host).items() if held & wanted) if wanted else ()
+
     for _ in range(DEVICE_CHECKS):
-        if not _holders(host, device_ids):
+        if not holding():
             return ()
         pause(DEVICE_LIMIT / DEVICE_CHECKS)
-    return _holders(host, device_ids)
+    return holding()
 
 
 def numa_node(host: Host, device_id: int) -> int | None:

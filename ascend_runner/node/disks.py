@@ -1,4 +1,4 @@
-"""The disks that a job uses: their file systems, and which of them are full."""
+"""File systems: their types, their free space, and whether the missing part of a path can be created."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
+
+import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError
@@ -22,6 +24,38 @@ def type_of(path: str) -> int:
     status = ctypes.create_string_buffer(256)  # a struct statfs, which is shorter, and begins with the type
     failed = ctypes.CDLL(None).statfs(os.fsencode(path), status)
     return 0 if failed else ctypes.c_long.from_buffer(status).value
+
+
+@attrs.frozen(kw_only=True)
+class Space:
+    """What is left on a file system for its users."""
+
+    free: int  # bytes
+    size: int  # bytes, 0: there is no limit
+    free_inodes: int
+    inodes: int  # 0: the file system creates them as needed
+
+
+def measure(path: str) -> Space:
+    """Measure the file system that has a file.
+
+    Raises:
+        OSError: There is no such file, or the file system does not respond.
+    """
+    found = os.statvfs(path)
+    return Space(
+        free=found.f_bavail * found.f_frsize,
+        size=found.f_blocks * found.f_frsize,
+        free_inodes=found.f_favail,
+        inodes=found.f_files,
+    )
+
+
+def nearest_folder(path: str) -> str:
+    """Return the path if it is a directory, or else the nearest directory above it."""
+    while not os.path.isdir(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def nearest(path: str) -> str:
@@ -80,7 +114,7 @@ def named_in(words: Iterable[str], cwd: str) -> Iterator[str]:
 
 
 def _is_full(path: str, scarce: int) -> bool:
-    disk = os.statvfs(path)
-    if not disk.f_blocks:
+    disk = measure(path)
+    if not disk.size:
         return False  # a file system without blocks, such as /proc
-    return disk.f_bavail * disk.f_frsize < scarce or bool(disk.f_files and not disk.f_favail)
+    return disk.free < scarce or bool(disk.inodes and not disk.free_inodes)

@@ -11,67 +11,107 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 import attrs
 
-from ascend_runner.node import bounded
+from ascend_runner.node.findings import PROBE_LEEWAY, Defect, Node, Place, Probe, UnusableError
 from ascend_runner.node.host import Host
-from ascend_runner.node.probes import Defect, Node, Place, Probe, UnusableError, Watchlist, all_probes, notice
+from ascend_runner.node.probes import all_probes
 from ascend_runner.supervision.causes import FindingKind, NodeFinding
 
-LEEWAY: Final = 2.0  # seconds that a probe has in addition, to kill a tool that hangs
 LEAST_NICE: Final = 19
+# Seconds for which a defect that often disappears by itself has to last. It is less than the minute
+# between two inspections, so that the second one reports it.
+CONFIRM_AFTER: Final = 55.0
 
 
 @attrs.define
-class _Slot:
-    """A probe. If its thread hangs, it is left alone. `make` is None if the probe does not work on this node."""
+class _Seen:
+    defect: Defect
+    since: float
+    is_reported: bool = False
 
-    make: Callable[[], Probe] | None
-    probe: Probe | None = None
-    is_running: bool = False
-    result: Sequence[Defect] | UnusableError | TimeoutError = ()
 
-    def look(self) -> None:
-        self.is_running = True
-        try:
-            if self.probe is None and self.make:
-                self.probe = self.make()
-            self.result = tuple(self.probe.look()) if self.probe else ()
-        except (UnusableError, TimeoutError) as error:
-            self.result = error
-        except (OSError, ValueError, LookupError, TypeError) as error:  # caused by an unexpected file or output
-            self.result = UnusableError(f"cannot be inspected: {error!r}")
-        self.is_running = False
+@attrs.define
+class Watchlist:
+    """The present defects by probe. `at` is in seconds since the epoch."""
+
+    _seen: dict[str, dict[str, _Seen]] = attrs.field(init=False, factory=dict)
+    _hangs: dict[str, int] = attrs.field(init=False, factory=dict)  # hangs in a row, by probe
+
+    def note(self, probe: str, defects: Sequence[Defect], at: float) -> list[NodeFinding]:
+        """Record the defects that a probe has found in this round; return findings on those that are new or gone."""
+        self._hangs[probe] = 0
+        before, now = self._seen.get(probe, {}), {}
+        findings = []
+        for defect in defects:
+            seen = before.get(defect.subject) or _Seen(defect, at)
+            now[defect.subject] = seen
+            is_due = not defect.may_pass or at - seen.since >= CONFIRM_AFTER
+            is_worse = defect.is_error and not seen.defect.is_error
+            if is_due and (is_worse or not seen.is_reported):
+                seen.defect, seen.is_reported = defect, True
+                findings.append(
+                    NodeFinding(
+                        subject=defect.subject, sentence=defect.sentence, at=seen.since, is_error=defect.is_error
+                    )
+                )
+        self._seen[probe] = now
+        gone = [seen for subject, seen in before.items() if seen.is_reported and subject not in now]
+        return findings + [_recovered(seen.defect, at) for seen in gone]
+
+    def note_hang(self, probe: str, seconds: float, at: float) -> list[NodeFinding]:
+        """Record that a probe has not returned in time: a notice the first time, a defect the second time in a row."""
+        hangs = self._hangs.get(probe, 0) + 1
+        sentence = f"{probe} did not respond within {seconds:g} s"
+        if hangs == 1:
+            findings = [notice(probe, sentence, at)]
+        else:
+            before = tuple(seen.defect for seen in self._seen.get(probe, {}).values())
+            hung = Defect(subject=f"{probe}: hang", sentence=f"{sentence} twice in a row", is_error=True)
+            findings = self.note(probe, (*before, hung), at)
+        self._hangs[probe] = hangs
+        return findings
+
+
+def notice(subject: str, sentence: str, at: float) -> NodeFinding:
+    """Return a finding about the inspection itself."""
+    return NodeFinding(subject=subject, sentence=sentence, at=at, kind=FindingKind.NOTICE)
+
+
+def _recovered(defect: Defect, at: float) -> NodeFinding:
+    sentence = f"resolved: {defect.sentence}"
+    return NodeFinding(subject=defect.subject, sentence=sentence, at=at, kind=FindingKind.RECOVERED)
 
 
 class Inspection:
-    """Runs the probes of this node one after another."""
+    """Runs the probes of this node one after another, and turns what they find into findings that are new."""
 
-    def __init__(self, probes: Mapping[str, Callable[[], Probe]], seconds: float, *, leeway: float = LEEWAY) -> None:
+    def __init__(self, probes: Iterable[Probe], seconds: float, *, leeway: float = PROBE_LEEWAY) -> None:
         """Give each probe `seconds` in each round."""
-        self._slots = {name: _Slot(make) for name, make in probes.items()}
+        self._probes = list(probes)
         self._seconds, self._leeway = seconds, leeway
         self._watchlist = Watchlist()
 
     def look(self) -> Iterator[NodeFinding]:
         """Run a round, and yield the findings that are new."""
-        for name, slot in self._slots.items():
-            if slot.make:
-                yield from self._look_at(name, slot)
+        for probe in tuple(self._probes):
+            yield from self._look_at(probe)
 
-    def _look_at(self, name: str, slot: _Slot) -> list[NodeFinding]:
-        is_late = slot.is_running or not bounded.call(self._seconds + self._leeway, slot.look)
-        result, now = slot.result, time.time()
-        if is_late or isinstance(result, TimeoutError):
-            return self._watchlist.note_hang(name, self._seconds, now)
-        if isinstance(result, UnusableError):
-            slot.make = None
-            return [notice(name, str(result), now)] if str(result) else []
-        return self._watchlist.note(name, result, now)
+    def _look_at(self, probe: Probe) -> list[NodeFinding]:
+        try:
+            found = probe.ask(self._seconds + self._leeway)
+        except TimeoutError:
+            return self._watchlist.note_hang(probe.source, self._seconds, time.time())
+        except UnusableError as error:
+            self._probes.remove(probe)
+            sentence = f"{error} (no longer inspected)"
+            return [notice(probe.source, sentence, time.time())] if str(error) else []
+        defects = [one for one in found if isinstance(one, Defect)]
+        return self._watchlist.note(probe.source, defects, time.time())
 
 
 def encode(finding: NodeFinding) -> str:
@@ -91,7 +131,7 @@ def arguments(node: Node, interval: float) -> str:
         {
             "root": node.host.root,
             "device_ids": node.device_ids,
-            "places": [attrs.astuple(place) for place in node.places],
+            "places": [attrs.asdict(place) for place in node.places],
             "seconds": node.seconds,
             "has_peers": node.has_peers,
             "interval": interval,
@@ -107,11 +147,12 @@ def main(text: str, environ: Mapping[str, str]) -> None:
         host=Host(given["root"]),
         environ=environ,
         device_ids=tuple(given["device_ids"]),
-        places=tuple(Place(name=name, path=path) for name, path in given["places"]),
+        places=tuple(Place(**place) for place in given["places"]),
         seconds=given["seconds"],
         has_peers=given["has_peers"],
+        is_running=True,
     )
-    inspection = Inspection(all_probes(node), node.seconds)
+    inspection = Inspection((probe for probe in all_probes(node) if probe.is_watched), node.seconds)
     gc.freeze()  # all of this stays: a garbage collection that searches it costs more than an inspection
     with suppress(BrokenPipeError):
         while True:

@@ -1,9 +1,10 @@
-"""npu-smi, the tool of the NPUs' driver: where it is, what it prints, and its figures every two seconds.
+"""npu-smi, the tool of the NPUs' driver: where it is, what its table shows, and the figures that it prints over time.
+
+`NpuSampler` reads the figures of `npu-smi info watch`, which come every two seconds, without waiting for them. npu-smi
+buffers its output unless that is a terminal, so it gets a pseudo-terminal. This is its controlling terminal as well, so
+that the kernel ends npu-smi when the process that reads it is gone.
 
 Sources: the reference of npu-smi, and MindCluster's documentation of its output.
-
-npu-smi buffers its output unless that is a terminal, so it gets a pseudo-terminal. This is its controlling terminal as
-well, so that the kernel ends npu-smi when the process that reads it is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import signal
 import subprocess
 import termios
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -24,7 +25,9 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded, executables
 from ascend_runner.node.host import Host
 
-FOLDERS: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount it
+BINARIES: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount them
+# The tools of the driver, and where they are if PATH does not lead there.
+TOOLS: Final = {"npu-smi": BINARIES, "hccn_tool": ("/usr/local/Ascend/driver/tools", *reversed(BINARIES))}
 HEALTHY: Final = "OK"
 
 # Of `npu-smi info`: "| 0     910B3    | OK     | 93.6    38 ..." and below it "| 0     4   | 0000:C1:00.0 | ...": card,
@@ -49,10 +52,10 @@ class Device:
     temperature: int | None
 
 
-def find(host: Host, environ: Mapping[str, str]) -> str:
-    """Return the path of npu-smi, or "" if it is not installed."""
+def find(host: Host, environ: Mapping[str, str], tool: str = "npu-smi") -> str:
+    """Return the path of a tool of the driver, or "" if it is not installed."""
     search_path = environ.get("PATH", os.defpath).split(os.pathsep)
-    return executables.find_tool("npu-smi", (*search_path, *map(host.path, FOLDERS)))
+    return executables.find_tool(tool, (*search_path, *map(host.path, TOOLS[tool])))
 
 
 def devices(table: str) -> list[Device]:
@@ -68,6 +71,15 @@ def devices(table: str) -> list[Device]:
         )
         for row in _DEVICE.finditer(table)
     ]
+
+
+def read_devices(tool: str, environ: Mapping[str, str], seconds: float, is_cut: Callable[[], bool]) -> list[Device]:
+    """Run `npu-smi info`, and return its devices. The list is empty if it does not work, or does not respond."""
+    try:
+        run = bounded.run([tool, "info"], seconds, environ, is_cut)
+    except OSError:
+        return []
+    return devices(run.stdout) if run else []
 
 
 def processes(table: str) -> list[tuple[str, str, str]]:
@@ -222,9 +234,8 @@ class NpuSampler:
             return
 
         def start() -> None:
+            known = read_devices(tool, self._environ, TABLE_LIMIT, lambda: self._is_closed)
             try:
-                run = bounded.run([tool, "info"], TABLE_LIMIT, dict(self._environ), lambda: self._is_closed)
-                known = devices(run.stdout) if run else ()
                 watch = NpuWatch(tool, known, now + TABLE_LIMIT)
             except OSError:
                 return

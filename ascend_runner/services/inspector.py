@@ -12,8 +12,8 @@ from typing import Final
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian import sweep
 from ascend_runner.node import bounded, inspection
+from ascend_runner.node.findings import Node, places
 from ascend_runner.node.host import Host
-from ascend_runner.node.probes import Node, Place, notice
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.facts import Fact
 from ascend_runner.supervision.causes import NodeFinding
@@ -21,7 +21,6 @@ from ascend_runner.supervision.state import Phase, State
 
 END_LIMIT: Final = 0.5  # seconds for the process to be gone after SIGKILL; one that hangs in a driver takes longer
 INTERVAL: Final = 60.0  # seconds between two inspections
-SHARED_MEMORY: Final = Place(name="shared memory", path="/dev/shm")  # noqa: S108  only measured
 PROGRAM: Final = (
     "import os, sys; sys.path[:] = {path!r}; from ascend_runner.node import inspection;"
     " inspection.main(sys.argv[1], os.environ)"
@@ -40,12 +39,12 @@ class Inspector:
         interval: float = INTERVAL,
     ) -> None:
         """`pass_on` is called in a thread; `interval` is in seconds."""
-        places = [Place(name="log directory", path=spec.files.log_dir), SHARED_MEMORY]
-        if spec.files.checkpoint_dir:
-            places.append(Place(name="checkpoint directory", path=spec.files.checkpoint_dir))
-        has_peers = len(spec.ranks) < spec.rank_size
         self._node = Node(
-            host=Host(), environ=environ, device_ids=device_ids, places=tuple(places), has_peers=has_peers
+            host=Host(),
+            environ=environ,
+            device_ids=device_ids,
+            places=places(spec.files.log_dir, spec.files.checkpoint_dir),
+            has_peers=len(spec.ranks) < spec.rank_size,
         )
         self._interval = interval
         self._pass_on = pass_on
@@ -73,7 +72,7 @@ class Inspector:
             self.pids.add(self._child.pid)
             bounded.start_thread(self._read)
         except (OSError, AscendRunnerError) as error:
-            self._pass_on(notice("inspection", f"this node is not inspected: {error}", time.time()))
+            self._pass_on(inspection.notice("inspection", f"this node is not inspected: {error}", time.time()))
 
     def _read(self) -> None:
         lines = self._child.stdout if self._child else None
@@ -83,7 +82,7 @@ class Inspector:
                     self._pass_on(inspection.decode(line))
         if self._child:
             sentence = "the inspection process ended unexpectedly; this node is no longer inspected"
-            self._pass_on(notice("inspection", sentence, time.time()))
+            self._pass_on(inspection.notice("inspection", sentence, time.time()))
 
     def close(self) -> None:
         """Kill the process and its tools. Closing it again has no effect."""

@@ -456,11 +456,7 @@ class Devices:
         tool = npu_smi.find(self.host, self.environ)
         if not tool or len(devices) <= local_rank:
             return None
-        try:
-            run = bounded.run([tool, "info"], NPU_SMI_LIMIT, dict(self.environ), is_cut)
-        except OSError:
-            return None
-        found = npu_smi.devices(run.stdout) if run else ()
+        found = npu_smi.read_devices(tool, self.environ, NPU_SMI_LIMIT, is_cut)
         return {one.device_id: one.temperature for one in found}.get(devices[local_rank])
 
 

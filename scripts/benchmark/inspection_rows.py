@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ascend_runner.node import inspection as child
+from ascend_runner.node.findings import Node, Place
 from ascend_runner.node.host import Host
-from ascend_runner.node.probes import Node, Place
 from ascend_runner.services import inspector
 from benchmark import measure
 from benchmark.measure import folder

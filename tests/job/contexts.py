@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from ascend_runner.job.check import CheckContext, Findings, verdict_of
+from ascend_runner.job.check import CheckContext, subjects, verdict_of
 from ascend_runner.job.preparation import Preparation
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
@@ -64,9 +64,9 @@ def in_context(given: CheckContext, **changes: object) -> CheckContext:
     return prepared(given, context=attrs.evolve(given.prepared.context, **changes))  # type: ignore[arg-type]  # as above
 
 
-def look_at(subject: Callable[[CheckContext], Findings], given: CheckContext) -> list[tuple[str, str]]:
+def look_at(subject: str, given: CheckContext) -> list[tuple[str, str]]:
     """Return the findings of a subject: verdicts and sentences."""
-    return list(map(pair_of, subject(given)))
+    return list(map(pair_of, subjects(given)[subject]()))
 
 
 def pair_of(finding: str | Problem) -> tuple[str, str]:
@@ -74,6 +74,6 @@ def pair_of(finding: str | Problem) -> tuple[str, str]:
     return verdict_of(finding), finding if isinstance(finding, str) else str(attrs.evolve(finding, remedy=""))
 
 
-def remedies(subject: Callable[[CheckContext], Findings], given: CheckContext) -> list[str]:
+def remedies(subject: str, given: CheckContext) -> list[str]:
     """Return what is to be done."""
-    return [finding.remedy for finding in subject(given) if isinstance(finding, Problem) and finding.remedy]
+    return [finding.remedy for finding in subjects(given)[subject]() if isinstance(finding, Problem) and finding.remedy]

@@ -11,9 +11,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.job import check
+from ascend_runner.job.check import subjects
 from ascend_runner.problems import Problem
-from tests.helpers.npu_tools import CARD, fake_npu_smi, table
+from tests.helpers.npu_tools import CARD, NPU_SMI, fake_npu_smi, fake_tool, table
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
 from tests.job.contexts import context, in_context, job_of, look_at, prepared, remedies
@@ -37,7 +37,7 @@ def test_as_many_as_there_are_ranks(tmp_path: Path, numbers: tuple[int, ...]) ->
     root = npus(tmp_path, *numbers)
 
     assert [("ok", f"8 NPUs (/dev/davinci{numbers[0]}-{numbers[-1]}) for 8 ranks")] == look_at(
-        check.devices, context(root, nproc=8)
+        "devices", context(root, nproc=8)
     )
 
 
@@ -45,7 +45,7 @@ def test_virtual_npus(tmp_path: Path) -> None:
     """Parts of an NPU count like NPUs."""
     root = tree(tmp_path, {f"dev/{name}": "" for name in ("vdavinci100", "vdavinci101", *COMPANIONS)})
 
-    assert [("ok", "2 NPUs (/dev/vdavinci100, 101) for 2 ranks")] == look_at(check.devices, context(root, nproc=2))
+    assert [("ok", "2 NPUs (/dev/vdavinci100, 101) for 2 ranks")] == look_at("devices", context(root, nproc=2))
 
 
 def test_none_with_a_table(tmp_path: Path) -> None:
@@ -53,24 +53,24 @@ def test_none_with_a_table(tmp_path: Path) -> None:
     given = context(str(tmp_path), nproc=8, table=TABLE)
 
     assert [("error", "found no NPU (/dev/davinci*), but the rank table assigns 8 to this node")] == look_at(
-        check.devices, given
+        "devices", given
     )
 
 
 def test_none_without_a_table(tmp_path: Path) -> None:
     """Without a rank table, missing NPUs are a warning: the job may run on CPUs."""
-    assert [("warning", "found no NPU (/dev/davinci*)")] == look_at(check.devices, context(str(tmp_path), nproc=2))
+    assert [("warning", "found no NPU (/dev/davinci*)")] == look_at("devices", context(str(tmp_path), nproc=2))
 
 
 def test_none_and_nothing_known(tmp_path: Path) -> None:
     """Without knowing what the job needs, missing NPUs are not reported."""
-    assert [] == look_at(check.devices, context(str(tmp_path)))
+    assert [] == look_at("devices", context(str(tmp_path)))
 
 
 def test_too_few(tmp_path: Path) -> None:
     """Fewer NPUs than ranks are an error."""
     assert [("error", "found only 7 NPUs (/dev/davinci0-6) for 8 ranks")] == look_at(
-        check.devices, context(npus(tmp_path, *range(7)), nproc=8, table=TABLE)
+        "devices", context(npus(tmp_path, *range(7)), nproc=8, table=TABLE)
     )
 
 
@@ -84,11 +84,11 @@ def test_others_than_the_tables(tmp_path: Path) -> None:
             "warning",
             "the rank table assigns NPUs 4, 5, 6, 7 to this node, but ranks would use the first 4 of /dev/davinci0-7",
         )
-    ] == look_at(check.devices, given)
-    assert ["set ASCEND_RT_VISIBLE_DEVICES=4,5,6,7"] == remedies(check.devices, given)
+    ] == look_at("devices", given)
+    assert ["set ASCEND_RT_VISIBLE_DEVICES=4,5,6,7"] == remedies("devices", given)
 
     chosen = in_context(given, environ={"ASCEND_RT_VISIBLE_DEVICES": "4,5,6,7"})
-    assert [("ok", "8 NPUs (/dev/davinci0-7) for 4 ranks")] == look_at(check.devices, chosen)
+    assert [("ok", "8 NPUs (/dev/davinci0-7) for 4 ranks")] == look_at("devices", chosen)
 
 
 @pytest.mark.parametrize("missing", COMPANIONS)
@@ -96,17 +96,16 @@ def test_companions(tmp_path: Path, missing: str) -> None:
     """Each of the three device nodes beside the NPUs' own must exist."""
     root = npus(tmp_path, 0, but=missing)
 
-    assert [("error", f"missing device nodes: /dev/{missing}")] == look_at(check.devices, context(root, nproc=1))
+    assert [("error", f"missing device nodes: /dev/{missing}")] == look_at("devices", context(root, nproc=1))
 
 
 UNPRIVILEGED = """
 import os, sys
-from ascend_runner.job import check as devices
-from tests.job.contexts import context
+from tests.job.contexts import context, look_at
 if os.geteuid() == 0:
     os.setuid(65534)
-for problem in devices.devices(context(sys.argv[1], nproc=2)):
-    print(problem.sentence)
+for _verdict, sentence in look_at("devices", context(sys.argv[1], nproc=2)):
+    print(sentence)
 """
 
 
@@ -141,7 +140,7 @@ def test_leftover_process(tmp_path: Path) -> None:
         held.stdout.readline()
         os.symlink("/proc", f"{root}/proc")
         given = context(root)
-        (problem,) = check.leftovers(given)
+        (problem,) = subjects(given)["leftovers"]()
         held.communicate(b"\n")
 
     assert isinstance(problem, Problem)
@@ -158,12 +157,12 @@ def test_manager_alone_is_no_card(tmp_path: Path) -> None:
     os.symlink(f"{root}/dev/davinci_manager", fds / "3")
     os.symlink("/gone (deleted)", fds / "4")
 
-    assert [("ok", "no process in this container is using an NPU")] == look_at(check.leftovers, context(root))
+    assert [("ok", "no process in this container is using an NPU")] == look_at("leftovers", context(root))
 
 
 def test_no_devices_no_leftovers(tmp_path: Path) -> None:
     """Without NPUs there is nothing to hold."""
-    assert [] == look_at(check.leftovers, context(str(tmp_path)))
+    assert [] == look_at("leftovers", context(str(tmp_path)))
 
 
 # --- Driver and CANN --------------------------------------------------------------------------------------------------
@@ -178,7 +177,7 @@ def test_versions(tmp_path: Path) -> None:
     root = tree(tmp_path, {**DRIVER, **CANN_INFO, "dev/davinci0": ""})
 
     assert [("ok", f"driver 25.0.rc1, CANN 8.0.RC3 (/{CANN})")] == look_at(
-        check.software, context(root, {"ASCEND_HOME_PATH": f"/{CANN}"})
+        "software", context(root, {"ASCEND_HOME_PATH": f"/{CANN}"})
     )
 
 
@@ -201,7 +200,7 @@ def test_other_places(tmp_path: Path, place: str, name: str) -> None:
     )
 
     assert [("ok", f"driver 24.1, CANN 7.0 ({place})")] == look_at(
-        check.software, context(root, {"ASCEND_TOOLKIT_HOME": place})
+        "software", context(root, {"ASCEND_TOOLKIT_HOME": place})
     )
 
 
@@ -212,16 +211,14 @@ def test_set_env_was_not_sourced(tmp_path: Path) -> None:
     assert [
         ("warning", f"/{CANN} exists, but ASCEND_HOME_PATH is not set: libraries will not be found"),
         ("ok", f"CANN 8.0.RC3 (/{CANN})"),
-    ] == look_at(check.software, given)
-    assert ["source /usr/local/Ascend/ascend-toolkit/set_env.sh before ascend-runner"] == remedies(
-        check.software, given
-    )
+    ] == look_at("software", given)
+    assert ["source /usr/local/Ascend/ascend-toolkit/set_env.sh before ascend-runner"] == remedies("software", given)
 
 
 def test_npus_without_software(tmp_path: Path) -> None:
     """NPUs without driver and CANN are warnings; a machine without NPUs needs neither."""
-    assert ["warning", "warning"] == [verdict for verdict, _ in look_at(check.software, context(npus(tmp_path, 0)))]
-    assert [] == look_at(check.software, context(str(tmp_path / "other")))
+    assert ["warning", "warning"] == [verdict for verdict, _ in look_at("software", context(npus(tmp_path, 0)))]
+    assert [] == look_at("software", context(str(tmp_path / "other")))
 
 
 # --- npu-smi ----------------------------------------------------------------------------------------------------------
@@ -252,9 +249,9 @@ def printing(health: str, process: str) -> str:
     ("health", "process", "expected"),
     [
         ("OK", NOBODY, [("ok", "2 NPUs OK")]),
-        ("Alarm", NOBODY, [("error", "NPU 7 (910) reports Alarm")]),
-        ("Warning", NOBODY, [("warning", "NPU 7 (910) reports Warning")]),
-        ("UNKNOWN", NOBODY, [("error", "NPU 7 (910) reports UNKNOWN")]),
+        ("Alarm", NOBODY, [("error", "device 7 reported Alarm")]),
+        ("Warning", NOBODY, [("warning", "device 7 reported Warning")]),
+        ("UNKNOWN", NOBODY, [("warning", "device 7 reported UNKNOWN")]),
         ("OK", SOMEBODY, [("warning", "process 4711 (python3.9) is running on NPU 7"), ("ok", "2 NPUs OK")]),
     ],
 )
@@ -262,7 +259,7 @@ def test_health(tmp_path: Path, health: str, process: str, expected: list[tuple[
     """Each NPU that is not OK is reported, and each process that runs on one."""
     environ = with_npu_smi(tmp_path, printing(health, process))
 
-    assert expected == look_at(check.health, context(str(tmp_path), environ))
+    assert expected == look_at("health", context(str(tmp_path), environ))
 
 
 def test_npu_smi_where_the_driver_puts_it(tmp_path: Path) -> None:
@@ -270,16 +267,15 @@ def test_npu_smi_where_the_driver_puts_it(tmp_path: Path) -> None:
     environ = with_npu_smi(tmp_path, printing("OK", NOBODY))
     os.renames(tmp_path / "bin", tmp_path / "usr/local/sbin")
 
-    assert [("ok", "2 NPUs OK")] == look_at(check.health, context(str(tmp_path), {**environ, "PATH": os.defpath}))
+    assert [("ok", "2 NPUs OK")] == look_at("health", context(str(tmp_path), {**environ, "PATH": os.defpath}))
 
 
 def test_npu_smi_fails(tmp_path: Path) -> None:
     """Its last line of output is reported."""
     environ = with_npu_smi(tmp_path, "echo; echo 'dcmi module initialize failed. ret is -8005'; echo; exit 5")
-    tool = tmp_path / "bin" / "npu-smi"
 
-    assert [("error", f"{tool} info failed: exit status 5 (dcmi module initialize failed. ret is -8005)")] == look_at(
-        check.health, context(str(tmp_path), environ)
+    assert [("error", "npu-smi info failed: exit status 5 (dcmi module initialize failed. ret is -8005)")] == look_at(
+        "health", context(str(tmp_path), environ)
     )
 
 
@@ -287,8 +283,8 @@ def test_npu_smi_hangs(tmp_path: Path) -> None:
     """An npu-smi that does not answer is an error of the driver."""
     environ = with_npu_smi(tmp_path, "exec sleep 1000")
 
-    assert [("error", f"{tmp_path}/bin/npu-smi did not respond within 0.1 s: the driver hangs")] == look_at(
-        check.health, attrs.evolve(context(str(tmp_path), environ), patience=0.1)
+    assert [("error", "npu-smi did not respond within 0.1 s")] == look_at(
+        "health", attrs.evolve(context(str(tmp_path), environ), patience=0.1)
     )
 
 
@@ -298,10 +294,43 @@ def test_npu_smi_that_cannot_be_run(tmp_path: Path) -> None:
     (tmp_path / "bin" / "npu-smi").write_bytes(b"\x7fELF")
 
     assert [("warning", f"cannot run {tmp_path}/bin/npu-smi: exec format error")] == look_at(
-        check.health, context(str(tmp_path), environ)
+        "health", context(str(tmp_path), environ)
     )
 
 
 def test_no_npu_smi(tmp_path: Path) -> None:
     """Without the tool nothing is reported."""
-    assert [] == look_at(check.health, context(str(tmp_path)))
+    assert [] == look_at("health", context(str(tmp_path)))
+
+
+# --- What the inspection watches as well ------------------------------------------------------------------------------
+
+
+def test_fault_codes_and_only_the_npus_of_the_job(tmp_path: Path) -> None:
+    """An NPU that the job does not use may be faulty; of its own, the fault codes are named."""
+    npus(tmp_path, *range(6))
+    given = context(str(tmp_path), with_npu_smi(tmp_path, NPU_SMI), nproc=5)
+
+    assert [("ok", "1 NPU OK")] == look_at("health", given)
+    assert ("error", "device 5 reported 80E24E00 (Alarm; the NPU must be reset)") in look_at(
+        "health", context(str(tmp_path), given.environ, nproc=6)
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "expected"), [("UP", "2", []), ("DOWN", "2", ["warning"]), ("DOWN", "1", [])]
+)
+def test_links(tmp_path: Path, state: str, nodes: str, expected: list[str]) -> None:
+    """A link that is down is a warning in a job on several nodes; nothing is said of links that work."""
+    npus(tmp_path, 0)
+    tool = fake_tool(tmp_path, "hccn_tool", f"echo 'net health status: Fault'; echo 'link status: {state}'")
+    environ = {
+        "PATH": f"{tool}:{os.environ['PATH']}",
+        "PET_NNODES": nodes,
+        "PET_NODE_RANK": "0",
+        "PET_MASTER_ADDR": "a",
+    }
+
+    assert expected == [
+        verdict for verdict, text in look_at("links", context(str(tmp_path), environ, nproc=1)) if "the link" in text
+    ]

@@ -8,15 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import attrs
 import pytest
 
-from ascend_runner.job import check
-from ascend_runner.problems import Problem
+from ascend_runner.node import probes
+from ascend_runner.node.findings import Defect, Place
+from ascend_runner.node.probes import GIB
 from ascend_runner.settings.model import Settings
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
-from tests.job.contexts import context, in_context, look_at, pair_of, remedies
+from tests.job.contexts import context, in_context, look_at, remedies
 
 # --- Room -------------------------------------------------------------------------------------------------------------
 
@@ -24,42 +24,58 @@ from tests.job.contexts import context, in_context, look_at, pair_of, remedies
 def test_room(tmp_path: Path) -> None:
     """A directory that does not exist yet is measured where it would be made."""
     given = in_context(context(nproc=1), settings=Settings(log_dir=str(tmp_path / "not" / "yet")))
-    verdicts = [verdict for verdict, _ in look_at(check.room, given)]
+    verdicts = [verdict for verdict, _ in look_at("space", given)]
 
     assert "error" not in verdicts
     assert not (tmp_path / "not").exists()
 
 
-def test_no_room_on_a_full_disk(tmp_path: Path) -> None:
-    """A full directory is an error, one that is nearly full a warning."""
-    few = check.Room(path=str(tmp_path), is_writable=True, free=900 << 20, size=2 << 30, files=10**6)
-    none, locked = attrs.evolve(few, free=1 << 20), attrs.evolve(few, is_writable=False)
-    no_files = attrs.evolve(few, free=2 << 30, files=3)
+def test_no_room_on_a_full_disk() -> None:
+    """Before a start 1 GiB is needed, however small the file system is: a full one is an error."""
+    place = Place(name="log directory", path="/x", remedy="use another")
+    found = [probes.of_space(place, free, 2 * GIB, is_running=False) for free in (2 * GIB, 900 << 20, 1 << 20)]
 
     assert [
-        ("warning", "log directory /x: only 900.0 MiB of 2.0 GiB free"),
-        ("error", "log directory /x: only 1.0 MiB of 2.0 GiB free"),
-        ("error", f"log directory /x: user {os.geteuid()} has no permission to write to {tmp_path}"),
-        ("warning", "log directory /x: only 3 inodes free"),
-        ("error", "log directory /x: no response within 10 s"),
-    ] == [
-        pair_of(problem)
-        for room in (few, none, locked, no_files, None)
-        if (problem := check.room_problem("log directory", "/x", room, 10.0))
+        [],
+        [("log directory /x: only 900.0 MiB of 2.0 GiB free", False, "use another")],
+        [("log directory /x: only 1.0 MiB of 2.0 GiB free", True, "use another")],
+    ] == [[(one.sentence, one.is_error, one.remedy) for one in defects] for defects in found]
+    assert ["log directory /x: only 3 of 6,000 inodes free"] == [
+        one.sentence for one in probes.of_inodes(place, 3, 6000)
     ]
-    assert check.room_problem("shared memory", "/x", attrs.evolve(few, free=2 << 30), 10.0) is None
+
+
+UNPRIVILEGED = """
+import os
+from ascend_runner.settings.model import Settings
+from tests.job.contexts import context, in_context, look_at
+if os.geteuid() == 0:
+    os.setuid(65534)
+given = in_context(context("/", nproc=1), settings=Settings(log_dir="/proc/not/yet"))
+for verdict, sentence in look_at("space", given):
+    print(verdict, sentence)
+"""
+
+
+def test_no_permission() -> None:
+    """A directory that this user may not write to is an error; root drops its privileges to see one."""
+    command = [sys.executable, "-c", UNPRIVILEGED]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT).stdout
+    user = os.geteuid() or 65534
+
+    wanted = f"error log directory /proc/not/yet: user {user} has no permission to write to /proc"
+    assert wanted in printed.splitlines()
 
 
 # --- Limits -----------------------------------------------------------------------------------------------------------
 
 LIMITED = """
 import resource, sys
-from ascend_runner.job import check as limits
-from tests.job.contexts import context
+from tests.job.contexts import context, look_at
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
-for finding in limits.limits(context(sys.argv[1])):
-    print(finding if isinstance(finding, str) else finding.sentence)
+for _verdict, sentence in look_at("limits", context(sys.argv[1])):
+    print(sentence)
 """
 
 
@@ -83,9 +99,9 @@ def test_limits_of_a_real_process(tmp_path: Path, capabilities: str, *, is_limit
 )
 def test_limit_is_enough_from_its_threshold_on(soft: int, expected: str | None) -> None:
     """Exactly the expected value is enough, and so is no limit."""
-    finding = check.finding_of_limit(check.LIMITS[0], soft)
+    finding = probes.of_limit(probes.LIMITS[0], soft)
 
-    assert f"locked memory {expected}" == finding if expected else isinstance(finding, Problem)
+    assert f"locked memory {expected}" == finding if expected else isinstance(finding, Defect)
 
 
 # --- The grace period -------------------------------------------------------------------------------------------------
@@ -111,11 +127,11 @@ def test_grace(environ: dict[str, str], grace: float, expected: tuple[str, str] 
     given = in_context(context("/", environ), settings=Settings(grace=grace))
     wanted = expected or ("warning", "--grace is 60 s, but by default Kubernetes kills all processes after 30 s")
 
-    assert [wanted] == look_at(check.grace, given)
+    assert [wanted] == look_at("grace", given)
 
 
 def test_grace_says_what_to_set() -> None:
     """The remedy names the platform's setting and the option."""
     given = in_context(context("/", SLURM), settings=Settings(grace=60.0))
 
-    assert ["set KillWait to 65 or more, or --grace to 25 or less"] == remedies(check.grace, given)
+    assert ["set KillWait to 65 or more, or --grace to 25 or less"] == remedies("grace", given)

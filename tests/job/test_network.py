@@ -10,10 +10,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.job import check
+from ascend_runner.node import probes
+from ascend_runner.node.findings import Defect
 from tests.helpers.surroundings import bound_to_free_port
 from tests.helpers.trees import tree
-from tests.job.contexts import context, job_of, look_at, pair_of, prepared, remedies
+from tests.job.contexts import context, job_of, look_at, prepared, remedies
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
@@ -41,7 +42,7 @@ def test_ports_are_free(tmp_path: Path) -> None:
     """Other ports and sockets that only wait for their last packets do not matter."""
     root = sockets(tmp_path, row(8080, "0A", 5) + row(60001, "06", 0) + row(29500, "05", 0))
 
-    assert [("ok", "free: 60000-60031 (HCCL), 29500 (MASTER_PORT)")] == look_at(check.ports, context(root, nproc=8))
+    assert [("ok", "free: 60000-60031 (HCCL), 29500 (MASTER_PORT)")] == look_at("ports", context(root, nproc=8))
 
 
 def test_master_port_is_taken(tmp_path: Path) -> None:
@@ -50,10 +51,10 @@ def test_master_port_is_taken(tmp_path: Path) -> None:
     given = context(root)
 
     assert [("warning", "port 29500 (MASTER_PORT) is in use: process 4711 (python) listens on it")] == look_at(
-        check.ports, given
+        "ports", given
     )
     assert ["kill it if it belongs to an earlier job, or use another MASTER_PORT on all nodes"] == remedies(
-        check.ports, given
+        "ports", given
     )
 
 
@@ -63,14 +64,14 @@ def test_master_port_of_who_started_this(tmp_path: Path) -> None:
 
     passed_through = prepared(given, plan=attrs.evolve(job_of([0]), is_passed_through=True))
 
-    assert [] == look_at(check.ports, passed_through)
+    assert [] == look_at("ports", passed_through)
 
 
 def test_master_port_of_another_node(tmp_path: Path) -> None:
     """Only node 0 listens on MASTER_PORT."""
     environ = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "other"}
 
-    assert [] == look_at(check.ports, context(sockets(tmp_path, row(29500, "0A", 7)), environ))
+    assert [] == look_at("ports", context(sockets(tmp_path, row(29500, "0A", 7)), environ))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_ports_of_hccl(tmp_path: Path, environ: dict[str, str], expected: list[s
     """HCCL's variables decide which ports it uses."""
     root = sockets(tmp_path, row(60031, "0A", 7))
 
-    assert expected == [verdict for verdict, _ in look_at(check.ports, context(root, environ, nproc=1))]
+    assert expected == [verdict for verdict, _ in look_at("ports", context(root, environ, nproc=1))]
 
 
 def test_port_of_a_connection(tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_port_of_a_connection(tmp_path: Path) -> None:
     root = sockets(tmp_path, row(60003, "01", 7))
 
     assert [("warning", "port 60003 (HCCL) is in use by a connection of a process")] == look_at(
-        check.ports, context(root, nproc=1)
+        "ports", context(root, nproc=1)
     )
 
 
@@ -108,7 +109,7 @@ def test_real_port() -> None:
     with listener:
         assert listener.stdout
         listener.stdout.readline()
-        ((verdict, sentence),) = look_at(check.ports, context("/", {"MASTER_PORT": str(port)}))
+        ((verdict, sentence),) = look_at("ports", context("/", {"MASTER_PORT": str(port)}))
         listener.communicate("\n")
 
     assert "warning" == verdict
@@ -125,37 +126,38 @@ def nodes(*hosts: str) -> dict[str, str]:
 
 def test_names_are_known() -> None:
     """The names of all nodes are looked up, including node 0's."""
-    assert [("ok", "2 names resolved")] == look_at(check.names, context("/", nodes("localhost", "127.0.0.1")))
+    assert [("ok", "2 names resolved")] == look_at("other nodes", context("/", nodes("localhost", "127.0.0.1")))
 
 
 def test_unknown_names_are_listed() -> None:
     """Names that cannot be resolved are listed, with possible reasons."""
     given = context("/", nodes("localhost", "bad..name", "worse..name"))  # no server is asked for names like these
 
-    assert [("error", "cannot resolve 2 of 3 nodes: bad..name, worse..name")] == look_at(check.names, given)
+    assert [("error", "cannot resolve 2 of 3 nodes: bad..name, worse..name")] == look_at("other nodes", given)
     assert [
         "make sure that their pods are running and that the job has a headless service (Volcano: the svc plugin)"
-    ] == remedies(check.names, given)
+    ] == remedies("other nodes", given)
 
 
 def test_many_unknown_names_are_counted() -> None:
     """A job of thousands of nodes does not fill the screen."""
     hosts = [f"node-{number}" for number in range(1000)]
-    (problem,) = check.findings_of_names(hosts, dict.fromkeys(hosts, False), 10.0)
+    (defect,) = probes.of_names(hosts, dict.fromkeys(hosts, False), 10.0)
 
-    assert pair_of(problem)[1].endswith("node-6, node-7 and 992 more")
+    assert isinstance(defect, Defect)
+    assert defect.sentence.endswith("node-6, node-7 and 992 more")
 
 
 def test_no_answer() -> None:
     """A name without an answer in time is not reported as unknown."""
-    problems = check.findings_of_names(["a", "b", "c"], {"a": True, "b": False}, 10.0)
+    found = probes.of_names(["a", "b", "c"], {"a": True, "b": False}, 10.0)
 
     assert [
-        ("error", "cannot resolve 1 of 3 nodes: b"),
-        ("error", "the name server did not respond within 10 s for 1 of 3 nodes: c"),
-    ] == list(map(pair_of, problems))
+        ("cannot resolve 1 of 3 nodes: b", True),
+        ("the name server did not respond within 10 s for 1 of 3 nodes: c", True),
+    ] == [(one.sentence, one.is_error) for one in found if isinstance(one, Defect)]
 
 
 def test_one_node_has_no_others() -> None:
     """A job of one node needs no names."""
-    assert [] == look_at(check.names, context())
+    assert [] == look_at("other nodes", context())

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.job.check import SUBJECTS, Found, format_finding, format_json, format_summary
+from ascend_runner.job.check import Found, format_finding, format_json, format_summary, subjects
 from ascend_runner.problems import error, warning
 from tests.helpers.program import Program, run_to_end, sentence
 from tests.helpers.surroundings import CLEAN, bound_to_free_port
+from tests.job.contexts import context
 
 VALID = Path(__file__).parents[2] / "fixtures" / "valid"
 TABLE = VALID / "group_list_8_devices.json"
@@ -45,7 +46,7 @@ def test_node_without_errors(tmp_path: Path) -> None:
     found = lines_of(ended)
 
     assert 0 == ended.returncode, ended.stdout
-    assert [subject for subject in SUBJECTS if subject in found] == [*found]
+    assert [subject for subject in subjects(context(nproc=2)) if subject in found] == [*found]
     assert {"rank table", "this node", "variables", "command", "devices", "ports", "space", "limits", "grace"} <= {
         *found
     }
@@ -236,7 +237,7 @@ def test_fake_npu_smi(tmp_path: Path) -> None:
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ended = run_to_end("--check", "--nproc-per-node", "1", env=env, cwd=tmp_path)
 
-    assert [("error", "NPU 3 (910B3) reports Critical")] == lines_of(ended)["health"]
+    assert [("error", "device 3 reported Critical")] == lines_of(ended)["health"]
     assert 1 == ended.returncode
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.job import check
 from ascend_runner.job.check import CheckContext
 from ascend_runner.plan.ranks import Stage
 from tests.helpers import data_trees
@@ -31,7 +30,7 @@ def staged(*stages: Stage) -> CheckContext:
 
 def test_what_would_be_copied(source: Path, tmp_path: Path) -> None:
     """The files that are missing are counted, and nothing is made."""
-    found = look_at(check.datasets, staged(Stage(str(source), f"{tmp_path}/copy")))
+    found = look_at("datasets", staged(Stage(str(source), f"{tmp_path}/copy")))
 
     assert [("ok", f"{source} to {tmp_path}/copy: 21 files (51.3 KiB) to copy")] == found
     assert not (tmp_path / "copy").exists()
@@ -41,7 +40,7 @@ def test_complete_copy(source: Path, tmp_path: Path) -> None:
     """If everything is there, nothing would be copied."""
     (tmp_path / "copy").mkdir()
     assert [("ok", f"{source / 'empty'} to {tmp_path}/copy: nothing to copy")] == look_at(
-        check.datasets, staged(Stage(str(source / "empty"), f"{tmp_path}/copy"))
+        "datasets", staged(Stage(str(source / "empty"), f"{tmp_path}/copy"))
     )
 
 
@@ -50,7 +49,7 @@ def test_listing_that_takes_long(source: Path, tmp_path: Path, monkeypatch: pyte
     ticks, caller = itertools.count(), threading.get_ident()
     monkeypatch.setattr(time, "monotonic", lambda: 0.0 if threading.get_ident() == caller else float(next(ticks)))
     given = attrs.evolve(staged(Stage(str(source), f"{tmp_path}/copy")), patience=20.0)
-    ((_, sentence),) = look_at(check.datasets, given)
+    ((_, sentence),) = look_at("datasets", given)
 
     assert f"{source} to {tmp_path}/copy: at least " in sentence
     assert sentence.endswith(" to copy; listing was cut off after 10 s")
@@ -59,7 +58,7 @@ def test_listing_that_takes_long(source: Path, tmp_path: Path, monkeypatch: pyte
 def test_copy_that_is_impossible(source: Path, tmp_path: Path) -> None:
     """What would end the job is an error."""
     (source / "empty" / "up").symlink_to(source)
-    ((verdict, sentence),) = look_at(check.datasets, staged(Stage(str(source), f"{tmp_path}/copy")))
+    ((verdict, sentence),) = look_at("datasets", staged(Stage(str(source), f"{tmp_path}/copy")))
 
     assert "error" == verdict
     assert str(source / "empty" / "up") in sentence

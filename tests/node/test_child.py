@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import attrs
 
 from ascend_runner.node import inspection
+from ascend_runner.node.findings import Defect, Probe, UnusableError
 from ascend_runner.node.inspection import Inspection
-from ascend_runner.node.probes import Defect, UnusableError
 from ascend_runner.supervision.causes import FindingKind, NodeFinding
 from tests.helpers.waiting import wait_until
 
@@ -41,6 +41,11 @@ def open_probe(error: Exception | None = None) -> FakeProbe:
     return probe
 
 
+def probe_of(source: str, fake: FakeProbe) -> Probe:
+    """Return a probe that looks by a fake."""
+    return Probe(source=source, look=fake.look)
+
+
 def subjects_and_kinds(inspection: Inspection) -> list[tuple[str, FindingKind]]:
     """Return the subject and kind of what is new."""
     return [(finding.subject, finding.kind) for finding in inspection.look()]
@@ -49,7 +54,7 @@ def subjects_and_kinds(inspection: Inspection) -> list[tuple[str, FindingKind]]:
 def test_probe_that_hangs_does_not_hold_up_the_others() -> None:
     """It is left alone as long as it hangs, and counts again when it responds."""
     hanging = FakeProbe()
-    inspection = Inspection({"disk": lambda: hanging, "/dev": open_probe}, SECONDS, leeway=0.0)
+    inspection = Inspection([probe_of("disk", hanging), probe_of("/dev", open_probe())], SECONDS, leeway=0.0)
 
     expected = {("disk: hang", FindingKind.UNHEALTHY), ("device 5: gone", FindingKind.UNHEALTHY)}
     seen: list[tuple[str, FindingKind]] = []
@@ -68,7 +73,7 @@ def test_probe_that_hangs_does_not_hold_up_the_others() -> None:
 def test_probe_that_tells_nothing() -> None:
     """It says why, once, and is not asked again."""
     probe = open_probe(UnusableError("npu-smi info printed no table in a known format"))
-    inspection = Inspection({"npu-smi": lambda: probe}, SECONDS, leeway=60.0)
+    inspection = Inspection([probe_of("npu-smi", probe)], SECONDS, leeway=60.0)
 
     assert [("npu-smi", FindingKind.NOTICE)] == subjects_and_kinds(inspection)
     assert [] == subjects_and_kinds(inspection)
@@ -77,7 +82,7 @@ def test_probe_that_tells_nothing() -> None:
 
 def test_probe_with_a_defect_of_its_own() -> None:
     """An error that nobody has thought of ends the probe, not the inspection."""
-    inspection = Inspection({"/dev": lambda: open_probe(ValueError("odd"))}, SECONDS, leeway=60.0)
+    inspection = Inspection([probe_of("/dev", open_probe(ValueError("odd")))], SECONDS, leeway=60.0)
 
     assert [("/dev", FindingKind.NOTICE)] == subjects_and_kinds(inspection)
     assert [] == subjects_and_kinds(inspection)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ascend_runner.node import npu_smi, probes
+from ascend_runner.node import npu_probes, npu_smi, probes
+from ascend_runner.node.findings import Defect, Place
+from ascend_runner.node.npu_probes import Level, is_overheating, level_of
 from ascend_runner.node.npu_smi import Device
-from ascend_runner.node.probes import Level, is_overheating, level_of
 from tests.helpers.npu_tools import details, table
+
+PLACE = Place(name="log directory", path="/log")
 
 
 def device(health: str) -> Device:
@@ -15,12 +18,17 @@ def device(health: str) -> Device:
     return Device(card=5, chip=0, device_id=5, name="910B3", health=health, temperature=38)
 
 
+def defects(device: Device, details: str) -> list[Defect]:
+    """Return the defects of an NPU."""
+    return [one for one in npu_probes.of_health(device, details) if isinstance(one, Defect)]
+
+
 @pytest.mark.parametrize(
     ("health", "is_error"), [("Warning", False), ("Alarm", True), ("Critical", True), ("UNKNOWN", False)]
 )
 def test_health_without_a_code(health: str, is_error: bool) -> None:  # noqa: FBT001  a parameter of the test
     """The health alone decides whether an NPU without a fault code has an error."""
-    found = list(probes.of_health(device(health), details(health)))
+    found = defects(device(health), details(health))
 
     assert [("device 5: health", f"device 5 reported {health}", is_error)] == [
         (one.subject, one.sentence, one.is_error) for one in found
@@ -40,7 +48,7 @@ def test_health_without_a_code(health: str, is_error: bool) -> None:  # noqa: FB
 )
 def test_levels_of_codes(code: str, level: Level, is_error: bool, may_pass: bool) -> None:  # noqa: FBT001  as above
     """The level of a code decides, not the health."""
-    found = list(probes.of_health(device("Warning"), details("Warning", code)))
+    found = defects(device("Warning"), details("Warning", code))
 
     assert level is level_of(code)
     assert [(f"device 5: {code}", is_error, may_pass)] == [(one.subject, one.is_error, one.may_pass) for one in found]
@@ -58,7 +66,7 @@ def test_levels_of_codes(code: str, level: Level, is_error: bool, may_pass: bool
 )
 def test_overheating(code: str, is_error: bool, action: str) -> None:  # noqa: FBT001  as above
     """A temperature above a limit is named, with that of the NPU, even if the code needs no action."""
-    found = list(probes.of_health(device("Warning"), details("Warning", code)))
+    found = defects(device("Warning"), details("Warning", code))
 
     assert [(f"device 5 reported {code} (Warning; overheating, NPU at 38 °C{action})", is_error)] == [
         (one.sentence, one.is_error) for one in found
@@ -73,15 +81,15 @@ def test_other_codes_are_no_overheating(code: str) -> None:
 
 def test_codes_that_need_no_action_and_unknown_ones() -> None:
     """A fault that needs no action is no finding; of an unknown one, the health decides."""
-    found = list(probes.of_health(device("Alarm"), details("Alarm", "80CB8006,12345678")))
+    found = defects(device("Alarm"), details("Alarm", "80CB8006,12345678"))
 
     assert [("device 5 reported 12345678 (Alarm)", True)] == [(one.sentence, one.is_error) for one in found]
 
 
 def test_word_for_health_that_nobody_knows() -> None:
     """It is returned, so that it can be told."""
-    assert "Splendid" == probes.unknown_health(npu_smi.devices(table("OK", "Warning", "Splendid")))
-    assert "" == probes.unknown_health(npu_smi.devices(table("OK", "Warning")))
+    assert "Splendid" == npu_probes.unknown_health(npu_smi.devices(table("OK", "Warning", "Splendid")))
+    assert "" == npu_probes.unknown_health(npu_smi.devices(table("OK", "Warning")))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +104,7 @@ def test_word_for_health_that_nobody_knows() -> None:
 )
 def test_links(state: str, health: str, was_up: bool, expected: list[tuple[str, bool]]) -> None:  # noqa: FBT001  as above
     """A link that is down is an error if it was up before, and so is a gateway that cannot be reached."""
-    found = probes.of_link(3, state, health, was_up=was_up)
+    found = npu_probes.of_link(3, state, health, was_up=was_up)
 
     assert expected == [(one.sentence, one.is_error) for one in found]
 
@@ -104,10 +112,10 @@ def test_links(state: str, health: str, was_up: bool, expected: list[tuple[str, 
 def test_output_of_hccn_tool() -> None:
     """Both answers are read; another output gives none."""
     assert ("Receive timeout", "DOWN") == (
-        probes.net_health("net health status: Receive timeout\n"),
-        probes.link("link status: DOWN\n"),
+        npu_probes.net_health("net health status: Receive timeout\n"),
+        npu_probes.link("link status: DOWN\n"),
     )
-    assert ("", "") == (probes.net_health("hccn_tool busy"), probes.link(""))
+    assert ("", "") == (npu_probes.net_health("hccn_tool busy"), npu_probes.link(""))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_output_of_hccn_tool() -> None:
 )
 def test_room(free: int, whole: int, expected: list[bool]) -> None:
     """Little room is a warning, hardly any an error; on a small file system, a part of it counts."""
-    assert expected == [one.is_error for one in probes.of_room("log directory", "/log", free, whole)]
+    assert expected == [one.is_error for one in probes.of_space(PLACE, free, whole, is_running=True)]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,7 @@ def test_room(free: int, whole: int, expected: list[bool]) -> None:
 )
 def test_inodes(free: int, whole: int, expected: list[bool]) -> None:
     """Few free inodes are a warning, hardly any an error: no file can be created without one."""
-    assert expected == [one.is_error for one in probes.of_inodes("log directory", "/log", free, whole)]
+    assert expected == [one.is_error for one in probes.of_inodes(PLACE, free, whole)]
 
 
 def test_memory_and_pressure() -> None:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ascend_runner.node.probes import LONGEST_ERROR, failure
+from ascend_runner.node.findings import LONGEST_ERROR, failure
 
 
 @pytest.mark.parametrize(

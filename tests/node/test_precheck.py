@@ -15,7 +15,7 @@ from ascend_runner.supervision.causes import NodeFinding
 from tests.helpers.messages import KeptMessages
 from tests.helpers.waiting import LIMIT, wait_until
 
-FULL = ("space", [problems.error("the disk is full")])
+FULL = ("space", True, [problems.error("the disk is full")])
 
 
 def go_on(_seconds: float) -> None:
@@ -73,8 +73,8 @@ def test_subjects_that_ranks_change() -> None:
         yield problems.warning("port 2 is in use")
 
     def look() -> Subjects:
-        yield "ports", ports()
-        yield "health", iter([problems.error("not checked")])
+        yield "ports", False, ports()
+        yield "health", False, iter([problems.error("not checked")])
         yield FULL
 
     precheck = Precheck(look, findings.append, messages, can_stop=False)

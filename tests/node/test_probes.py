@@ -10,20 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ascend_runner.node.findings import Defect, Findings, Node, Place, UnusableError
 from ascend_runner.node.host import Host
-from ascend_runner.node.probes import (
-    DeviceNodes,
-    InfiniBand,
-    Links,
-    Memory,
-    Network,
-    Node,
-    NpuHealth,
-    Place,
-    Probe,
-    Room,
-    UnusableError,
-)
+from ascend_runner.node.npu_probes import DeviceNodes, Links, NpuHealth
+from ascend_runner.node.probes import InfiniBand, Network, space, used_memory
 from tests.helpers.npu_tools import NPU_SMI, details, fake_tool, script, table
 from tests.helpers.surroundings import permitted
 from tests.helpers.trees import tree
@@ -43,20 +33,20 @@ def node(folder: Path, *device_ids: int, seconds: float = 60.0) -> Node:
     return Node(host=Host(str(folder)), environ=environ, device_ids=device_ids, seconds=seconds)
 
 
-def sentences(probe: Probe) -> list[str]:
-    """Return what a probe finds."""
-    return [defect.sentence for defect in probe.look()]
+def sentences(found: Findings) -> list[str]:
+    """Return the sentences of the defects that a probe finds."""
+    return [one.sentence for one in found if isinstance(one, Defect)]
 
 
 def test_health_of_the_devices_of_the_job(tmp_path: Path) -> None:
     """Only the NPUs of the job count."""
     fake_tool(tmp_path, "npu-smi", NPU_SMI)
 
-    assert [] == sentences(NpuHealth(node(tmp_path, 4)))
+    assert [] == sentences(NpuHealth(node(tmp_path, 4)).look())
     assert [
         "device 5 reported 80CB8002 (Alarm; the failed operation must be repeated)",
         "device 5 reported 80E24E00 (Alarm; the NPU must be reset)",
-    ] == sentences(NpuHealth(node(tmp_path, 4, 5)))
+    ] == sentences(NpuHealth(node(tmp_path, 4, 5)).look())
 
 
 @pytest.mark.parametrize(
@@ -64,15 +54,15 @@ def test_health_of_the_devices_of_the_job(tmp_path: Path) -> None:
     [
         (
             "echo 'no permission' >&2; exit 1",
-            "npu-smi info failed: exit status 1 (no permission); the health of the NPUs is not inspected",
+            "npu-smi info failed: exit status 1 (no permission)",
         ),
         (
             "echo nobody knows this",
-            "npu-smi info printed no table in a known format; the health of the NPUs is not inspected",
+            "npu-smi info printed no table in a known format (nobody knows this)",
         ),
         (
             script(table("Splendid"), details("Splendid")),
-            "npu-smi info printed an unknown health status 'Splendid'; the health of the NPUs is not inspected",
+            "npu-smi info printed an unknown health status 'Splendid'",
         ),
     ],
 )
@@ -81,7 +71,7 @@ def test_npu_smi_that_prints_what_nobody_knows(tmp_path: Path, printed: str, sen
     fake_tool(tmp_path, "npu-smi", printed)
 
     with pytest.raises(UnusableError) as error:
-        sentences(NpuHealth(node(tmp_path)))
+        sentences(NpuHealth(node(tmp_path)).look())
     assert sentence == str(error.value)
 
 
@@ -90,20 +80,22 @@ def test_npu_smi_that_fails_later(tmp_path: Path) -> None:
     fake_tool(tmp_path, "npu-smi", script(table("OK"), ""))
     probe = NpuHealth(node(tmp_path))
 
-    assert [] == sentences(probe)
+    assert [] == sentences(probe.look())
     fake_tool(tmp_path, "npu-smi", "echo 'dcmi module initialize failed. ret is -8005'; exit 5")
-    assert ["npu-smi info failed: exit status 5 (dcmi module initialize failed. ret is -8005)"] == sentences(probe)
+    assert ["npu-smi info failed: exit status 5 (dcmi module initialize failed. ret is -8005)"] == sentences(
+        probe.look()
+    )
     fake_tool(tmp_path, "npu-smi", "")
-    assert ["npu-smi info did not list any NPU"] == sentences(probe)
+    assert ["npu-smi info printed no table in a known format"] == sentences(probe.look())
 
 
 @pytest.mark.parametrize(("name", "kind"), [("npu-smi", NpuHealth), ("hccn_tool", Links)])
-def test_tool_that_hangs(tmp_path: Path, name: str, kind: Callable[[Node], Probe]) -> None:
+def test_tool_that_hangs(tmp_path: Path, name: str, kind: Callable[[Node], NpuHealth | Links]) -> None:
     """It is killed when the time of the probe is over."""
     fake_tool(tmp_path, name, "exec sleep 1000")
 
     with pytest.raises(TimeoutError):
-        sentences(kind(node(tmp_path, 0, seconds=0.1)))
+        sentences(kind(node(tmp_path, 0, seconds=0.1)).look())
 
 
 def test_no_tools(tmp_path: Path) -> None:
@@ -112,7 +104,7 @@ def test_no_tools(tmp_path: Path) -> None:
 
     for probe in (NpuHealth, Links, InfiniBand):
         with pytest.raises(UnusableError, match=r"^$"):
-            probe(bare)
+            sentences(probe(bare).look())
 
 
 def test_device_that_is_gone(tmp_path: Path) -> None:
@@ -120,10 +112,10 @@ def test_device_that_is_gone(tmp_path: Path) -> None:
     tree(tmp_path, {"dev/davinci0": "", "dev/davinci5": "", "dev/davinci6": ""})
     probe = DeviceNodes(node(tmp_path, 0, 5))
 
-    assert [] == sentences(probe)
+    assert [] == sentences(probe.look())
     (tmp_path / "dev/davinci5").unlink()
     (tmp_path / "dev/davinci6").unlink()
-    assert ["/dev/davinci5 was missing"] == sentences(probe)
+    assert ["/dev/davinci5 was missing"] == sentences(probe.look())
 
 
 def test_link_that_goes_down(tmp_path: Path) -> None:
@@ -133,11 +125,11 @@ def test_link_that_goes_down(tmp_path: Path) -> None:
     Path(f"{tool}.link.1").write_text("link status: DOWN\n")
     probe = Links(node(tmp_path, 0, 1))
 
-    assert [] == sentences(probe)
+    assert [] == sentences(probe.look())
     Path(f"{tool}.health.0").write_text("net health status: Fault\n")
-    assert ["device 0 could not reach its gateway (net health: Fault)"] == sentences(probe)
+    assert ["device 0 could not reach its gateway (net health: Fault)"] == sentences(probe.look())
     Path(f"{tool}.link.0").write_text("link status: DOWN\n")
-    assert ["the link of device 0 was down"] == sentences(probe)
+    assert ["the link of device 0 was down"] == sentences(probe.look())
 
 
 def test_interface_that_goes_down(tmp_path: Path) -> None:
@@ -146,10 +138,10 @@ def test_interface_that_goes_down(tmp_path: Path) -> None:
     tree(tmp_path, {f"sys/class/net/{name}/operstate": f"{state}\n" for name, state in states.items()})
     probe = Network(node(tmp_path))
 
-    assert [] == sentences(probe)
+    assert [] == sentences(probe.look())
     tree(tmp_path, {"sys/class/net/eth0/operstate": "down\n"})
     (tmp_path / "sys/class/net/veth1/operstate").unlink()
-    assert ["network interface eth0 was down"] == sentences(probe)
+    assert ["network interface eth0 was down"] == sentences(probe.look())
 
 
 def test_infiniband_port(tmp_path: Path) -> None:
@@ -158,29 +150,30 @@ def test_infiniband_port(tmp_path: Path) -> None:
     tree(tmp_path, {f"{port}/state": "4: ACTIVE\n", f"{port}/counters/link_downed": "3\n"})
     probe = InfiniBand(node(tmp_path))
 
-    assert [] == sentences(probe)
+    assert [] == sentences(probe.look())
     tree(tmp_path, {f"{port}/counters/link_downed": "5\n"})
-    assert ["InfiniBand port mlx5_0/1 lost its link 2 times"] == sentences(probe)
+    assert ["InfiniBand port mlx5_0/1 lost its link 2 times"] == sentences(probe.look())
     tree(tmp_path, {f"{port}/state": "1: DOWN\n"})
-    assert ["InfiniBand port mlx5_0/1 was down"] == sentences(probe)
+    assert ["InfiniBand port mlx5_0/1 was down"] == sentences(probe.look())
 
 
 def test_room(tmp_path: Path) -> None:
     """The free space of an existing directory is measured; one that is yet to be made is no defect."""
     (tmp_path / "log").mkdir()
 
-    assert [] == sentences(Room(node(tmp_path), Place(name="log directory", path="/missing")))
+    assert [] == sentences(space(node(tmp_path), Place(name="log directory", path="/missing")))
     assert all(
-        "log directory" in one for one in sentences(Room(node(tmp_path), Place(name="log directory", path="/log")))
+        "log directory" in one for one in sentences(space(node(tmp_path), Place(name="log directory", path="/log")))
     )
 
 
 def test_inodes(tmp_path: Path) -> None:
     """A file system in which hardly any file can be created is an error, however much space is free."""
     program = (
-        "import sys; from ascend_runner.node.host import Host; from ascend_runner.node.probes import *;"
+        "import sys; from ascend_runner.node.host import Host; from ascend_runner.node.findings import *;"
+        " from ascend_runner.node.probes import space;"
         " place = Place(name='log directory', path=sys.argv[1]);"
-        " print([(one.subject, one.is_error) for one in Room(Node(host=Host(), environ={}), place).look()])"
+        " print([(one.subject, one.is_error) for one in space(Node(host=Host(), environ={}, is_running=True), place)])"
     )
     script = 'mount -t tmpfs -o size=1g,nr_inodes=5 none "$1" && touch "$1/a" "$1/b" "$1/c" "$1/d" && "$2" -c "$3" "$1"'
     mounted = permitted("unshare", "--map-root-user", "--mount")
@@ -206,7 +199,7 @@ def test_memory_of_the_control_group(tmp_path: Path, dropped: int, expected: int
         },
     )
 
-    assert expected == len(sentences(Memory(node(tmp_path))))
+    assert expected == len(sentences(used_memory(node(tmp_path))))
 
 
 def test_pressure(tmp_path: Path) -> None:
@@ -214,4 +207,4 @@ def test_pressure(tmp_path: Path) -> None:
     tree(tmp_path, {"proc/pressure/io": "full avg10=1.00 avg60=75.00 avg300=1.00 total=1\n"})
 
     sentence = "all processes were stalled waiting for io for 75 % of the last minute"
-    assert [sentence] == sentences(Memory(node(tmp_path)))
+    assert [sentence] == sentences(used_memory(node(tmp_path)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ascend_runner.node.probes import CONFIRM_AFTER, Defect, Watchlist
+from ascend_runner.node.findings import Defect
+from ascend_runner.node.inspection import CONFIRM_AFTER, Watchlist
 from ascend_runner.supervision.causes import FindingKind, NodeFinding
 
 LINK = Defect(subject="device 3: link", sentence="the link of device 3 was down")
