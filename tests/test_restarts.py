@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.node.cores import await_release
 from ascend_runner.node.host import Host
+from ascend_runner.node.npus import await_release
 from tests.helpers.program import FAIL_BESIDE_A_DEAF_RANK, Program, Run
 from tests.helpers.replay import replay
 

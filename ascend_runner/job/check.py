@@ -24,7 +24,7 @@ from ascend_runner.frameworks import env_patch
 from ascend_runner.job import table as tables
 from ascend_runner.job.preparation import Preparation
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.node import bounded, cores, disks
+from ascend_runner.node import bounded, disks, npus
 from ascend_runner.node.executables import find_executable
 from ascend_runner.node.findings import PROBE_LEEWAY, Defect, Node, Probe, UnusableError, places
 from ascend_runner.node.host import Host
@@ -365,7 +365,7 @@ def node_of(context: CheckContext) -> Node:
         ranks=context.nproc,
         npus=context.npus,
         assigned=tuple(table.rank(one).device_id for one in context.rank_ids) if table and context.npus else (),
-        device_ids=cores.of_ranks(context.host, context.npus, env_patch.visible_devices(context.environ)),
+        device_ids=npus.of_ranks(context.host, context.npus, env_patch.visible_devices(context.environ)),
         has_peers=not is_alone,
         peers=() if node is None or is_alone else tuple(dict.fromkeys(filter(None, (node.master_addr, *node.hosts)))),
         places=places(prepared.context.log_dir, plan.files.checkpoint_dir if plan else "", workdir),

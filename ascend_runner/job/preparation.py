@@ -23,7 +23,7 @@ from ascend_runner.frameworks.registry import without_auto
 from ascend_runner.guardian import process_tree
 from ascend_runner.job import command as commands
 from ascend_runner.job import table as tables
-from ascend_runner.node import cores, executables, network
+from ascend_runner.node import cores, executables, network, npus
 from ascend_runner.node.host import Host
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import Command, Kind, NodeShare, PlanContext, Seats, launch_context, plan_job, plan_ranks
@@ -82,7 +82,7 @@ NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace
 def seats(nproc: int, context: PlanContext, say: Callable[[str], None]) -> Seats:
     """Find the NPUs of the ranks, as far as they are known, and the cores that --bind requests for them."""
     host = Host()
-    devices = cores.of_ranks(host, nproc, env_patch.visible_devices(context.environ))
+    devices = npus.of_ranks(host, nproc, env_patch.visible_devices(context.environ))
     if not context.settings.bind:
         return Seats(device_ids=devices)
     placement = cores.place(host, context.settings.bind, nproc, devices)
@@ -94,7 +94,7 @@ def seats(nproc: int, context: PlanContext, say: Callable[[str], None]) -> Seats
 def device_ids(spec: JobSpec, environ: Mapping[str, str]) -> tuple[int, ...]:
     """Return the NPUs of this node that a job uses, as far as they exist."""
     host, visible = Host(), env_patch.visible_devices(environ)
-    return cores.of_ranks(host, len(spec.ranks), visible) if spec.ranks else cores.devices(host)
+    return npus.of_ranks(host, len(spec.ranks), visible) if spec.ranks else npus.devices(host)
 
 
 def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], None]) -> NodeShare:
@@ -115,7 +115,7 @@ def await_release(
     spec: JobSpec, environ: Mapping[str, str], pause: Callable[[float], None], messages: Messages
 ) -> None:
     """Wait until no process has the NPUs of a job open."""
-    holders = cores.await_release(Host(), device_ids(spec, environ), pause)
+    holders = npus.await_release(Host(), device_ids(spec, environ), pause)
     if holders:
         messages.warning(screen.held_devices(holders))
 
@@ -153,7 +153,7 @@ class NoInspector:
 
 def is_inspected(inspect: str | InspectAction | None) -> bool:
     """Return whether this node is inspected while the job runs: as --inspect says, or by default if it has NPUs."""
-    return bool(cores.devices(Host())) if inspect is None else InspectAction(inspect) is not InspectAction.OFF
+    return bool(npus.devices(Host())) if inspect is None else InspectAction(inspect) is not InspectAction.OFF
 
 
 def inspector(

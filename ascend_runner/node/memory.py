@@ -44,7 +44,7 @@ class MemorySample:
 
 def working_set(host: Host) -> tuple[int | None, int | None]:
     """Return the memory in use in this cgroup, without file pages that can be dropped, and its limit; in bytes."""
-    found = cores.find(host, "memory", _V1[0], _V2[0])
+    found = cores.find_cgroup(host, "memory", _V1[0], _V2[0])
     if found is None:
         return None, None
     limit, limited_by = _lowest_limit(host, found)
@@ -69,7 +69,7 @@ def sample(host: Host) -> MemorySample:
     machine = MemorySample(
         machine_oom_kills=_oom_kills(host.read_bytes("/proc/vmstat")), shm_size=shm_size, shm_used=shm_used
     )
-    found = cores.find(host, "memory", _V1[0], _V2[0])
+    found = cores.find_cgroup(host, "memory", _V1[0], _V2[0])
     if found is None:
         return machine
 

@@ -19,7 +19,7 @@ import attrs
 
 from ascend_runner import text
 from ascend_runner.frameworks import env_patch
-from ascend_runner.node import cores, npu_smi
+from ascend_runner.node import npu_smi, npus
 from ascend_runner.node.findings import Defect, Findings, Node, UnusableError, failure, last_line
 from ascend_runner.node.host import Host, name_of
 from ascend_runner.node.npu_smi import HEALTHY, Device
@@ -39,7 +39,7 @@ _CODE: Final = re.compile(r"\b[0-9A-Fa-f]{8}\b")
 
 def devices(node: Node) -> Findings:
     """Compare the device nodes with the needs of the job."""
-    nodes = cores.nodes(node.host)
+    nodes = npus.nodes(node.host)
     present = tuple(nodes)
     if not present:
         yield from _without_devices(node)
@@ -118,7 +118,7 @@ class DeviceNodes:
 
     def look(self) -> Findings:
         """Yield a defect for each that has disappeared since the first look."""
-        now = cores.nodes(self.node.host)
+        now = npus.nodes(self.node.host)
         if self._before is None:
             self._before = {one: name for one, name in now.items() if one in self.node.device_ids}
         for device_id, name in self._before.items():
@@ -128,22 +128,22 @@ class DeviceNodes:
 
 def leftovers(node: Node) -> Findings:
     """Report processes that hold device nodes, which the job's ranks could not open."""
-    held = cores.holders(node.host)
+    held = npus.holders(node.host)
     for pid, numbers in sorted(held.items()):
-        npus = f"NPU{'s' if len(numbers) > 1 else ''} {text.format_numbers(sorted(numbers))}"
+        found = f"NPU{'s' if len(numbers) > 1 else ''} {text.format_numbers(sorted(numbers))}"
         yield Defect(
-            sentence=f"process {name_of(node.host, pid)} is using {npus}",
+            sentence=f"process {name_of(node.host, pid)} is using {found}",
             is_error=True,
             remedy=f"if no other job is running here, kill it (kill -9 {pid}) and wait 10 s; otherwise HCCL reports"
             " EJ0001",
         )
-    if not held and cores.devices(node.host):
+    if not held and npus.devices(node.host):
         yield "no process in this container is using an NPU"
 
 
 def software(node: Node) -> Findings:
     """Report the versions of the driver and CANN; nothing on a machine without them and without NPUs."""
-    host, has_npus = node.host, bool(cores.devices(node.host))
+    host, has_npus = node.host, bool(npus.devices(node.host))
     installed = _setting(host, "/etc/ascend_install.info", "Driver_Install_Path_Param") or DRIVER
     driver = _setting(host, f"{installed}/driver/version.info", "package_version", "Version")
     named = [node.environ[name] for name in CANN_VARIABLES if node.environ.get(name)]

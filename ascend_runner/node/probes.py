@@ -130,7 +130,7 @@ _PRESSURE: Final = re.compile(r"^full .*avg60=(?P<percent>[0-9.]+)", re.MULTILIN
 def used_memory(node: Node) -> Findings:
     """Report a control group that is nearly out of memory, and the pressure on memory and disks."""
     yield from of_memory(*memory.working_set(node.host))
-    group = cores.find(node.host, "memory", "memory.usage_in_bytes", "memory.current")
+    group = cores.find_cgroup(node.host, "memory", "memory.usage_in_bytes", "memory.current")
     own = group.folders[0] if group and not group.is_v1 else ""
     yield from of_pressure({name: _pressure(node.host, name, own) for name in PRESSURES})
 

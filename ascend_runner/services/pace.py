@@ -28,7 +28,7 @@ from typing import Final, Optional
 import attrs
 
 from ascend_runner.frameworks import env_patch
-from ascend_runner.node import bounded, cores, npu_smi
+from ascend_runner.node import bounded, npu_smi, npus
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.facts import Fact
@@ -452,7 +452,7 @@ class Devices:
 
     def temperature(self, local_rank: int, is_cut: Callable[[], bool]) -> int | None:
         """Return the temperature of a rank's NPU in degrees Celsius, by npu-smi, or None if it is unknown."""
-        devices = cores.of_ranks(self.host, local_rank + 1, self.visible)
+        devices = npus.of_ranks(self.host, local_rank + 1, self.visible)
         tool = npu_smi.find(self.host, self.environ)
         if not tool or len(devices) <= local_rank:
             return None

@@ -17,7 +17,7 @@ from tests.helpers.waiting import wait_until
 @contextmanager
 def memory_cgroup(limit: int) -> Iterator[Path]:
     """Yield the file that moves processes to a memory cgroup with a limit; skip where none can be created."""
-    found = cores.find(Host(), "memory", "memory.oom_control", "memory.events")
+    found = cores.find_cgroup(Host(), "memory", "memory.oom_control", "memory.events")
     if found is None or os.geteuid() != 0:
         pytest.skip("no memory cgroup of our own to be had")
     folder = Path(found.folders[0]) / f"test-{os.getpid()}"

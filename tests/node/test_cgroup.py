@@ -93,4 +93,4 @@ def test_find(
     host = tree(tmp_path, cgroups, mounts, *files)
     wanted = None if expected is None else Cgroup(expected[0], tuple(expected[1]))
 
-    assert wanted == cores.find(host, "cpu", *FILES)
+    assert wanted == cores.find_cgroup(host, "cpu", *FILES)

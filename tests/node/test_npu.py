@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ascend_runner.node import cores
+from ascend_runner.node import npus
 from ascend_runner.node.host import Host
 from tests.helpers.trees import host
 
@@ -22,12 +22,12 @@ from tests.helpers.trees import host
 )
 def test_devices(tmp_path: Path, names: list[str], expected: tuple[int, ...]) -> None:
     """Only device nodes with a number count, in the order of their numbers."""
-    assert expected == cores.devices(host(tmp_path, {f"dev/{name}": "" for name in names}))
+    assert expected == npus.devices(host(tmp_path, {f"dev/{name}": "" for name in names}))
 
 
 def test_no_dev(tmp_path: Path) -> None:
     """Without /dev there is no device."""
-    assert () == cores.devices(Host(str(tmp_path)))
+    assert () == npus.devices(Host(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_ranks_take_devices_in_order(
     """A device index counts the visible devices, not physical ids, also in ASCEND_RT_VISIBLE_DEVICES."""
     machine = host(tmp_path, {f"dev/davinci{number}": "" for number in (3, 4, 6, 7)})
 
-    assert expected == cores.of_ranks(machine, nproc, visible)
+    assert expected == npus.of_ranks(machine, nproc, visible)
 
 
 def test_node_by_the_class_of_the_device_node(tmp_path: Path) -> None:
     """The character device's class links to the PCI device."""
     machine = host(tmp_path, {"sys/class/net/lo/mtu": "1", "sys/class/npu/davinci5/device/numa_node": "6\n"})
 
-    assert (6, None) == (cores.numa_node(machine, 5), cores.numa_node(machine, 4))
+    assert (6, None) == (npus.numa_node(machine, 5), npus.numa_node(machine, 4))
 
 
 def test_node_by_the_driver(tmp_path: Path) -> None:
@@ -70,4 +70,4 @@ def test_node_by_the_driver(tmp_path: Path) -> None:
         },
     )
 
-    assert [3, None, None] == [cores.numa_node(machine, device) for device in (1, 11, 2)]
+    assert [3, None, None] == [npus.numa_node(machine, device) for device in (1, 11, 2)]

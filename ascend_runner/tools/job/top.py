@@ -22,7 +22,7 @@ import attrs
 
 from ascend_runner.errors import UnreadableError
 from ascend_runner.frameworks import env_patch
-from ascend_runner.node import bounded, cores
+from ascend_runner.node import bounded, npus
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import Figures, NpuSampler
 from ascend_runner.record.rank_record import RankRecord
@@ -234,7 +234,7 @@ def _npus_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
     except OSError:  # it has ended, or belongs to somebody else
         return ()
     environ = dict(os.fsdecode(entry).partition("=")[::2] for entry in entries if b"=" in entry)
-    return cores.of_ranks(host, MOST_NPUS, env_patch.visible_devices(environ))
+    return npus.of_ranks(host, MOST_NPUS, env_patch.visible_devices(environ))
 
 
 DISK_PATIENCE: Final = 1.0  # seconds for the disk with the logs; until it responds, only the records are shown
@@ -259,7 +259,7 @@ class Observer:
         self._cpu = CpuWindow()
         self._npus = NpuSampler(self._host, environ)
         self._has_started_npu_smi = False
-        self._has_npus = any(one.is_of_this_machine for one in found) and bool(cores.devices(self._host))
+        self._has_npus = any(one.is_of_this_machine for one in found) and bool(npus.devices(self._host))
 
     def close(self) -> None:
         """Kill npu-smi. Closing it again has no effect."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from ascend_runner import files, tool
 from ascend_runner.errors import OutputError, RankTableError, SettingsError, UnreadableError, reason
-from ascend_runner.node import bounded, cores
+from ascend_runner.node import bounded, npus
 from ascend_runner.node.host import Host
 from ascend_runner.platforms import chips
 from ascend_runner.problems import Problem, Severity, problems_of
@@ -364,7 +364,7 @@ def wait(options: Namespace) -> int:
 def generate(options: Namespace) -> int:
     """Write the table of this machine."""
     conf = read_conf(options.hccn_conf, _warn)
-    devices = options.devices or sorted(conf) or cores.devices(Host())
+    devices = options.devices or sorted(conf) or npus.devices(Host())
     unknown = [device_id for device_id in devices if device_id not in conf]
     addresses = {**conf, **(ask_hccn_tool(unknown, _warn) if unknown else {})}
     chosen = {device_id: addresses.get(device_id, "") for device_id in devices}
