@@ -190,7 +190,8 @@ def _evidence(finding: Finding) -> list[str]:
 
 def _report(outcome: Outcome, job: JobSpec) -> str:
     """Return the line on the report, which may be in the run directory because the disk with the logs is full."""
-    return f"  report {facts.report(job.report_path, outcome.report_place, outcome.report_problem)}"
+    spare = outcome.report_place if outcome.report_problem else ""
+    return f"  report {facts.report(job.report_path, spare, outcome.report_problem)}"
 
 
 def _node(job: JobSpec) -> str:

@@ -158,9 +158,11 @@ def test_report_that_was_not_written(cause: Cause) -> None:
     """The screen names the path of the report in the run directory, or says that it was not written."""
     outcome = Outcome(cause=cause, ranks=(rank(0, FAILED),), report_problem="no space left on device")
     kept = attrs.evolve(outcome, report_place="/run/job/report.json")
-    lines = [screen.ended(seen, job(0)).splitlines() for seen in (outcome, kept)]
+    usual = attrs.evolve(outcome, report_problem="", report_place=job(0).report_path)
+    lines = [screen.ended(seen, job(0)).splitlines() for seen in (usual, outcome, kept)]
 
     assert [
+        [f"  report {job(0).report_path}"],
         ["  report not written: no space left on device"],
         ["  report /run/job/report.json (could not be written beside the logs: no space left on device)"],
     ] == [[line for line in shown if "report" in line] for shown in lines]
