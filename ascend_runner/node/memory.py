@@ -10,7 +10,6 @@ memory.oom_control with oom_kill since 4.13, memory.limit_in_bytes, memory.max_u
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import attrs
@@ -42,9 +41,14 @@ class MemorySample:
     shm_used: int | None = None
 
 
+def group(host: Host) -> cores.Cgroup | None:
+    """Return the control group that counts the memory of this process, or None if it cannot be found."""
+    return cores.find_cgroup(host, "memory", _V1[0], _V2[0])
+
+
 def working_set(host: Host) -> tuple[int | None, int | None]:
     """Return the memory in use in this cgroup, without file pages that can be dropped, and its limit; in bytes."""
-    found = cores.find_cgroup(host, "memory", _V1[0], _V2[0])
+    found = group(host)
     if found is None:
         return None, None
     limit, limited_by = _lowest_limit(host, found)
@@ -69,7 +73,7 @@ def sample(host: Host) -> MemorySample:
     machine = MemorySample(
         machine_oom_kills=_oom_kills(host.read_bytes("/proc/vmstat")), shm_size=shm_size, shm_used=shm_used
     )
-    found = cores.find_cgroup(host, "memory", _V1[0], _V2[0])
+    found = group(host)
     if found is None:
         return machine
 
@@ -86,13 +90,10 @@ def sample(host: Host) -> MemorySample:
 def _usage(path: str) -> tuple[int | None, int | None]:
     """Return size and use of a file system, or None for a tmpfs without a limit."""
     try:
-        found = os.statvfs(path)
+        found = disks.measure(path)
     except OSError:
         return None, None
-    if not found.f_blocks:
-        return None, None
-
-    return found.f_blocks * found.f_frsize, (found.f_blocks - found.f_bfree) * found.f_frsize
+    return (found.size, found.size - found.free) if found.size else (None, None)
 
 
 def _oom_kills(text: bytes) -> int | None:

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import reason
-from ascend_runner.node import bounded, cores, disks, memory
+from ascend_runner.node import bounded, disks, memory
 from ascend_runner.node.findings import Defect, Findings, Node, Place, Probe, UnusableError
 from ascend_runner.node.host import Host, name_of, open_files
 from ascend_runner.node.npu_probes import DeviceNodes, Links, NpuHealth, devices, leftovers, software
@@ -130,7 +130,7 @@ _PRESSURE: Final = re.compile(r"^full .*avg60=(?P<percent>[0-9.]+)", re.MULTILIN
 def used_memory(node: Node) -> Findings:
     """Report a control group that is nearly out of memory, and the pressure on memory and disks."""
     yield from of_memory(*memory.working_set(node.host))
-    group = cores.find_cgroup(node.host, "memory", "memory.usage_in_bytes", "memory.current")
+    group = memory.group(node.host)
     own = group.folders[0] if group and not group.is_v1 else ""
     yield from of_pressure({name: _pressure(node.host, name, own) for name in PRESSURES})
 

@@ -220,17 +220,16 @@ def check_room(stage: Stage, missing: Total) -> None:
         OSError: The file system does not give its size.
         OutputError: Less than a tenth of the file system would stay free.
     """
-    disk, title = os.statvfs(disks.nearest(stage.folder)), f"cannot stage {stage.source!r} to {stage.folder!r}"
-    whole, before = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
-    free = before - missing.room
-    if missing.size and free < LEAST_FREE * whole:
-        why = f"the copy needs {size(missing.room)}, and its file system has only {size(before)} free"
+    disk, title = disks.measure(disks.nearest(stage.folder)), f"cannot stage {stage.source!r} to {stage.folder!r}"
+    free = disk.free - missing.room
+    if missing.size and free < LEAST_FREE * disk.size:
+        why = f"the copy needs {size(missing.room)}, and its file system has only {size(disk.free)} free"
         if free >= 0:
             least = f"at least {LEAST_FREE:.0%} is required"
-            why = f"{size(missing.size)} would leave {free / whole:.0%} of its file system free, and {least}"
+            why = f"{size(missing.size)} would leave {free / disk.size:.0%} of its file system free, and {least}"
         raise OutputError(f"{title}: {why}; free some space or use another directory")
-    if disk.f_files and disk.f_favail < missing.entries:
-        room = counted(disk.f_favail, "more file")
+    if disk.inodes and disk.free_inodes < missing.entries:
+        room = counted(disk.free_inodes, "more file")
         raise OutputError(f"{title}: its file system has room for only {room}, and {missing.entries} are needed")
 
 
