@@ -460,12 +460,7 @@ def format_json(found: Sequence[Found], host_name: str) -> str:
     verdicts = [verdict_of(finding) for _subject, finding in found]
     worst = next((one.value for one in (Severity.ERROR, Severity.WARNING) if one.value in verdicts), OK)
     checks: list[Mapping[str, str]] = [
-        {
-            "subject": subject,
-            "verdict": verdict_of(finding),
-            "found": _sentence(finding),
-            "fix": _remedy(finding),
-        }
+        {"subject": subject, "verdict": verdict_of(finding), "found": _sentence(finding), "fix": _remedy(finding)}
         for subject, finding in found
     ]
     return json.dumps({"host": host_name, "verdict": worst, "checks": checks}, indent=1) + "\n"

@@ -24,16 +24,16 @@ LONGEST_ERROR: Final = 200  # characters that a sentence takes from a tool's err
 MOST_ERROR_TEXT: Final = 1 << 16  # characters at its end that are searched for secrets
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Defect:
     """A defect of this node."""
 
     sentence: str  # also true when it is shown later: "..., 41 s before"
-    # Identifies it in each round of an inspection.
-    subject: str = attrs.field(default=attrs.Factory(lambda self: self.sentence, takes_self=True))
-    is_error: bool = False
-    may_pass: bool = False  # it often disappears by itself within a minute
     remedy: str = ""
+    is_error: bool = attrs.field(default=False, kw_only=True)
+    may_pass: bool = attrs.field(default=False, kw_only=True)  # it often disappears by itself within a minute
+    # Identifies it in each round of an inspection.
+    subject: str = attrs.field(default=attrs.Factory(lambda self: self.sentence, takes_self=True), kw_only=True)
 
 
 Finding = Union[str, Defect]  # a good result is a sentence

@@ -49,9 +49,9 @@ def devices(node: Node) -> Findings:
     yield from unusable
     if len(present) < node.npus:
         yield Defect(
-            sentence=f"found only {_listed(nodes)} for {counted(node.npus, 'rank')}",
+            f"found only {_listed(nodes)} for {counted(node.npus, 'rank')}",
+            "request as many NPUs as this node has ranks, or map them into the container",
             is_error=True,
-            remedy="request as many NPUs as this node has ranks, or map them into the container",
         )
     elif _are_others(present, node):
         yield _order_defect(present, node.assigned)
@@ -62,18 +62,18 @@ def devices(node: Node) -> Findings:
 def _without_devices(node: Node) -> Iterator[Defect]:
     if node.assigned:
         yield Defect(
-            sentence=f"found no NPU (/dev/davinci*), but the rank table assigns {len(node.assigned)} to this node",
+            f"found no NPU (/dev/davinci*), but the rank table assigns {len(node.assigned)} to this node",
+            "request them for the pod (such as huawei.com/Ascend910: 8), or map them into the container",
             is_error=True,
-            remedy="request them for the pod (such as huawei.com/Ascend910: 8), or map them into the container",
         )
     elif node.npus:
-        yield Defect(sentence="found no NPU (/dev/davinci*)")
+        yield Defect("found no NPU (/dev/davinci*)")
 
 
 def _unusable(nodes: Iterable[str], host: Host) -> Iterator[Defect]:
     missing = [f"/dev/{name}" for name in COMPANIONS if not host.exists(f"/dev/{name}")]
     if missing:
-        yield Defect(sentence=f"missing device nodes: {', '.join(missing)}", is_error=True, remedy=MOUNT)
+        yield Defect(f"missing device nodes: {', '.join(missing)}", MOUNT, is_error=True)
     closed = [
         path
         for path in (host.path(f"/dev/{name}") for name in (*nodes, *COMPANIONS))
@@ -82,9 +82,9 @@ def _unusable(nodes: Iterable[str], host: Host) -> Iterator[Defect]:
     if closed:
         others = f" and {len(closed) - 1} more" if closed[1:] else ""
         yield Defect(
-            sentence=f"user {os.geteuid()} has no permission to open {closed[0]}{others}",
+            f"user {os.geteuid()} has no permission to open {closed[0]}{others}",
+            f"run the job as a member of group {os.stat(closed[0]).st_gid}, which owns them",
             is_error=True,
-            remedy=f"run the job as a member of group {os.stat(closed[0]).st_gid}, which owns them",
         )
 
 
@@ -98,9 +98,9 @@ def _order_defect(present: tuple[int, ...], wanted: tuple[int, ...]) -> Defect:
     indices = ",".join(str(present.index(device)) for device in sorted(wanted))
     is_sorted = wanted == tuple(sorted(wanted))
     return Defect(
-        sentence=f"the rank table assigns NPUs {', '.join(map(str, wanted))} to this node, but ranks would use the"
+        f"the rank table assigns NPUs {', '.join(map(str, wanted))} to this node, but ranks would use the"
         f" first {len(wanted)} of /dev/davinci{text.format_numbers(sorted(present))}",
-        remedy=f"set {env_patch.VISIBLE_DEVICES}={indices}" if is_sorted else "sort the table by device_id",
+        f"set {env_patch.VISIBLE_DEVICES}={indices}" if is_sorted else "sort the table by device_id",
     )
 
 
@@ -123,7 +123,7 @@ class DeviceNodes:
             self._before = {one: name for one, name in now.items() if one in self.node.device_ids}
         for device_id, name in self._before.items():
             if device_id not in now:
-                yield Defect(subject=f"device {device_id}: gone", sentence=f"/dev/{name} was missing", is_error=True)
+                yield Defect(f"/dev/{name} was missing", subject=f"device {device_id}: gone", is_error=True)
 
 
 def leftovers(node: Node) -> Findings:
@@ -132,10 +132,9 @@ def leftovers(node: Node) -> Findings:
     for pid, numbers in sorted(held.items()):
         found = f"NPU{'s' if len(numbers) > 1 else ''} {text.format_numbers(sorted(numbers))}"
         yield Defect(
-            sentence=f"process {name_of(node.host, pid)} is using {found}",
+            f"process {name_of(node.host, pid)} is using {found}",
+            f"if no other job is running here, kill it (kill -9 {pid}) and wait 10 s; otherwise HCCL reports EJ0001",
             is_error=True,
-            remedy=f"if no other job is running here, kill it (kill -9 {pid}) and wait 10 s; otherwise HCCL reports"
-            " EJ0001",
         )
     if not held and npus.devices(node.host):
         yield "no process in this container is using an NPU"
@@ -150,16 +149,16 @@ def software(node: Node) -> Findings:
     found = [(folder, version) for folder in (*named, *CANN) if (version := _cann_version(host, folder))]
 
     if has_npus and not driver:
-        yield Defect(sentence=f"driver not found ({installed}/driver/version.info)", remedy=MOUNT)
+        yield Defect(f"driver not found ({installed}/driver/version.info)", MOUNT)
     if has_npus and not found:
         sentence = f"CANN not found in {', '.join((*named, *CANN))}"
-        yield Defect(sentence=sentence, remedy="use an image that contains CANN")
+        yield Defect(sentence, "use an image that contains CANN")
     if found and not named:
         folder = found[0][0]
         script = f"{os.path.dirname(folder) if folder.endswith('/latest') else folder}/set_env.sh"
         yield Defect(
-            sentence=f"{folder} exists, but {CANN_VARIABLES[1]} is not set: libraries will not be found",
-            remedy=f"source {script} before ascend-runner",
+            f"{folder} exists, but {CANN_VARIABLES[1]} is not set: libraries will not be found",
+            f"source {script} before ascend-runner",
         )
     versions = [f"driver {driver}"] if driver else []
     versions += [f"CANN {found[0][1]} ({found[0][0]})"] if found else []
@@ -199,7 +198,7 @@ class NpuHealth:
             sentence = f"npu-smi info {f'failed: {why}' if why else known}"
             if not self._has_worked:
                 raise UnusableError(sentence, is_error=True)
-            yield Defect(subject="npu-smi", sentence=sentence, is_error=True)
+            yield Defect(sentence, subject="npu-smi", is_error=True)
             return
         unknown = unknown_health(found)
         if unknown:
@@ -223,8 +222,8 @@ def unknown_health(found: Sequence[Device]) -> str:
 def _running(processes: Iterable[tuple[str, str, str]]) -> Iterator[Defect]:
     for card, pid, name in processes:
         yield Defect(
-            sentence=f"process {pid} ({name}) is running on NPU {card}",
-            remedy="if it belongs to an earlier job, kill it (on the host, if it is not visible here)",
+            f"process {pid} ({name}) is running on NPU {card}",
+            "if it belongs to an earlier job, kill it (on the host, if it is not visible here)",
         )
 
 
@@ -241,15 +240,15 @@ def of_health(device: Device, details: str) -> Findings:
         action = level.value if level and level is not Level.NOTHING else ""
         meaning = "; ".join(filter(None, (device.health, heat, action)))
         yield Defect(
+            f"{name} reported {code} ({meaning})",
+            remedy,
             subject=f"{name}: {code}",
-            sentence=f"{name} reported {code} ({meaning})",
             is_error=level.is_error if level else is_error,
             may_pass=level is not None and level.may_pass,
-            remedy=remedy,
         )
     if not codes:
         sentence = f"{name} reported {device.health}"
-        yield Defect(subject=f"{name}: health", sentence=sentence, is_error=is_error, remedy=remedy)
+        yield Defect(sentence, remedy, subject=f"{name}: health", is_error=is_error)
 
 
 def _heat(device: Device, code: str) -> str:
@@ -298,10 +297,10 @@ def of_link(device_id: int, state: str, health: str, *, was_up: bool) -> Iterato
     """Yield the defect of the link of an NPU. For a link that has never worked it is a warning: it may not be used."""
     name = f"device {device_id}"
     if state == "DOWN":
-        yield Defect(subject=f"{name}: link", sentence=f"the link of {name} was down", is_error=was_up)
+        yield Defect(f"the link of {name} was down", subject=f"{name}: link", is_error=was_up)
     elif health in NET_HAS_FAILED:
         sentence = f"{name} could not reach its gateway (net health: {health})"
-        yield Defect(subject=f"{name}: net health", sentence=sentence, is_error=was_up, may_pass=True)
+        yield Defect(sentence, subject=f"{name}: net health", is_error=was_up, may_pass=True)
 
 
 def _value(output: str, key: str) -> str:

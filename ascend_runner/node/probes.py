@@ -80,9 +80,9 @@ def space(node: Node, place: Place) -> Findings:
         raise UnusableError(f"{title}: {reason(error)}", is_error=True) from error
     if not node.is_running and not os.access(folder, os.W_OK | os.X_OK):
         yield Defect(
-            sentence=f"{title}: user {os.geteuid()} has no permission to write to {folder}",
+            f"{title}: user {os.geteuid()} has no permission to write to {folder}",
+            "use another directory, or change its permissions",
             is_error=True,
-            remedy="use another directory, or change its permissions",
         )
         return
     scarce = [
@@ -103,7 +103,7 @@ def of_space(place: Place, free: int, whole: int, *, is_running: bool) -> Iterat
     is_error = _is_scarce(free, whole, ENOUGH if is_running else (ENOUGH[0], 1.0), NEARLY_NONE)
     if is_error is not None:
         sentence = f"{place.name} {place.path}: only {size(free)} of {size(whole)} free"
-        yield Defect(subject=f"room in {place.path}", sentence=sentence, is_error=is_error, remedy=place.remedy)
+        yield Defect(sentence, place.remedy, subject=f"room in {place.path}", is_error=is_error)
 
 
 def of_inodes(place: Place, free: int, whole: int) -> Iterator[Defect]:
@@ -111,7 +111,7 @@ def of_inodes(place: Place, free: int, whole: int) -> Iterator[Defect]:
     is_error = _is_scarce(free, whole, ENOUGH_INODES, NEARLY_NO_INODES)
     if is_error is not None:
         sentence = f"{place.name} {place.path}: only {free:,} of {whole:,} inodes free"
-        yield Defect(subject=f"inodes in {place.path}", sentence=sentence, is_error=is_error, remedy=place.remedy)
+        yield Defect(sentence, place.remedy, subject=f"inodes in {place.path}", is_error=is_error)
 
 
 def _is_scarce(free: int, whole: int, enough: tuple[int, float], nearly_none: tuple[int, float]) -> bool | None:
@@ -147,7 +147,7 @@ def of_memory(used: int | None, limit: int | None) -> Iterator[Defect]:
     """
     if used is not None and limit and used > FULL_MEMORY * limit:
         sentence = f"{size(used)} of the memory limit of {size(limit)} were in use"
-        yield Defect(subject="memory", sentence=sentence)
+        yield Defect(sentence, subject="memory")
 
 
 def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
@@ -157,13 +157,13 @@ def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
         if found and float(found["percent"]) > STALLED:
             share = f"{float(found['percent']):.0f} % of the last minute"
             sentence = f"all processes were stalled waiting for {name} for {share}"
-            yield Defect(subject=f"{name} pressure", sentence=sentence)
+            yield Defect(sentence, subject=f"{name} pressure")
 
 
 IPC_LOCK: Final = 14  # linux/capability.h
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Limit:
     """A resource of getrlimit(2)."""
 
@@ -179,28 +179,28 @@ class Limit:
 # workers uses hundreds. Of locked memory, it requires what is given here.
 LIMITS: Final = (
     Limit(
-        name="locked memory",
-        number=resource.RLIMIT_MEMLOCK,
-        enough=16_000 * 1024,
-        unit=1024,
-        stake="RDMA and HCCL lock host memory",
-        remedy="add the capability IPC_LOCK to the container, or use docker --ulimit memlock=-1",
+        "locked memory",
+        resource.RLIMIT_MEMLOCK,
+        16_000 * 1024,
+        1024,
+        "RDMA and HCCL lock host memory",
+        "add the capability IPC_LOCK to the container, or use docker --ulimit memlock=-1",
     ),
     Limit(
-        name="open files",
-        number=resource.RLIMIT_NOFILE,
-        enough=4096,
-        unit=1,
-        stake="data loaders open many files",
-        remedy="use docker --ulimit nofile=1048576",
+        "open files",
+        resource.RLIMIT_NOFILE,
+        4096,
+        1,
+        "data loaders open many files",
+        "use docker --ulimit nofile=1048576",
     ),
     Limit(
-        name="processes",
-        number=resource.RLIMIT_NPROC,
-        enough=16_384,
-        unit=1,
-        stake="every thread of this user counts",
-        remedy="use docker --ulimit nproc=-1",
+        "processes",
+        resource.RLIMIT_NPROC,
+        16_384,
+        1,
+        "every thread of this user counts",
+        "use docker --ulimit nproc=-1",
     ),
 )
 
@@ -227,7 +227,7 @@ def of_limit(limit: Limit, soft: int) -> str | Defect:
     if soft >= limit.enough:
         return f"{limit.name} {value}"
     sentence = f"{limit.name}: {value}, less than {limit.enough // limit.unit} ({limit.stake})"
-    return Defect(sentence=sentence, remedy=limit.remedy)
+    return Defect(sentence, limit.remedy)
 
 
 LISTEN: Final = "0A"  # a socket's state in /proc/net/tcp
@@ -258,15 +258,15 @@ def ports(node: Node) -> Findings:
 def _of_port(found: _Socket, user: str, holder: str) -> Defect:
     if not found.is_listening:
         return Defect(
-            sentence=f"port {found.port} ({user}) is in use by a connection of {holder}",
-            remedy="if this persists, reserve the port with sysctl net.ipv4.ip_local_reserved_ports",
+            f"port {found.port} ({user}) is in use by a connection of {holder}",
+            "if this persists, reserve the port with sysctl net.ipv4.ip_local_reserved_ports",
         )
     # A port of the user's is taken as it is: not every framework listens on it.
     other = "; HCCL would report EI0019" if user == HCCL else f", or use another {user} on all nodes"
     return Defect(
-        sentence=f"port {found.port} ({user}) is in use: {holder} listens on it",
+        f"port {found.port} ({user}) is in use: {holder} listens on it",
+        f"kill it if it belongs to an earlier job{other}",
         is_error=user == HCCL,
-        remedy=f"kill it if it belongs to an earlier job{other}",
     )
 
 
@@ -301,17 +301,15 @@ def of_names(hosts: Sequence[str], answers: Mapping[str, bool], seconds: float) 
     silent = [host for host in hosts if host not in answers]
     if unknown:
         yield Defect(
-            sentence=f"cannot resolve {len(unknown)} of {nodes}: {abbreviated(unknown)}",
+            f"cannot resolve {len(unknown)} of {nodes}: {abbreviated(unknown)}",
+            "make sure that their pods are running and that the job has a headless service (Volcano: the svc plugin)",
             is_error=True,
-            remedy="make sure that their pods are running and that the job has a headless service"
-            " (Volcano: the svc plugin)",
         )
     if silent:
         yield Defect(
-            sentence=f"the name server did not respond within {seconds:g} s for {len(silent)} of {nodes}:"
-            f" {abbreviated(silent)}",
+            f"the name server did not respond within {seconds:g} s for {len(silent)} of {nodes}: {abbreviated(silent)}",
+            "check the name servers in /etc/resolv.conf",
             is_error=True,
-            remedy="check the name servers in /etc/resolv.conf",
         )
     if not unknown and not silent:
         yield f"{counted(len(hosts), 'name')} resolved"
@@ -383,7 +381,7 @@ def fallen(kind: str, before: Mapping[str, bool], now: Mapping[str, bool]) -> It
     """Yield a defect for each interface or port that was up at first and is now down; states are by name."""
     for name, was_up in before.items():
         if was_up and not now.get(name):
-            yield Defect(subject=f"{kind} {name}", sentence=f"{kind} {name} was down", is_error=True)
+            yield Defect(f"{kind} {name} was down", subject=f"{kind} {name}", is_error=True)
 
 
 def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defect]:
@@ -393,4 +391,4 @@ def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defe
         if lost > 0:
             times = "once" if lost == 1 else f"{lost} times"
             sentence = f"InfiniBand port {name} lost its link {times}"
-            yield Defect(subject=f"InfiniBand port {name}: flapping", sentence=sentence)
+            yield Defect(sentence, subject=f"InfiniBand port {name}: flapping")
