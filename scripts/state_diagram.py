@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 import lifecycle_diagram
 
-from ascend_runner.supervision import job_machine, machine
+from ascend_runner.supervision import machine
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
 from ascend_runner.supervision.events import (
     AskedToSave,
@@ -29,8 +29,7 @@ from ascend_runner.supervision.events import (
 )
 from ascend_runner.supervision.state import CheckpointRequest, Phase, SetDeadline, SignalGroup, State
 
-BEGIN: Final = "<!-- states -->\n"
-END: Final = "<!-- /states -->"
+README: Final = Path(machine.__file__).with_name("README.md")
 RANKS: Final = (0, 1, 2)  # a fourth adds no edge
 RANKS_THAT_SAVE: Final = (0, 1)  # a third adds no edge
 CHECKPOINT_GRACE: Final = 60.0
@@ -165,28 +164,29 @@ def _label(events: Mapping[str, frozenset[int]]) -> str:
 
 
 def main() -> int:
-    """Write the READMEs, or with --check only compare; return the exit status."""
-    diagrams = {machine.__file__: diagram, job_machine.__file__: lifecycle_diagram.diagram}
-    wrong = [_update(Path(module).with_name("README.md"), draw()) for module, draw in diagrams.items()]
+    """Write the README, or with --check only compare; return the exit status."""
+    diagrams = {"states": diagram, "job states": lifecycle_diagram.diagram}
+    wrong = [_update(place, draw()) for place, draw in diagrams.items()]
     return int(any(wrong))
 
 
-def _update(readme: Path, drawn: str) -> bool:
-    """Write a diagram into its README; return whether that is wrong."""
-    text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _old, end, after = rest.partition(END)
+def _update(place: str, drawn: str) -> bool:
+    """Write a diagram to its place in the README; return whether that is wrong."""
+    text = README.read_text(encoding="utf-8")
+    opening, closing = f"<!-- {place} -->\n", f"<!-- /{place} -->"
+    before, begin, rest = text.partition(opening)
+    _old, end, after = rest.partition(closing)
     if not begin or not end:
-        sys.stderr.write(f"{readme} has no place for the diagram, expected {BEGIN.strip()} and {END}\n")
+        sys.stderr.write(f"{README} has no place for the diagram, expected {opening.strip()} and {closing}\n")
         return True
 
     updated = before + begin + drawn + end + after
     if updated == text:
         return False
     if "--check" in sys.argv[1:]:
-        sys.stderr.write(f"the state diagram in {readme} is out of date: run scripts/generate\n")
+        sys.stderr.write(f"the diagram of {place} in {README} is out of date: run scripts/generate\n")
         return True
-    readme.write_text(updated, encoding="utf-8")
+    README.write_text(updated, encoding="utf-8")
     return False
 
 
