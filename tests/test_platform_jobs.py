@@ -566,19 +566,19 @@ def test_lists_of_hosts_are_written_first(program: Program) -> None:
         "VC_WORKER_HOSTS": "a,b",
         "MA_NUM_GPUS": "4",
     }
-    hosts, mpich = program.log_dir / "hostfile", program.log_dir / "mpich_hostfile"
-    options = ("--log-dir", str(program.log_dir), "--launcher", "mpirun")
+    options = ("--job-name", "job", "--log-dir", str(program.log_dir), "--launcher", "mpirun")
+    folder = program.log_dir / "job" / "mpirun"
     plan = plan_of(program.folder, *options, env=env)
     assert [
-        {"path": str(hosts), "lines": ["a slots=4", "b slots=4"]},
-        {"path": str(mpich), "lines": ["a:4", "b:4"]},
+        {"path": str(folder / "hostfile"), "lines": ["a slots=4", "b slots=4"]},
+        {"path": str(folder / "mpich_hostfile"), "lines": ["a:4", "b:4"]},
     ] == plan["host_files"]
-    assert not hosts.exists()
+    assert not folder.exists()
     run = program.start("--launcher", "mpirun", "python", "train.py", env=env)
 
     assert 0 == run.finish()
-    assert b"a slots=4\nb slots=4\n" == hosts.read_bytes()
-    assert b"a:4\nb:4\n" == mpich.read_bytes()
+    assert b"a slots=4\nb slots=4\n" == (folder / "hostfile").read_bytes()
+    assert b"a:4\nb:4\n" == (folder / "mpich_hostfile").read_bytes()
     assert (
         (program.log_dir / "job-proc-mpirun-node-0.txt").read_bytes().startswith(b"mpirun --allow-run-as-root -np 8 ")
     )
