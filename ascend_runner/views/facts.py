@@ -209,7 +209,7 @@ def _next_attempt(failed: AttemptRecord) -> str:
 
 
 def report(path: str, spare: str = "", problem: str = "") -> str:
-    """Say where the report is: `path`, or `spare` if it could not be written beside the logs, or why it was not written."""
+    """Say where the report is: `path`, or `spare` if its disk did not take it, or why it was not written."""
     if spare:
         return f"{spare} (could not be written beside the logs{f': {problem}' if problem else ''})"
     return f"not written: {problem}" if problem else path
