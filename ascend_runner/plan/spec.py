@@ -123,7 +123,7 @@ class Watching:
         return self.watches_performance or self.summary_interval is not None
 
     def stops_for(self, cause: Cause | None) -> bool:
-        """Whether the user wants a hang or a slow training to end the job, whatever restarts are left."""
+        """Whether a hang or slow training ends the job even if restarts are left (--hang-action, --perf-action)."""
         actions = {HangDetected.report_kind: self.hang_action, Slowdown.report_kind: self.perf_action}
         return cause is not None and actions.get(cause.report_kind) is WatchAction.STOP
 

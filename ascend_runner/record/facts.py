@@ -137,7 +137,7 @@ class Beat:
 
 @attrs.frozen(kw_only=True)
 class SavedCheckpoint:
-    """A rank's report that it has saved its part of a checkpoint, or gone on without saving."""
+    """A rank has reported that it saved its part of a checkpoint, or that it skipped it."""
 
     at: float  # in seconds of the manager's clock
     path: str = ""  # "": it has not said so, or has not saved

@@ -161,7 +161,7 @@ class Cause(Protocol):
 
     @property
     def reason(self) -> str:
-        """A phrase for it while ranks are stopped: "received SIGTERM"."""
+        """The cause as a phrase for the line on stopping the ranks: "received SIGTERM"."""
         return str(self)
 
     @property
@@ -304,7 +304,7 @@ class SignalReceived(Cause):
 
     @property
     def stop_signal(self) -> int:
-        """The signal that somebody has sent: a guardian handles every one but SIGKILL."""
+        """The signal that was sent: SIGKILL if the guardian was killed, since it handles all others."""
         return Signals.SIGKILL if self.guardian else self.signum
 
     @property
