@@ -36,7 +36,7 @@ from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.record.facts import Fact
 from ascend_runner.settings import command_line
-from ascend_runner.supervision.causes import InspectAction, NodeFinding
+from ascend_runner.supervision.causes import InspectAction, NodeFinding, WatchAction
 from ascend_runner.views import screen
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def await_release(
 def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
     """Report facilities that this system or installation lacks for the job."""
     search_path = spec.processes[0].env.get("PATH", os.defpath)
-    if spec.watching.hang_timeout is not None and not executables.find_py_spy(search_path):
+    ends_hangs = spec.watching.hang_timeout is not None and spec.watching.hang_action is not WatchAction.WARN
+    if ends_hangs and not executables.find_py_spy(search_path):
         messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
     if not process_tree.is_proc_ours():
         messages.warning(

@@ -28,6 +28,7 @@ from ascend_runner.platforms.places import Hosts, TableFacts
 from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.settings.model import STAGED, VARIABLES, Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS, WORKDIR_DEVICE, WORKDIR_INHERIT
+from ascend_runner.settings.parsing import AUTO, OFF
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.supervision.job_machine import JobState, Policy
 from ascend_runner.text import PREFIX_STYLES, abbreviated, colored, counted, is_whole_number
@@ -657,7 +658,7 @@ def _stopping(settings: Settings) -> Stopping:
 
 def _watching(settings: Settings, kind: Kind) -> Watching:
     return Watching(
-        hang_timeout=None if kind.is_waiting else settings.hang_timeout,
+        hang_timeout=None if kind.is_waiting or settings.hang_timeout == OFF else settings.hang_timeout or AUTO,
         hang_action=_hang_action(settings),
         perf_pattern=settings.perf_pattern,
         perf_threshold=settings.perf_threshold,
@@ -676,6 +677,8 @@ def _folders(processes: Sequence[RankSpec], context: PlanContext) -> tuple[str, 
 
 
 def _hang_action(settings: Settings) -> WatchAction:
+    if settings.hang_action is None and settings.hang_timeout is None:
+        return WatchAction.WARN
     if settings.hang_action is None:
         return WatchAction.RESTART if settings.max_restarts else WatchAction.STOP
     return WatchAction(settings.hang_action)

@@ -151,6 +151,7 @@ class HangSeen:
     stacks: tuple[StackGroup, ...]
     refusal: str = ""  # why they are the kernel's view instead of Python's; "": they are Python's
     beats: Mapping[int, Beat] = {}  # of the ranks that send any
+    outlier: str = ""  # the few ranks that are elsewhere than all others
 
 
 @attrs.frozen(kw_only=True)

@@ -25,6 +25,7 @@ from ascend_runner.record.rank_record import Outcome
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
 from ascend_runner.text import lines_of
+from ascend_runner.views import wording
 
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
 
@@ -100,7 +101,8 @@ class Investigation:
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""
         collector = self._collector(self.patience.is_stopped, may_pause=True)
-        return HangSeen(stacks.group(collector.collect(pids), earlier), collector.refusal)
+        groups = stacks.group(collector.collect(pids), earlier)
+        return HangSeen(groups, collector.refusal, outlier=wording.outlier(groups))
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them, even if the job is stopped."""

@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.options import OPTIONS, REMOVED, SEPARATOR, VARIABLE_PREFIX, Option, with_dashes
-from ascend_runner.settings.parsing import NONE, nearest
+from ascend_runner.settings.parsing import NONE, OFF, nearest
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import counted, rank_list
 
@@ -44,7 +44,6 @@ def _near_variable(name: str) -> str:
 
 # The options that have no effect without any of others.
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
-    "hang_action": ("hang_timeout",),
     "perf_action": ("perf_threshold", "perf_drop", "perf_pattern"),
     "restart_delay": ("max_restarts",),
     "restart_on": ("max_restarts", "exit_verdict"),
@@ -136,6 +135,8 @@ class Settings:
                 *flags, last = (options[other].flag for other in others)
                 either = f"{', '.join(flags)} or " if flags else ""
                 yield f"{options[name].flag} has no effect without {either}{last}"
+        if self.hang_action and self.hang_timeout == OFF:
+            yield "--hang-action has no effect with --hang-timeout off"
 
     def selects_beyond(self, rank_size: int) -> Iterator[str]:
         """Yield a sentence about each option that selects ranks which a job of this size does not have."""

@@ -98,12 +98,10 @@ def _duration(text: str) -> float:
     return number
 
 
-def seconds_or_auto(text: str) -> float | str | None:
-    """Read a duration that is not zero; "auto" stays, and None is for "off"."""
-    if text == OFF:
-        return None
+def seconds_or_auto(text: str) -> float | str:
+    """Read a duration that is not zero; "auto" and "off" stay."""
     try:
-        return AUTO if text == AUTO else positive_seconds(text)
+        return text if text in {AUTO, OFF} else positive_seconds(text)
     except ValueError as error:
         raise ValueError(f"'{AUTO}', '{OFF}' or {error}") from None
 

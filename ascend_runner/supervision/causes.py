@@ -342,7 +342,8 @@ class SignalReceived(Cause):
 class HangDetected(Cause):
     """No rank has written any output, or sent a heartbeat where ranks send them, for `seconds`, the limit.
 
-    With `is_over`, after a hang that has not ended the job, a rank has done so again.
+    With `is_over`, after a hang that has not ended the job, a rank has done so again. `outlier` describes the few ranks
+    that are elsewhere than all others, if such a hang has any.
     """
 
     report_kind: ClassVar[str] = "hang"
@@ -354,12 +355,14 @@ class HangDetected(Cause):
     seconds: float
     has_heartbeats: bool = False  # whether heartbeats count instead of output
     is_over: bool = False
+    outlier: str = ""
 
     def __str__(self) -> str:
         if self.is_over:
             return "the job is no longer hanging (--hang-timeout): the ranks are active again"
         silence = "sent a heartbeat" if self.has_heartbeats else "wrote any output"
-        return f"no rank {silence} for {self.seconds:g} s (--hang-timeout)"
+        outlier = f"; {self.outlier}" if self.outlier else ""
+        return f"no rank {silence} for {self.seconds:g} s (--hang-timeout){outlier}"
 
 
 @attrs.frozen
