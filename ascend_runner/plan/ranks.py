@@ -165,9 +165,10 @@ class PlanContext:
     def rank_environ(self) -> Mapping[str, str]:
         """The environment of the ranks: with the places of staged datasets, and without this runner's options.
 
-        A runner inside a rank must not obey them.
+        A runner inside a rank must not obey them. The platform's variables of datasets lead to the copies.
         """
         own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        own.update(places.staged(own, [(stage.source, stage.place) for stage in self.stages]))
         return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
 
     @cached_property

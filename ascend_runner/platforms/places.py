@@ -13,6 +13,7 @@ import json
 import os.path
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -213,6 +214,28 @@ def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
         raise SettingsError(f'invalid value {text!r} for {DATASET_MAP}: expected JSON such as {{"name": "path"}}')
 
     return found
+
+
+def staged(environ: Mapping[str, str], copies: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables of datasets that lead to a copy; `copies` are pairs of a source and the path of its copy.
+
+    A path below a source leads to its place in the copy. DATASET_MAP stays as it is if it is not valid.
+    """
+
+    def copy_of(path: str) -> str:
+        for source, copy in copies:
+            rest = os.path.relpath(os.path.normpath(path), os.path.normpath(source))
+            if os.path.isabs(path) and rest.split(os.sep)[0] != os.pardir:
+                return os.path.normpath(os.path.join(copy, rest))
+        return path
+
+    found = {name: copy_of(environ[name]) for name in ("DATASET", "CACHED_DATASET") if environ.get(name)}
+    with suppress(SettingsError):
+        paths = mapped_datasets(environ)
+        if paths:
+            moved = {name: copy_of(path) for name, path in paths.items()}
+            found[DATASET_MAP] = environ[DATASET_MAP] if moved == paths else json.dumps(moved, ensure_ascii=False)
+    return {name: value for name, value in found.items() if value != environ[name]}
 
 
 def named(dataset: str, model: str, subfolders: Subfolders) -> dict[str, dict[str, str]]:

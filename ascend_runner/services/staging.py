@@ -47,6 +47,7 @@ AT_ONCE: Final = 4096  # files that the threads share; they wait for each other 
 CHUNK: Final = 1 << 20  # bytes of one read, after which a stop is noticed
 ZEROS: Final = bytes(CHUNK)  # not written, so that holes stay holes
 PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
+READABLE: Final = 0o555  # of a file: a rank must not change the data of the next job. Directories may get caches
 TYPE: Final = 0o170000  # of st_mode: directory, regular file, ... (inode(7), S_IFMT)
 COPIED: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})  # not sockets, FIFOs and devices
 WRITABLE: Final = 0o700
@@ -189,8 +190,9 @@ def look(top: str, path: str) -> Entry:
 
 
 def _entry(path: str, status: os.stat_result, target: str = "") -> Entry:
-    length = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return Entry(path, status.st_mode & (TYPE | PERMISSIONS), length, status.st_mtime_ns, target)
+    is_file = stat.S_ISREG(status.st_mode)
+    mode = status.st_mode & (TYPE | (READABLE if is_file else PERMISSIONS))
+    return Entry(path, mode, status.st_size if is_file else 0, status.st_mtime_ns, target)
 
 
 def is_own(name: str) -> bool:
@@ -449,11 +451,11 @@ class StageTask:
                 raise OutputError(
                     f"cannot stage {path!r}: the file changed while it was being copied; retry when it is complete"
                 )
-            os.fchmod(written, mode)
             os.utime(written, ns=(entry.mtime_ns, entry.mtime_ns))
             if self.syncs_each:
                 os.fdatasync(written)
-        os.replace(part, target)
+            os.replace(part, target)
+            os.fchmod(written, mode)  # last: a part that is read-only could not be continued
 
     def _transfer(self, entry: Entry, source: int, target: int) -> None:
         begin = os.fstat(target).st_size  # what was written before

@@ -201,6 +201,15 @@ def replace_by_folder(path: Path) -> None:
     path.mkdir()
 
 
+def test_copy_is_read_only(staging: Staging) -> None:
+    """No rank changes the data of the next job by accident; what it caches beside them has its place."""
+    staging.stage()
+    modes = {path.stat().st_mode & 0o222 for path in staging.target.rglob("sample-*")}
+
+    assert {0} == modes
+    assert (staging.target / "class-0").stat().st_mode & 0o200
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "longer": lambda top: append(top / "class-2/part-0/sample-2"),
     "newer": lambda top: os.utime(top / "class-2/part-0/sample-2"),

@@ -158,7 +158,11 @@ def _add_changers(add: Adder) -> None:
 def _add_others(add: Adder) -> None:
     summary = "run the commands of a file one after another; a second run skips those that have succeeded"
     batch = add("batch", summary, "sweep.txt --keep-going")
-    text = "a file with one command per line, preceded by its options for ascend-runner; # starts a comment"
+    text = (
+        "a file with one command per line, preceded by its options for ascend-runner; # starts a comment;"
+        " if the variable RESULT is set, each command has a directory of its own below it, so that one tensorboard"
+        " --logdir shows all"
+    )
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")
     summary = "print a completion script for bash, zsh or fish"
