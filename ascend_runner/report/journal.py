@@ -19,9 +19,8 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, OutputError, StopRequestedError
 from ascend_runner.members import plain
-from ascend_runner.node import bounded, clock
+from ascend_runner.node import bounded
 from ascend_runner.node.bounded import Patience
-from ascend_runner.node.clock import Clock
 from ascend_runner.plan import rerun
 from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.record.facts import CheckpointEnded, Fact, LimitChanged
@@ -48,7 +47,6 @@ _KINDS: Final = {
     Phase.KILLING: Kind.TEARDOWN,
 }
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
-CLOCK_LIMIT: Final = 0.5  # seconds for a disk to return its time
 
 
 class Journal:
@@ -215,8 +213,7 @@ class Journal:
         if self._ended:
             self._attempts.append(_attempt(attempt or outcome, self.job, self._ended))
             self._ended = None
-        compared = compared_clock(outcome, self.spec, self._writes, limit)
-        record = attrs.evolve(of_outcome(outcome, self.spec), clock=compared)
+        record = of_outcome(outcome, self.spec)
         self._ended_record = self._with_last_failure(record) if outcome.last_failure else record
         self._end(limit)
 
@@ -356,30 +353,9 @@ def of_outcome(outcome: Outcome, spec: JobSpec) -> JobRecord:
         cause=wording.cause_record(outcome),
         ranks=outcome.ranks,
         hang=outcome.hang,
-        clock=outcome.clock,
         warnings=outcome.warnings,
         secrets_masked=outcome.secrets_masked,
     )
-
-
-def compared_clock(outcome: Outcome, spec: JobSpec, writes: WriteQueue, limit: float) -> Clock | None:
-    """Return the clock, compared with that of the disk with the logs after a failure of one of several nodes.
-
-    The result has no time of a disk that does not respond within CLOCK_LIMIT, or within `limit` if that is less.
-    """
-    if outcome.clock is None or outcome.cause is None or spec.nodes[0] == 1:
-        return outcome.clock
-    found: list[tuple[float, float]] = []
-
-    def compare() -> None:
-        with suppress(OSError):
-            if clock.is_of_disk(spec.report_path):
-                found.append(clock.compare_with_disk(spec.report_path))
-
-    writes.put(spec.report_path, compare)
-    writes.wait(min(limit, CLOCK_LIMIT))
-    offset, round_trip = found[0] if found else (None, None)
-    return attrs.evolve(outcome.clock, disk_offset=offset, disk_round_trip=round_trip)
 
 
 def _attempt(outcome: Outcome, job: Job, ended: Event) -> AttemptRecord:
