@@ -13,12 +13,14 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
+from ascend_runner.node.bounded import PATIENT
 from ascend_runner.plan.spec import JobSpec, RankSpec
-from ascend_runner.record.job_record import SCHEMA_VERSION
+from ascend_runner.record.job_record import SCHEMA_VERSION, JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.report import journal
+from ascend_runner.report import job_writer
 from ascend_runner.report.writing import composed, encode
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.views import wording
 from tests.helpers import plans
 
@@ -92,9 +94,15 @@ FAILED = Outcome(
 )
 
 
+def recorded(outcome: Outcome, spec: JobSpec) -> JobRecord:
+    """Return the record of a job that has ended."""
+    ended = job_writer.of_outcome(outcome, job_writer.of_plan(spec, outcome.started_at))
+    return attrs.evolve(ended, status=outcome.status)
+
+
 def report_of(outcome: Outcome, spec: JobSpec | None = None) -> Any:  # Any: what JSON contains
     """Write the report of a job, of two ranks without a plan, and read it again."""
-    return json.loads(encode(composed(journal.of_outcome(outcome, spec or job()))))
+    return json.loads(encode(composed(recorded(outcome, spec or job()))))
 
 
 def test_failed_job() -> None:
@@ -178,7 +186,9 @@ def test_stopped_job() -> None:
 
 def test_job_that_has_not_ended() -> None:
     """A report has the same members at any time, with no end, status or cause until the job has them."""
-    made: Any = journal.of_plan(job(), 60.0, {0: (11, 60.5)}).encode()
+    writer = job_writer.JobWriter(job(), PATIENT)
+    writer.observe(Spawned(rank_id=0, pid=11), 0.0)
+    made: Any = writer.record.encode()
     (rank,) = made["ranks"]
 
     assert list(report_of(FAILED)) == list(made)
@@ -189,7 +199,7 @@ def test_job_that_has_not_ended() -> None:
 
 def test_job_that_the_runner_could_not_run() -> None:
     """The error is the cause, with the members that every cause has."""
-    made: Any = attrs.evolve(journal.of_plan(job(), 60.0), cause=wording.of_error(OutputError("no room"))).encode()
+    made: Any = attrs.evolve(job_writer.of_plan(job(), 60.0), cause=wording.of_error(OutputError("no room"))).encode()
 
     assert {
         **report_of(FAILED)["cause"],
@@ -215,7 +225,7 @@ def test_document() -> None:
 
 def test_one_line_for_each_rank() -> None:
     """Grep finds a rank's part of the file on one line."""
-    lines = encode(composed(journal.of_outcome(FAILED, job()))).splitlines()
+    lines = encode(composed(recorded(FAILED, job()))).splitlines()
 
     assert 2 == sum(line.startswith(b'  {"rank_id":') for line in lines)
 
@@ -257,7 +267,7 @@ def test_times_differ_by_the_seconds() -> None:
         began, seconds = 1795400000 + number * 0.00037, number * 0.01111
         rank = RankRecord(rank_id=0, ending=Ending(exit_code=1), started_after=number * 0.00071, seconds=seconds)
         outcome = Outcome(cause=None, started_at=began, seconds=seconds, ranks=(rank,))
-        made = journal.of_outcome(outcome, job(ranks=1))
+        made = recorded(outcome, job(ranks=1))
         later: Any = attrs.evolve(made, seconds=began + seconds - round(began, 3)).encode()
         report: Any = made.encode()
 
