@@ -27,7 +27,17 @@ from ascend_runner.report.job_writer import REPORT_LIMIT, JobWriter
 from ascend_runner.report.writing import WriteQueue
 from ascend_runner.services import hooks
 from ascend_runner.supervision.causes import LimitReached, SignalReceived
-from ascend_runner.supervision.job_machine import Event, Job, JobState, Kind, Verdict
+from ascend_runner.supervision.job_machine import (
+    Event,
+    Expired,
+    Failed,
+    Job,
+    JobState,
+    Released,
+    RunnerFailed,
+    StopRequested,
+    Verdict,
+)
 from ascend_runner.text import printable
 from ascend_runner.views import facts, screen, wording
 
@@ -50,7 +60,7 @@ class End:
     def report(self, job: Job, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""
         attempt, has_failed = self.outcome, job.state in {JobState.FAILED, JobState.HOLDING}
-        if event.restart and job.verdict and not has_failed:
+        if isinstance(event, Failed) and job.verdict and not has_failed:
             self._messages.warning(screen.attempt_failed(event, job))
         ranks = self._with_reruns(attempt) if has_failed else attempt.ranks
         changes: dict[str, Any] = {"last_failure": self._last_failure if attempt.is_from_outside else None}
@@ -79,12 +89,12 @@ class End:
         self._take_report()
         self._show(job, event)
         self._write_page(job, self._messages.info)
-        if job.policy.hold and not event.is_local:
+        if job.policy.hold and isinstance(event, Failed) and not event.is_local:
             self._messages.info(screen.NOT_HELD)
         if job.state is JobState.HOLDING:
-            event = self._hold(job)
-            job, _actions = feed(event)
-            self._messages.info(screen.released(event, job))
+            released = self._hold(job)
+            job, _actions = feed(released)
+            self._messages.info(screen.released(released, job))
             self._writer.finish(self.outcome, RELEASE_LIMIT)
             self._take_report()
             self._write_page(job, self._messages.debug)
@@ -140,7 +150,7 @@ class End:
         text = screen.ended(outcome, spec, seconds) + screen.attempts(job)
         if record.last_checkpoint and outcome.cause and outcome.cause.saves_first:
             text += f"\n  saved  {facts.checkpoint(record.last_checkpoint)}"
-        if job.state is JobState.HOLDING and not event.is_local:
+        if job.state is JobState.HOLDING and isinstance(event, Failed) and not event.is_local:
             text += screen.lingering(job)
         elif job.state is JobState.HOLDING:
             way_in = preparation.way_in(spec, self._setup.environ)
@@ -152,40 +162,39 @@ class End:
         if job.state in self._writer.spec.files.html_states:
             self.page.write(self._writer.spec, self._writer.reports, tell)
 
-    def _hold(self, job: Job) -> Event:
+    def _hold(self, job: Job) -> Released | StopRequested:
         """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
-        end, signum, cause = self._signals.now() + job.delay, 0, wording.sentence_with_certainty(self.outcome)
+        end, cause = self._signals.now() + job.delay, wording.sentence_with_certainty(self.outcome)
         try:
             self._hooks.run(hooks.AFTER_ATTEMPT)
             self._hooks.run(hooks.BEFORE_EXIT)
             while (left := end - self._signals.now()) > 0:
                 self._signals.wait_unless_stopped(left)
         except StopRequestedError as stop:
-            signum = stop.signum
-        is_orphaned = self._signals.first_stop().launcher != 0
-        kind = Kind.STOP_REQUESTED if signum else Kind.RELEASED
-        return Event(kind=kind, signum=signum, is_orphaned=is_orphaned, sentence=cause)
+            return StopRequested(stop.signum, is_orphaned=self._signals.first_stop().launcher != 0, sentence=cause)
+        return Released(cause)
 
 
 def _of_error(error: AscendRunnerError) -> Event:
     if isinstance(error, StopRequestedError):
-        return Event(kind=Kind.STOP_REQUESTED, signum=error.signum, sentence=str(error))
+        return StopRequested(error.signum, sentence=str(error))
     if isinstance(error, LimitReachedError):
-        return Event(kind=Kind.LIMIT_REACHED, sentence=str(error))
-    return Event(kind=Kind.RUNNER_FAILED, status=error.exit_status, sentence=str(error))
+        return Expired(str(error))
+    return RunnerFailed(error.exit_status, str(error))
 
 
 def _record(outcome: Outcome, job: Job, end: Event) -> AttemptRecord:
     """Return the record of an attempt from its outcome, its end, and the job after that."""
+    failure = end if isinstance(end, Failed) else None
     return AttemptRecord(
         attempt=job.attempt,
         started_at=outcome.started_at,
         seconds=outcome.seconds,
         cause=wording.cause_record(outcome),
-        status=end.status,
-        fingerprint=end.fingerprint,
-        restart=end.restart,
-        progress=end.has_progressed,
+        status=outcome.status,
+        fingerprint=failure.fingerprint if failure else "",
+        restart=failure.restart if failure else None,
+        progress=failure.has_progressed if failure else False,
         verdict=job.verdict,
         delay=job.delay,
         log_starts={rank.rank_id: rank.log_start for rank in outcome.ranks},

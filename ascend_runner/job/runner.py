@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.job import preparation
@@ -24,7 +24,22 @@ from ascend_runner.services import hooks, live, run_folder
 from ascend_runner.services.heartbeats import receiving
 from ascend_runner.services.live import Live
 from ascend_runner.supervision import cloud_events
-from ascend_runner.supervision.job_machine import Action, Event, Job, Kind, transition
+from ascend_runner.supervision.job_machine import (
+    Action,
+    AllStarted,
+    CheckpointBegun,
+    CheckpointOver,
+    DelayOver,
+    Ended,
+    Event,
+    Expired,
+    Failed,
+    Job,
+    Prepared,
+    StopRequested,
+    TeardownBegun,
+    transition,
+)
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import wording
 from ascend_runner.views.progress import Progress
@@ -33,13 +48,6 @@ if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
     from ascend_runner.services.pace import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
-
-_KINDS: Final = {
-    Phase.RUNNING: Kind.ALL_STARTED,
-    Phase.CHECKPOINTING: Kind.CHECKPOINT,
-    Phase.TERMINATING: Kind.TEARDOWN,
-    Phase.KILLING: Kind.TEARDOWN,
-}
 
 
 class JobRunner:
@@ -72,7 +80,7 @@ class JobRunner:
         while actions and actions != (Action.HOLD,):
             event = self._answer(actions[0])
             job, actions = self._feed(event)
-            if event.kind in {Kind.ENDED, Kind.STOP_REQUESTED, Kind.LIMIT_REACHED}:
+            if isinstance(event, (Ended, Failed, StopRequested, Expired)):
                 self._end.report(job, event)
         self._inspector.close()
         return self._end.finish(job, event, self._feed)
@@ -83,18 +91,19 @@ class JobRunner:
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt."""
-        if not (isinstance(fact, State) and fact.phase in _KINDS):
+        if not isinstance(fact, State):
             return
-        kind, was_saving = _KINDS[fact.phase], self._job.state is Phase.CHECKPOINTING
-        if kind is not Kind.CHECKPOINT:
-            kind = Kind.CHECKPOINT_OVER if kind is Kind.ALL_STARTED and was_saving else kind
-            self.change(Event(kind=kind, sentence=str(fact.cause or "")))
-            return
-        before, self._why = self._why if was_saving else "", wording.why(fact)
-        if not was_saving:
-            self.change(Event(kind=kind, sentence=self._why))
-        elif before != self._why:
-            self._writer.note(cloud_events.STOP_PENDING, {"sentence": self._why})
+        was_saving = self._job.state is Phase.CHECKPOINTING
+        if fact.phase is Phase.RUNNING:
+            self.change(CheckpointOver() if was_saving else AllStarted())
+        elif fact.phase in {Phase.TERMINATING, Phase.KILLING}:
+            self.change(TeardownBegun(str(fact.cause or "")))
+        elif fact.phase is Phase.CHECKPOINTING:
+            before, self._why = self._why if was_saving else "", wording.why(fact)
+            if not was_saving:
+                self.change(CheckpointBegun(self._why))
+            elif before != self._why:
+                self._writer.note(cloud_events.STOP_PENDING, {"sentence": self._why})
 
     def change(self, event: Event) -> tuple[Action, ...]:
         """Let an event change the state of the job, and write the change; return the actions to perform."""
@@ -117,9 +126,9 @@ class JobRunner:
         try:
             return performers[action]()
         except StopRequestedError as stop:
-            return Event(kind=Kind.STOP_REQUESTED, signum=stop.signum, sentence=str(self._signals.first_stop()))
+            return StopRequested(stop.signum, sentence=str(self._signals.first_stop()))
         except LimitReachedError:
-            return Event(kind=Kind.LIMIT_REACHED, sentence=str(self._end.limit_reached(self._job)))
+            return Expired(str(self._end.limit_reached(self._job)))
 
     def _make(self, spec: JobSpec) -> Event:
         """Make what an attempt needs on disk."""
@@ -131,7 +140,7 @@ class JobRunner:
         self._end.processes = self._attempt.processes
         self._hooks.run(hooks.BEFORE_START, self._checkpoints)
         self._writer.note_missing_nodes()
-        return Event(kind=Kind.PREPARED)
+        return Prepared()
 
     def _start(self) -> Event:
         attempt, folder = self._attempt or Attempt(self._writer.spec), self._setup.run_folder
@@ -181,7 +190,7 @@ class JobRunner:
     def _wait(self) -> Event:
         self._hooks.run(hooks.AFTER_ATTEMPT)
         self._setup.pause(self._job.delay)
-        return Event(kind=Kind.DELAY_OVER)
+        return DelayOver()
 
     def _prepare_again(self) -> Event:
         preparation.await_release(self._writer.spec, self._setup.environ, self._setup.pause, self._messages)
@@ -198,12 +207,11 @@ class JobRunner:
         self._end.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
             is_limit = cause is not None and cause.stop_signal is None
-            kind = Kind.LIMIT_REACHED if is_limit else Kind.ENDED
-            return Event(kind=kind, status=outcome.status, sentence=wording.sentence(outcome))
+            sentence = wording.sentence(outcome)
+            return Expired(sentence) if is_limit else Ended(outcome.status, sentence)
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, cause, has_progressed=has_progressed)
-        return Event(
-            kind=Kind.ENDED,
+        return Failed(
             status=outcome.status,
             signum=self._signals.first_stop().stop_signal,
             restart=restart,

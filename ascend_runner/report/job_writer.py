@@ -104,7 +104,8 @@ class JobWriter:
         )
         if job.state.is_final and before in {JobState.PREPARING, JobState.RESTARTING}:
             self._over_at = now
-        self._events.write_change(job, attrs.evolve(event, checkpoint=self._outcome_of_request))
+        saved = {"checkpoint": self._outcome_of_request} if self._outcome_of_request else {}
+        self._events.write_change(job, event, saved)
         self._outcome_of_request = ""
         if not (job.state.is_final or job.state in {JobState.RESTARTING, JobState.HOLDING}):
             self._write_report()

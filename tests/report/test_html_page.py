@@ -16,7 +16,7 @@ from ascend_runner.record.facts import SignalsSent
 from ascend_runner.report import html_page
 from ascend_runner.report.writing import ReportWriter, WriteQueue
 from ascend_runner.supervision.causes import Cause, Ending, Exited, LimitReached, SignalReceived
-from ascend_runner.supervision.job_machine import Event, JobState, Kind
+from ascend_runner.supervision.job_machine import JobState, Released
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import page
 from tests.helpers.plans import changed
@@ -138,7 +138,7 @@ def test_page_of_a_held_job(tmp_path: Path) -> None:
     spec = plan(tmp_path)
     run = Run(attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0)), pytest.fail)
     shown = []
-    for event in (PREPARED, ENDED, Event(kind=Kind.RELEASED, sentence="over")):
+    for event in (PREPARED, ENDED, Released(sentence="over")):
         run.feed(event)
         if event is not PREPARED:
             run.writer.finish(FAILED, LIMIT)
@@ -167,7 +167,7 @@ def test_events_do_not_wait_for_the_page(tmp_path: Path) -> None:
     run.feed(PREPARED, ENDED)
     run.writer.finish(FAILED, LIMIT)
     run.end.page.write(spec, run.writer.reports, lambda _: None, 0.01)
-    run.feed(Event(kind=Kind.RELEASED, sentence="over"))
+    run.feed(Released(sentence="over"))
     run.writer.finish(FAILED, LIMIT)
     last = (tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1]
     released.set()

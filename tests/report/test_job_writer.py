@@ -23,15 +23,28 @@ from ascend_runner.report.job_writer import JobWriter
 from ascend_runner.report.writing import write_last_cause
 from ascend_runner.supervision.causes import Ending, Exited, HangDetected, NodeFinding, Restart, SignalReceived
 from ascend_runner.supervision.events import Spawned
-from ascend_runner.supervision.job_machine import Action, Event, Job, JobState, Kind, Policy, transition
+from ascend_runner.supervision.job_machine import (
+    Action,
+    AllStarted,
+    DelayOver,
+    Event,
+    Failed,
+    Job,
+    JobState,
+    Policy,
+    Prepared,
+    StopRequested,
+    TeardownBegun,
+    transition,
+)
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.waiting import LIMIT
 
 FAILED = Outcome(cause=Exited(0, Ending(exit_code=7)), ranks=(RankRecord(rank_id=0, ending=Ending(exit_code=7)),))
-PREPARED, ALL_STARTED, TEARDOWN = (Event(kind=kind) for kind in (Kind.PREPARED, Kind.ALL_STARTED, Kind.TEARDOWN))
-ENDED = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+PREPARED, ALL_STARTED, TEARDOWN = Prepared(), AllStarted(), TeardownBegun()
+ENDED = Failed(status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
 
 
 class Run:
@@ -83,7 +96,7 @@ class Run:
 
     def stop(self) -> None:
         """Stop the job between two attempts."""
-        stop = Event(kind=Kind.STOP_REQUESTED, signum=15)
+        stop = StopRequested(signum=15)
         self.feed(stop)
         self.end.report(self.job, stop)
 
@@ -149,7 +162,7 @@ def test_each_change_is_written(tmp_path: Path) -> None:
     assert (Action.WAIT,) == run.end_attempt()
     run.writer.flush(LIMIT)
     restarting = report(tmp_path)
-    run.feed(Event(kind=Kind.DELAY_OVER))
+    run.feed(DelayOver())
     run.feed(PREPARED)
     assert () == run.end_attempt()
     document = run.writer.reports.newest
@@ -215,7 +228,7 @@ def test_ranks_that_run_are_in_the_report(tmp_path: Path) -> None:
     run.writer.flush(LIMIT)
     running = report(tmp_path)["ranks"]
     run.feed(ENDED)
-    run.feed(Event(kind=Kind.DELAY_OVER))
+    run.feed(DelayOver())
     run.writer.flush(LIMIT)
     seen.append(report(tmp_path)["ranks"])
 
