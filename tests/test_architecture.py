@@ -123,7 +123,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     # Features that are off must not cost each start 10 ms or more.
     ("job.preparation", "job.staging"): "10 ms with the next one, for hashes; only --stage needs them",
     ("job.setup", "services.staging"): "as above",
-    ("job.runner", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
+    ("job.job_hooks", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
     ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
     ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",

@@ -28,7 +28,7 @@ from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.record.facts import LimitChanged
-from ascend_runner.report.journal import Journal
+from ascend_runner.report.job_writer import JobWriter
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests
 from ascend_runner.settings.model import Settings
@@ -109,7 +109,7 @@ class JobSetup:
         self.resources = ExitStack()  # the log directory, the run directory and what works in them
         self.run_folder = ""  # its path, once the job has begun
         self.precheck: Precheck | None = None
-        self.journal: Journal | None = None  # set once the job has begun
+        self.writer: JobWriter | None = None  # set once the job has begun
         signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None
@@ -184,7 +184,7 @@ class JobSetup:
             show = self.messages.warning if problem.severity is Severity.WARNING else self.messages.error
             show(printable(str(problem)))
 
-    def begin(self, job: JobSpec) -> Journal:
+    def begin(self, job: JobSpec) -> JobWriter:
         """Hold the directories of a job until `resources` are released, and report that it is being prepared.
 
         If it is called again with a more complete plan, the files of the job are renamed.
@@ -192,7 +192,7 @@ class JobSetup:
         Raises:
             OutputError: Another job uses the log directory, or it cannot be made.
         """
-        begun, command = self.journal, self._context.command if self._context else ()
+        begun, command = self.writer, self._context.command if self._context else ()
         if begun and begun.spec.part == job.part:
             return begun
         self.resources.enter_context(log_folder.entered(job, self.messages.warning))
@@ -204,10 +204,9 @@ class JobSetup:
         self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
-        journal = Journal(job, self.patience)
-        self.journal = self.resources.enter_context(closing(journal))
-        self.journal.begin(run_file, run_folder.spare_report(self.run_folder))
-        return self.journal
+        self.writer = self.resources.enter_context(closing(JobWriter(job, self.patience)))
+        self.writer.begin(run_file, run_folder.spare_report(self.run_folder))
+        return self.writer
 
     def stage(self, context: PlanContext) -> None:
         """Begin to copy the datasets of a job, unless that has begun. It ends when `resources` are released."""
@@ -283,13 +282,13 @@ class JobSetup:
 
         Findings that may end an attempt are left to the next one.
         """
-        if not self.journal:
+        if not self.writer:
             return
         if self.requests.take_limit_change():
-            self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
-        is_for_attempt = self.journal.spec.watching.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
+            self.writer.observe(LimitChanged(self.requests.limit), self.signals.now())
+        is_for_attempt = self.writer.spec.watching.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
         for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
-            self.journal.observe(finding, self.signals.now())
+            self.writer.observe(finding, self.signals.now())
             show_finding(finding, self.messages)
 
     def end_requests(self) -> None:

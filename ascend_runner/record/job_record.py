@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
-from ascend_runner.node.clock import Clock
 from ascend_runner.plan.ranks import Staged
 from ascend_runner.record.rank_record import RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
@@ -23,7 +22,7 @@ from ascend_runner.supervision.state import Phase
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Peer, StackGroup
 
-SCHEMA_VERSION: Final = 4  # raised when a member is removed or changes its meaning, but not when one is added
+SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
 CAUSED: Final = " caused the failure: "
@@ -184,7 +183,6 @@ class JobRecord:
     cause: CauseRecord | None = None
     ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, those that were started
     hang: tuple[StackGroup, ...] = ()  # the stacks of the ranks of a job that hung, outliers first
-    clock: Clock | None = None  # that of this node, at the end
     attempts: tuple[AttemptRecord, ...] = ()
     staged: tuple[Staged, ...] = ()  # the datasets that were copied
     conditions: tuple[Condition, ...] = ()
@@ -230,7 +228,6 @@ class JobRecord:
             "ended_at": iso(self.ended_at),
             "seconds": milliseconds(self.seconds or 0.0),
             "ranks": [rank.encode(began) for rank in self.ranks],
-            "clock": _encode_clock(self.clock) if self.clock else None,
             "attempts": [attempt.encode() for attempt in self.attempts],
             "conditions": [condition.encode() for condition in self.conditions],
             "last_step": self.last_step and _with_time(self.last_step),
@@ -244,7 +241,6 @@ class JobRecord:
     def decode(cls, report: Members) -> JobRecord:
         """Return what `encode` has written; what is missing in an older report, or damaged, is as if unknown."""
         began = report.moment("started_at") or 0.0
-        clock = report.child("clock")
         return cls(
             **{
                 **report.fields(cls),
@@ -255,7 +251,6 @@ class JobRecord:
                 "cause": CauseRecord.decode(report.child("cause")),
                 "ranks": _ranks(report, began),
                 "hang": _stacks(report.children("hang")),
-                "clock": _decode_clock(clock) if clock.members else None,
                 "attempts": tuple(map(AttemptRecord.decode, report.children("attempts"))),
                 "staged": tuple(Staged(**one.fields(Staged)) for one in report.children("staged")),
                 "conditions": tuple(map(Condition.decode, report.children("conditions"))),
@@ -270,15 +265,6 @@ def _ranks(report: Members, began: float) -> tuple[RankRecord, ...]:
     """Return the ranks of a report, each number once."""
     numbered = {rank.whole("rank_id"): rank for rank in report.children("ranks")}
     return tuple(RankRecord.decode(rank, began) for rank_id, rank in numbered.items() if rank_id is not None)
-
-
-def _encode_clock(clock: Clock) -> dict[str, object]:
-    seconds = {name: value and round(value, 6) for name, value in attrs.asdict(clock).items()}
-    return {**seconds, "is_synchronized": clock.is_synchronized}
-
-
-def _decode_clock(members: Members) -> Clock:
-    return Clock(**{**members.fields(Clock), "disk_offset": members.signed("disk_offset")})
 
 
 def _with_time(record: StepRecord | CheckpointRecord | NodeFinding) -> dict[str, object]:

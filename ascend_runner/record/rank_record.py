@@ -22,7 +22,6 @@ from ascend_runner.text import duration, rank_title, size
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
-    from ascend_runner.node.clock import Clock
 
 
 # The fields that are not in a report under their name.
@@ -220,7 +219,6 @@ class Outcome:
     ranks: tuple[RankRecord, ...] = ()  # in rank order, of the newest attempt
     started_at: float = 0.0  # in seconds since the epoch
     seconds: float = 0.0  # how long it ran, by the clock
-    clock: Clock | None = attrs.field(default=None, repr=False)
     suspected_peer: Peer | None = None  # if the failed ranks only report a peer
     root: RootCause | None = None  # if a rank's failure ended the job
     hang: tuple[StackGroup, ...] = ()  # if the job hung

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.node import clock, memory
+from ascend_runner.node import memory
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec, RankSpec
@@ -151,7 +151,6 @@ class Recorder:
             ranks=tuple(ranks),
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
-            clock=clock.since(*self._began),
             suspected_peer=diagnosis.suspected_peer if diagnosis and not is_from_outside else None,
             root=root,
             unsaved=self._stopped.unsaved,

@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Final
 
-import attrs
 import orjson
 
 from ascend_runner import files
@@ -157,23 +156,25 @@ class EventLog:
         self._origin = cloud_events.origin(spec.job_id, spec.part, self._origin.run_id)
         self._writes.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
-    def write_change(self, job: Job, event: Event | None) -> None:
-        """Write the change of the state that has led to `job`; without an event, its begin."""
-        masked = event and attrs.evolve(event, sentence=Masker().text(event.sentence))
-        self._append(partial(cloud_events.encode, job, masked))
+    def write_change(self, job: Job, event: Event | None, facts: Mapping[str, object] = {}) -> None:
+        """Write the change of the state that has led to `job`, with other `facts`; without an event, its begin."""
+        data = {**cloud_events.members(job, event), **facts}
+        if "sentence" in data:
+            data["sentence"] = Masker().text(str(data["sentence"]))
+        self._append(job.state.value, data)
 
     def write_note(self, name: str, data: Mapping[str, object]) -> None:
         """Write an event that changes no state."""
-        self._append(partial(cloud_events.encode_note, name, Masker().members(data)))
+        self._append(name, {**Masker().members(data), "event": name})
 
     def loss(self) -> str:
         """Return a sentence on the events that were not written, or "" if none is missing."""
         missing = self._count - self._written
         return f"events missing from {self._path!r}: {missing} of {self._count}" if missing else ""
 
-    def _append(self, encode: Callable[..., bytes]) -> None:
+    def _append(self, name: str, data: dict[str, object]) -> None:
         self._count += 1
-        line = encode(self._origin, number=self._count, at=iso(time.time()))
+        line = cloud_events.encode(name, data, self._origin, number=self._count, at=iso(time.time()))
         self._writes.put(self._path, partial(self._write, self._path, line))
 
     def _write(self, path: str, line: bytes) -> None:

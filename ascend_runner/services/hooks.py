@@ -36,7 +36,6 @@ from ascend_runner.settings.model import VARIABLES
 from ascend_runner.settings.options import VARIABLE_PREFIX
 from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.supervision.causes import Ending
-from ascend_runner.supervision.job_machine import Job
 from ascend_runner.text import format_numbers, last_lines, signal_name
 
 Value = TypeVar("Value")
@@ -184,7 +183,7 @@ class Hooks:
         return f"hook {self.event} was killed: {why}"
 
 
-def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
+def variables(spec: JobSpec, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
     """Return the variables of a hook about the job; `report` is the newest, `checkpoint` the newest complete one."""
     cause, attempts = report["cause"], report["attempts"]
     status = report["status"]
@@ -192,8 +191,8 @@ def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: st
         status = attempts[-1]["status"]
     facts = {
         "JOB": spec.job_id,
-        "STATE": job.state.value,
-        "ATTEMPT": str(job.attempt),
+        "STATE": str(report["state"]),
+        "ATTEMPT": str(report["attempt"]),
         "STATUS": "" if status is None else str(status),
         "CAUSE": cause["sentence"] if cause else "",
         "LOG_DIR": spec.files.log_dir,
