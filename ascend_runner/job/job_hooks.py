@@ -1,8 +1,8 @@
-"""The hooks of a job: those for a checkpoint run beside the ranks, the others while no rank runs."""
+"""The hooks of a job: those for a checkpoint or a condition run beside the ranks, the others while no rank runs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,8 @@ from ascend_runner.node.bounded import Patience
 from ascend_runner.record.facts import CheckpointEnded, Fact
 from ascend_runner.report.job_writer import JobWriter
 from ascend_runner.services import hooks
-from ascend_runner.services.hooks import CheckpointHooks
+from ascend_runner.services.hooks import BackgroundHooks
+from ascend_runner.supervision.causes import FindingKind, HangDetected, NodeFinding, Slowdown
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import wording
@@ -32,40 +33,48 @@ class JobHooks:
     def __init__(self, setup: JobSetup, writer: JobWriter) -> None:
         self._setup, self._writer = setup, writer
         self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
-        self._for_checkpoints: CheckpointHooks | None = None
+        self._beside: dict[str, BackgroundHooks] = {}  # by event, while an attempt lasts
         self._why = ""  # the reason of the newest request for a checkpoint
 
     def begin_attempt(self) -> Collection[int]:
         """Prepare for an attempt. Return the pids of the parents of hooks, in a collection that changes."""
         self._due.add(hooks.AFTER_ATTEMPT)
-        for_checkpoints = self._of(hooks.CHECKPOINT)
-        if not for_checkpoints.commands:
-            return ()
-
-        self._for_checkpoints = CheckpointHooks(for_checkpoints)
-        return self._for_checkpoints.pids
+        pids: set[int] = set()
+        named = dict(self._writer.spec.hooks)
+        self._beside = {event: BackgroundHooks(self._of(event), pids) for event in hooks.BESIDE if event in named}
+        return pids
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Run the hooks for a checkpoint, beside the ranks, when one was saved on request."""
+        """Run hooks beside the ranks when a checkpoint was saved on request, and when a condition begins."""
         if isinstance(fact, State) and fact.phase is Phase.CHECKPOINTING:
             self._why = wording.why(fact)
-        elif isinstance(fact, CheckpointEnded) and fact.parts and self._for_checkpoints:
+        elif isinstance(fact, CheckpointEnded) and fact.parts:
             saved = wording.checkpoint_record(fact, 0.0)
-            variables = hooks.variables(self._writer.spec, self._writer.reports.newest, saved.path)
-            self._for_checkpoints.start({**variables, **hooks.of_checkpoint(attrs.asdict(saved), self._why)})
+            self._start(hooks.CHECKPOINT, saved.path, hooks.of_checkpoint(attrs.asdict(saved), self._why))
+        elif isinstance(fact, (HangDetected, Slowdown)) and not fact.is_over:
+            self._start(
+                hooks.HANGING if isinstance(fact, HangDetected) else hooks.SLOW, "", hooks.of_condition(str(fact))
+            )
+        elif isinstance(fact, NodeFinding) and fact.kind is FindingKind.UNHEALTHY:
+            self._start(hooks.UNHEALTHY, "", hooks.of_condition(fact.sentence))
+
+    def _start(self, event: str, checkpoint: str, about: Mapping[str, str]) -> None:
+        if event in self._beside:
+            variables = hooks.variables(self._writer.spec, self._writer.reports.newest, checkpoint)
+            self._beside[event].start({**variables, **about})
 
     def run(self, event: str, found: Checkpoints | None = None) -> None:
         """Run the hooks of an event: those of an end only once, and none after a second stop signal.
 
-        `found` are the checkpoints before a start; later, they are looked for. At the end of an attempt, those for its
-        checkpoints are waited for first.
+        `found` are the checkpoints before a start; later, they are looked for. At the end of an attempt, hooks that run
+        beside the ranks are waited for first.
 
         Raises:
             AscendRunnerError: A hook before the start has failed.
             StopRequestedError: A stop signal has arrived, and ended a hook.
         """
         if event == hooks.AFTER_ATTEMPT:
-            self._end_checkpoints()
+            self._end_beside()
         spec = self._writer.spec
         if event not in self._due & dict(spec.hooks).keys() or self._setup.signals.is_hurried():
             return
@@ -87,13 +96,14 @@ class JobHooks:
             with suppress(StopRequestedError):
                 self.run(event)
 
-    def _end_checkpoints(self) -> None:
-        """Wait for the hooks for checkpoints, unless a second stop signal has arrived."""
-        running, self._for_checkpoints = self._for_checkpoints, None
-        if running and self._setup.signals.is_hurried():
-            running.close()
-        elif running:
-            running.finish(self._wait)
+    def _end_beside(self) -> None:
+        """Wait for the hooks beside the ranks, unless a second stop signal has arrived."""
+        while self._beside:
+            _event, running = self._beside.popitem()
+            if self._setup.signals.is_hurried():
+                running.close()
+            else:
+                running.finish(self._wait)
 
     def _of(self, event: str) -> hooks.Hooks:
         spec, environ, messages = self._writer.spec, self._setup.environ, self._setup.messages

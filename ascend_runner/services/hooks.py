@@ -2,10 +2,7 @@
 
 A hook has a session, a log and a time limit of its own. When it ends, all processes that it has started are killed.
 
-
-Runs the hooks for a checkpoint in the background, while the ranks go on.
-
-Each hook has a parent process that adopts the processes that the hook leaves behind, so that they are not mistaken for
+Hooks for a checkpoint or a condition run in the background, while the ranks go on. Each of these has a parent process that adopts the processes that the hook leaves behind, so that they are not mistaken for
 a rank's. Only the runner's loop starts these parents, because it must know them before it checks its children.
 """
 
@@ -40,7 +37,8 @@ from ascend_runner.text import format_numbers, last_lines, signal_name
 
 Value = TypeVar("Value")
 
-BEFORE_START, CHECKPOINT, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
+BEFORE_START, CHECKPOINT, SLOW, HANGING, UNHEALTHY, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
+BESIDE: Final = (CHECKPOINT, SLOW, HANGING, UNHEALTHY)  # those during which the ranks run
 
 LIMIT: Final = 60.0  # seconds for a hook
 SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less
@@ -223,6 +221,11 @@ def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
     return {f"{VARIABLE_PREFIX}{name}": value for name, value in facts.items()}
 
 
+def of_condition(sentence: str) -> dict[str, str]:
+    """Return the variables of a hook about a condition that has begun: a hang, a slow training, an unhealthy node."""
+    return {f"{VARIABLE_PREFIX}CAUSE": sentence}
+
+
 def _numbers(ranks: Sequence[int]) -> str:
     return format_numbers(ranks).replace(" ", "")
 
@@ -265,15 +268,15 @@ POLL_INTERVAL: Final = 0.1  # seconds between two checks at the end of an attemp
 SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell was killed
 
 
-class CheckpointHooks:
-    """The hooks for the checkpoints of one attempt. `pids` are those of their parent processes.
+class BackgroundHooks:
+    """The hooks of one event that run beside the ranks of an attempt. `pids` gets those of their parent processes.
 
-    The hooks of a checkpoint begin when those of the one before have ended. If a third one is saved meanwhile, the
-    hooks of the second one are skipped.
+    They begin when those of the same event before it have ended. If it occurs a third time meanwhile, the hooks of the
+    second time are skipped.
     """
 
-    def __init__(self, of_event: Hooks) -> None:
-        self.pids: set[int] = set()
+    def __init__(self, of_event: Hooks, pids: set[int]) -> None:
+        self.pids = pids
         self._hooks = of_event
         self._output = of_event.open()
         self._lock = threading.Lock()
@@ -302,7 +305,7 @@ class CheckpointHooks:
             skipped, self._next = self._next, holder
             is_idle, self._is_busy = not self._is_busy, True
         if skipped:
-            self._hooks.warn("skipped a checkpoint hook because the previous one took too long")
+            self._hooks.warn(f"skipped hook {self._hooks.event} because the previous one took too long")
             self._remove(skipped)
         if is_idle:
             try:
