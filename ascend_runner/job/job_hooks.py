@@ -52,9 +52,8 @@ class JobHooks:
             saved = wording.checkpoint_record(fact, 0.0)
             self._start(hooks.CHECKPOINT, saved.path, hooks.of_checkpoint(attrs.asdict(saved), self._why))
         elif isinstance(fact, (HangDetected, Slowdown)) and not fact.is_over:
-            self._start(
-                hooks.HANGING if isinstance(fact, HangDetected) else hooks.SLOW, "", hooks.of_condition(str(fact))
-            )
+            event = hooks.HANGING if isinstance(fact, HangDetected) else hooks.SLOW
+            self._start(event, "", hooks.of_condition(str(fact)))
         elif isinstance(fact, NodeFinding) and fact.kind is FindingKind.UNHEALTHY:
             self._start(hooks.UNHEALTHY, "", hooks.of_condition(fact.sentence))
 

@@ -238,6 +238,7 @@ class JobSetup:
             StopRequestedError: A stop signal arrived.
         """
         if self.precheck:
+            self.resources.callback(self.precheck.close)
             self.precheck.end(self.pause)
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
         if written and written != job.files.table and self._prepared:

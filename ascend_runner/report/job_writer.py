@@ -162,7 +162,7 @@ class JobWriter:
         self._write_report()
 
     def _note_finding(self, finding: NodeFinding) -> None:
-        if finding.kind is not FindingKind.NOTICE:
+        if finding.kind not in {FindingKind.NOTICE, FindingKind.PRECHECKED}:
             findings = {one.subject: one for one in (*self.record.findings, finding)}
             self.record = attrs.evolve(self.record, findings=tuple(findings.values()))
             self._write_report()  # between two attempts, it is still about the one that has failed

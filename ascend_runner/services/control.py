@@ -26,7 +26,7 @@ from ascend_runner.node import bounded
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.supervision.causes import FindingKind, NodeFinding, Slowdown
+from ascend_runner.supervision.causes import NodeFinding, Slowdown
 from ascend_runner.supervision.job_machine import AnyState, JobState
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
@@ -143,7 +143,7 @@ class Requests:
         longer slow.
         """
         found = [one for one in self.take_findings() if isinstance(one, NodeFinding)]
-        left = [one for one in found if only_precheck and one.kind is not FindingKind.PRECHECK]
+        left = [one for one in found if only_precheck and not one.kind.is_of_precheck]
         self._findings.extendleft(reversed(left))
         return [one for one in found if one not in left]
 

@@ -2,8 +2,9 @@
 
 A hook has a session, a log and a time limit of its own. When it ends, all processes that it has started are killed.
 
-Hooks for a checkpoint or a condition run in the background, while the ranks go on. Each of these has a parent process that adopts the processes that the hook leaves behind, so that they are not mistaken for
-a rank's. Only the runner's loop starts these parents, because it must know them before it checks its children.
+Hooks for a checkpoint or a condition run in the background, while the ranks go on. Each of these has a parent process
+that adopts the processes that the hook leaves behind, so that they are not mistaken for a rank's. Only the runner's
+loop starts these parents, because it must know them before it checks its children.
 """
 
 from __future__ import annotations

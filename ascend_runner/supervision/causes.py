@@ -408,6 +408,12 @@ class FindingKind(enum.Enum):
     RECOVERED = "unhealthy-over"  # it has disappeared
     NOTICE = "notice"  # about the inspection itself
     PRECHECK = "precheck"  # a problem that was found before the start
+    PRECHECKED = "precheck-over"  # that check has ended; counts what it has found
+
+    @property
+    def is_of_precheck(self) -> bool:
+        """Whether it is about the check before the start, which has shown it already."""
+        return self in {FindingKind.PRECHECK, FindingKind.PRECHECKED}
 
 
 @attrs.frozen(kw_only=True)

@@ -216,6 +216,6 @@ class Progress:
 
 def show_finding(finding: NodeFinding, messages: Messages) -> None:
     """Write a line for a finding of the inspection. Those of the pre-check were reported when they were found."""
-    if finding.kind is not FindingKind.PRECHECK:
+    if not finding.kind.is_of_precheck:
         is_good = finding.kind is FindingKind.RECOVERED
         (messages.info if is_good else messages.warning)(f"inspection: {finding.sentence}")
