@@ -48,7 +48,7 @@ class Preparation:
     """The plan, all problems, and the facts that were found on the way (None: not found).
 
     `plan` may exist in spite of errors that do not concern it, such as a missing command. `error` is the first error as
-    an exception; its class and exit status are those of the run. `why` says how the node's place was recognized.
+    an exception; its class and exit status are the same as in the run. `why` says how the node's place was recognized.
     """
 
     context: PlanContext
@@ -320,7 +320,7 @@ class Preparer:
         table = self._table = self._found.ask(Subject.RANK_TABLE, self._read_table)
         if table:
             self._found.add(Subject.RANK_TABLE, table.notes)
-        if table and not table.devices:  # a job on CPUs, whose ranks get no table
+        if table and not table.devices:  # a job on CPUs: its ranks get no table
             self._count_ranks(None)
         elif table and node:
             self._share = self._found.ask(Subject.NODE, self._find_share_of_table, table, node)

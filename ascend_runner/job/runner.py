@@ -48,11 +48,11 @@ RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that
 
 
 class EndReporter:
-    """Reports the ends of the attempts of one job. `outcome` is that of the newest attempt, and then of the job."""
+    """Reports the ends of the attempts of one job. `outcome` belongs to the newest attempt, then to the job."""
 
     def __init__(self, setup: JobSetup, journal: Journal) -> None:
         self.outcome = Outcome(cause=None, started_at=time.time())
-        self.processes: Sequence[RankSpec] = ()  # those of the newest attempt
+        self.processes: Sequence[RankSpec] = ()  # of the newest attempt
         self.limit = REPORT_LIMIT  # seconds for the disk with the report
         self._setup, self._journal = setup, journal
         self._signals, self._messages = setup.signals, setup.messages
@@ -144,7 +144,7 @@ class JobHooks:
 
     def __init__(self, setup: JobSetup, journal: Journal) -> None:
         self._setup, self._journal = setup, journal
-        self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events whose hooks may run
+        self._due = {hooks.BEFORE_START, hooks.BEFORE_EXIT}  # events with hooks that may run
         self._for_checkpoints: CheckpointHooks | None = None
         self._why = ""  # the reason of the newest request for a checkpoint
 
@@ -168,7 +168,7 @@ class JobHooks:
             self._for_checkpoints.start({**variables, **hooks.of_checkpoint(attrs.asdict(saved), self._why)})
 
     def are_due(self, event: str) -> bool:
-        """Whether hooks of an event are to run: those of an end run only once, and none after a second stop signal."""
+        """Whether hooks of an event are to run: at an end only once, and never after a second stop signal."""
         is_due = event in self._due & dict(self._journal.spec.hooks).keys()
         return is_due and not self._setup.signals.is_hurried()
 
@@ -319,7 +319,7 @@ class JobRunner:
         return steps
 
     def _hold(self) -> Event:
-        """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
+        """Keep the job, whatever its time limit, until a stop signal arrives. The hooks count as part of this time."""
         end = self._signals.now() + self._journal.job.delay
         self._run_hooks(hooks.AFTER_ATTEMPT)
         self._run_hooks(hooks.BEFORE_EXIT)

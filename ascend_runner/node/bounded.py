@@ -35,7 +35,7 @@ def never() -> bool:
 
 @attrs.frozen(eq=False, repr=False)
 class Patience:
-    """How long to wait for what may not respond, and where to report that it did not. Handed down from the signals."""
+    """How long to wait for something that may not respond, and where to report that. Handed down from the signals."""
 
     is_stopped: Callable[[], bool] = never  # a stop signal has arrived: whatever can be left out is
     is_hurried: Callable[[], bool] = never  # a second one has: nothing that does not respond is waited for
@@ -105,7 +105,7 @@ def call_each(
     workers: int = WORKERS,
     is_cut: Callable[[], bool] = never,
 ) -> dict[Key, Value]:
-    """Call a function with each key, several at once; return its results by key. The limits are those of `call`.
+    """Call a function with each key, several at once; return its results by key. The limits are the same as for `call`.
 
     Raises:
         AscendRunnerError: No thread can be started.

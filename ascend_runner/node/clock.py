@@ -1,4 +1,4 @@
-"""Reads how far the clock of this machine may be from true time, and from that of a disk that machines share."""
+"""Reads how far the clock of this machine may be from true time, and from the clock of a shared disk."""
 
 from __future__ import annotations
 

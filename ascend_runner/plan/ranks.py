@@ -37,7 +37,7 @@ PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
 
 @attrs.frozen
 class Stage:
-    """A dataset to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
+    """A dataset to copy from `source` into the directory `folder`; `name` is the name of a single file, else ""."""
 
     source: str
     folder: str
@@ -56,7 +56,7 @@ class Stage:
 
 @attrs.frozen(kw_only=True)
 class Staged:
-    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
+    """The result of a stage. `size` is in bytes, `copied` what was not there before; `seconds` include waits."""
 
     source: str
     place: str
@@ -287,7 +287,7 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
 
 
 def waiting(node: Node, context: PlanContext) -> NodeShare:
-    """Return this node's share of a job whose ranks are not known yet; it has a name if its number is unknown."""
+    """Return this node's share of a job before its ranks are known; it has a name if its number is unknown."""
     settings, environ = context.settings, context.environ
     names = (settings.pod_name, settings.server_id, *map(environ.get, detect.POD_NAMES), context.host_name)
     name = "" if node.is_numbered else next(filter(None, names))
@@ -369,7 +369,7 @@ def _names_of_pod(context: PlanContext) -> dict[str, str]:
 
 
 def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
-    """Find the devices of the pod with one of some names, or of the only one unless the user has named it."""
+    """Find the devices of the pod with one of some names, or of the only pod unless the user has named one."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
     instances = (*pods, *table.idle_pods)
     own = next((name for name in names.values() if name in instances), None)
@@ -582,7 +582,7 @@ def with_stdin(spec: RankSpec, context: PlanContext) -> RankSpec:
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """In what a plan differs from those of other kinds."""
+    """How the plans of different kinds differ."""
 
     table: TableFile | None = None
     host_files: Mapping[str, bytes] = {}

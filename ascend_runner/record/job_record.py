@@ -39,11 +39,11 @@ class CauseRecord:
     kind: str = ""
     sentence: str = ""
     rank_id: int | None = None  # the rank that caused it, if any
-    first_exit: int | None = None  # the one that ended first, whose exit status is the job's
+    first_exit: int | None = None  # the one that ended first; its exit status is the job's
     alike: tuple[int, ...] = ()  # the ranks that failed for the same reason, `rank_id` included
     certainty: str = ""  # "certain", "likely" or "open"
     candidates: tuple[int, ...] = ()  # the ranks that may have caused it if that is open
-    signal: Count | None = None  # the one that stopped the runner, SIGKILL if it was killed
+    signal: Count | None = None  # the signal that stopped the runner, SIGKILL if it was killed
     may_be_a_peer: bool = False  # whether another rank may have failed before
     is_a_consequence: bool = False  # whether the evidence says that one did
     suspected_peer: Peer | None = None  # if all failed ranks only report a peer
@@ -141,8 +141,8 @@ class CheckpointRecord:
     at: float = 0.0
     step: Count | None = None  # the highest one that a rank reported
     path: str = ""
-    ranks: tuple[int, ...] = ()  # those that have reported the checkpoint
-    missing: tuple[int, ...] = ()  # those that have not
+    ranks: tuple[int, ...] = ()  # ranks that have reported the checkpoint
+    missing: tuple[int, ...] = ()  # ranks that have not
     seconds: float = 0.0
 
 
@@ -182,9 +182,9 @@ class JobRecord:
     log_dir: str = ""
     rank_table: str = ""  # the file that the ranks read; "": none
     cause: CauseRecord | None = None
-    ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, those that were started
+    ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, the ranks started so far
     hang: tuple[StackGroup, ...] = ()  # the stacks of the ranks of a job that hung, outliers first
-    clock: Clock | None = None  # that of this node, at the end
+    clock: Clock | None = None  # of this node, at the end
     attempts: tuple[AttemptRecord, ...] = ()
     staged: tuple[Staged, ...] = ()  # the datasets that were copied
     conditions: tuple[Condition, ...] = ()

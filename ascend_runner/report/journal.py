@@ -77,7 +77,7 @@ class Journal:
         self._events = EventLog(spec, self._writes)
         self.held_until = 0.0  # in seconds since the epoch; 0: the job is not held
         self._ended: Event | None = None  # the end of an attempt that is not among the records yet
-        self._attempts: list[AttemptRecord] = []  # those that have ended
+        self._attempts: list[AttemptRecord] = []  # attempts that have ended
         self._over_at = 0.0  # the end of a job that has ended without an attempt, in seconds since the epoch
         self._ended_record: JobRecord | None = None  # of the newest attempt or the job, once that has ended
         self._started: dict[int, tuple[int, float]] = {}  # pid and time of the ranks of the newest attempt
@@ -233,7 +233,7 @@ class Journal:
     ) -> Mapping[int, str]:
         """Write a script for each rank that runs it again, within `limit` seconds.
 
-        Return the commands of those that were written, by rank.
+        Return the commands of the scripts that were written, by rank.
         """
         written: dict[int, str] = {}
         job = self.spec
@@ -363,7 +363,7 @@ def of_outcome(outcome: Outcome, spec: JobSpec) -> JobRecord:
 
 
 def compared_clock(outcome: Outcome, spec: JobSpec, writes: WriteQueue, limit: float) -> Clock | None:
-    """Return the clock, compared with that of the disk with the logs after a failure of one of several nodes.
+    """Return the clock, compared with the clock of the logs' disk after a failure of one of several nodes.
 
     The result has no time of a disk that does not respond within CLOCK_LIMIT, or within `limit` if that is less.
     """

@@ -47,7 +47,7 @@ LIMIT: Final = 60.0  # seconds for a hook
 SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less
 SWEEP_POLL: Final = 0.01  # seconds
 DISK_LIMIT: Final = 1.0  # seconds for a call on its log
-SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown if it fails
+SHOWN_END: Final = 4096  # bytes of its output; the last line is shown if it fails
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -263,13 +263,13 @@ BECOME_HOLDER: Final = (
     " os.execv('/bin/sh', ['sh', '-c', *sys.argv[1:]])"
 )
 POLL_INTERVAL: Final = 0.1  # seconds between two checks at the end of an attempt
-SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell was killed
+SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook if its shell was killed
 
 
 class CheckpointHooks:
-    """The hooks for the checkpoints of one attempt. `pids` are those of their parent processes.
+    """The hooks for the checkpoints of one attempt. `pids` are their parent processes.
 
-    The hooks of a checkpoint begin when those of the one before have ended. If a third one is saved meanwhile, the
+    The hooks of a checkpoint begin when the previous ones have ended. If a third one is saved meanwhile, the
     hooks of the second one are skipped.
     """
 

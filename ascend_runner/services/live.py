@@ -1,4 +1,4 @@
-"""What a running attempt shows to those who look at it: to `ascend-job` through the control socket, and to `--summary`.
+"""What a running attempt shows to observers: to `ascend-job` through the control socket, and to `--summary`.
 
 Nothing is computed or kept for viewers: a view is made from facts that the runner holds anyway, when somebody asks. The
 bytes of a view that came from a socket may be anything, so values out of range count as unknown.

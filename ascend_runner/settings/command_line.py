@@ -171,7 +171,7 @@ _EXAMPLE: Final = "example: ascend-runner --nproc-per-node 8 python train.py --e
 
 
 def help_text(topic: Topic | None = None) -> str:
-    """Return the text of --help: all options, the common ones first, or those of one topic."""
+    """Return the text of --help: all options, the common ones first, or the options of one topic."""
     if topic:
         options = OPTIONS_OF[topic]
         variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []

@@ -19,9 +19,9 @@ SILENT: Final = 300.0  # seconds without output of any rank that are worth a sen
 # not print at the same moment.
 STEPS: Final = 2
 PART: Final = 0.01
-FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
+FEWEST: Final = 2  # ranks with known steps: Megatron prints the steps of one rank only
 
-# The CPU usage of a rank is an outlier if it differs from that of each other rank by BUSY percent of a core and by the
+# The CPU usage of a rank is an outlier if it differs from each other rank's by BUSY percent of a core and by the
 # factor TIMES.
 BUSY: Final = 30.0
 TIMES: Final = 3

@@ -50,7 +50,7 @@ class Silence:
 
     It is checked ten times per limit. If a rank is suspended at a check (stopped, or in a frozen control group), or the
     check is late because this process was suspended, the limit starts over. Without a limit of the user, it is checked
-    every ten seconds, and the limit is that of the job's own pace.
+    every ten seconds, and the limit follows the job's own pace.
     """
 
     _users_limit: float | None

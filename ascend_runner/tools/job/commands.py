@@ -87,7 +87,7 @@ def release(options: Namespace) -> int:
 
 
 def _is_held(job: FoundJob, why: str) -> bool:
-    """Ask the runner whether it holds a job whose report cannot be read, for the reason `why`.
+    """Ask the runner whether it holds a job with a report that cannot be read, for the reason `why`.
 
     Raises:
         RefusedError: It does not answer.
@@ -293,7 +293,7 @@ def _width() -> int | None:
 
 
 def list_jobs(options: Namespace) -> int:
-    """List the jobs of this machine, those that are running first."""
+    """List the jobs of this machine, running ones first."""
     seen = [jobs.take(job, asks=options.json) for job in jobs.all_jobs(options.environ)]
     seen.sort(key=lambda one: one.condition is not Condition.RUNNING)
     _show_list(seen, options)
