@@ -109,6 +109,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
         ("tools.job.commands", f"tools.job.{name}"): "only the command that is run: each needs much"
         for name in ("batch", "logs", "processes", "reports", "screens")
     },
+    ("tools.job.commands", "importlib.resources"): "15 ms, with pathlib, tempfile and urllib, for completions",
     ("tools.job.commands", "tools.job.metrics"): "prometheus_client, of the optional extra `view`",
     ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
@@ -117,6 +118,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("record.job_record", "diagnosis.finding"): "as above",
     ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
     ("cli", "settings.model"): "as above",
+    ("node.bounded", "subprocess"): "5 ms of --version and status, which run no program",
     ("settings.command_line", "textwrap"): "2 ms that only --help needs",
     ("settings.parsing", "difflib"): "3 ms that only a misspelled word needs",
     ("job.launch", "job.dry_run"): "only --dry-run needs it",
