@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import resource
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from ascend_runner.errors import LIMIT_OF_MEMORY, LIMIT_OF_PROCESSES, AscendRunnerError
+
+if TYPE_CHECKING:
+    import subprocess
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -56,6 +58,8 @@ def run(
     Raises:
         OSError: The program cannot be started.
     """
+    import subprocess  # noqa: PLC0415  5 ms, and most callers only start threads
+
     process = subprocess.Popen(
         argv,
         env=env,

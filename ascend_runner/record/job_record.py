@@ -14,7 +14,6 @@ import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.node.clock import Clock
-from ascend_runner.plan.ranks import Staged
 from ascend_runner.record.rank_record import RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
@@ -159,6 +158,18 @@ class StepRecord:
     unit: str = ""
     hardware: float | None = None
     e2e: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Staged:
+    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
+
+    source: str
+    place: str
+    files: int
+    size: int
+    copied: int
+    seconds: float
 
 
 @attrs.frozen(kw_only=True, eq=True, repr=False)

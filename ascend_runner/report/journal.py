@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -22,10 +22,9 @@ from ascend_runner.members import plain
 from ascend_runner.node import bounded, clock
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.clock import Clock
-from ascend_runner.plan import rerun
 from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.record.facts import CheckpointEnded, Fact, LimitChanged
-from ascend_runner.record.job_record import AttemptRecord, CheckpointRecord, Condition, JobRecord, StepRecord
+from ascend_runner.record.job_record import AttemptRecord, CheckpointRecord, Condition, JobRecord, Staged, StepRecord
 from ascend_runner.record.rank_record import Outcome, RankState
 from ascend_runner.report import html_page
 from ascend_runner.report.recorder import planned
@@ -37,9 +36,6 @@ from ascend_runner.supervision.job_machine import Action, Event, Job, JobState, 
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import printable
 from ascend_runner.views import wording
-
-if TYPE_CHECKING:
-    from ascend_runner.plan.ranks import Staged
 
 _KINDS: Final = {
     Phase.RUNNING: Kind.ALL_STARTED,
@@ -235,6 +231,8 @@ class Journal:
 
         Return the commands of the scripts that were written, by rank.
         """
+        from ascend_runner.plan import rerun  # noqa: PLC0415  only failures need it
+
         written: dict[int, str] = {}
         job = self.spec
 

@@ -29,7 +29,8 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.node import bounded, disks
 from ascend_runner.node.host import Host
-from ascend_runner.plan.ranks import Stage, Staged
+from ascend_runner.plan.ranks import Stage
+from ascend_runner.record.job_record import Staged
 from ascend_runner.text import counted, duration, size
 
 # Files of the runner at the top of a copy. A source that is a copy itself has them as well.

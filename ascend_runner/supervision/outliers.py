@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -38,7 +37,7 @@ def quiet(seconds: Mapping[int, float], succeeded: Collection[float] = ()) -> fr
         return frozenset()
     usual = sorted(seconds.values())[len(seconds) // 2]
     is_left = len(succeeded) >= len(seconds)
-    longest = LONG + FACTOR * (min(usual, statistics.median_low(succeeded)) if is_left else usual)
+    longest = LONG + FACTOR * (min(usual, sorted(succeeded)[(len(succeeded) - 1) // 2]) if is_left else usual)
     if is_left and min(succeeded) > ALONE:
         longest = min(longest, ALONE)
     return frozenset(rank_id for rank_id, silence in seconds.items() if silence > longest)

@@ -19,9 +19,8 @@ from ascend_runner.settings.parsing import nearest
 from ascend_runner.text import is_whole_number, parse_numbers, quoted
 from ascend_runner.tool import commands_of, duration
 from ascend_runner.tools.job import commands, jobs
-from ascend_runner.tools.job.commands import RefusedError
+from ascend_runner.tools.job.commands import EVERYTHING, RefusedError
 from ascend_runner.tools.job.jobs import UnknownJobError
-from ascend_runner.tools.job.logs import EVERYTHING
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
