@@ -8,7 +8,6 @@ from typing import Union
 import attrs
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.job import dry_run
 from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.job.preparation import Preparation
 from ascend_runner.job.runner import JobRunner
@@ -55,6 +54,8 @@ def launch(
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
+            from ascend_runner.job import dry_run  # noqa: PLC0415  only --dry-run needs it
+
             return Outcome(cause=None), dry_run.plan_text(prepared, environ)
         return run(setup, job, console), ""
     except StopRequestedError as stop:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ascend_runner import errors, files
-from ascend_runner.errors import RankTableError, SettingsError, reason
-from ascend_runner.job import table as tables
+from ascend_runner.errors import SettingsError, reason
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, network, terminal
 from ascend_runner.node.bounded import Patience
@@ -23,7 +22,6 @@ from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
 from ascend_runner.problems import Severity, without_repeated_remedies
-from ascend_runner.rank_table import checks
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
@@ -40,7 +38,7 @@ from ascend_runner.views.progress import show_finding
 
 if TYPE_CHECKING:
     from ascend_runner.job.precheck import Precheck
-    from ascend_runner.plan.ranks import Staged
+    from ascend_runner.record.job_record import Staged
     from ascend_runner.services.staging import Staging
 
 
@@ -83,13 +81,9 @@ def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> T
     if not job.files.table:
         return None
 
-    path = tables.write(job.files.table, warn)
-    if path == job.files.table.path:
-        return job.files.table
-    problem = checks.name_problem(os.path.realpath(path))
-    if problem and checks_table:
-        raise RankTableError(f"{problem}; {tables.NO_TABLE_CHECKS}")
-    return attrs.evolve(job.files.table, path=path)
+    from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
+
+    return tables.write(job.files.table, warn, is_checked=checks_table)
 
 
 class JobSetup:

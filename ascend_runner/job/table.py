@@ -1,4 +1,7 @@
-"""The rank table of a job: whether one is needed, where it is, what HCCL would reject, and how it is written."""
+"""The rank table of a job: where it is, what HCCL would reject, and how it is written.
+
+Only a job that needs a rank table imports this module, and with it everything that reads one.
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,15 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines.registry import DIRECT
-from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError
-from ascend_runner.plan.ranks import NodeShare, PlanContext
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError
+from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.platforms import chips
 from ascend_runner.platforms import places as platform_table
-from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
-from ascend_runner.rank_table import RankTable, checks, source
-from ascend_runner.settings.model import Settings
-from ascend_runner.text import counted
+from ascend_runner.rank_table import RankTable, checks, codec, source
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
-
-
-def is_needed(context: PlanContext, node: Node | None) -> bool:
-    """Whether a rank table is needed: it was requested, it is announced and of use, or nothing else gives the ranks."""
-    settings = context.settings
-    if settings.names_the_ranks:
-        return settings.rank_table is not None
-    if not node:
-        return True
-    is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
-    if not node.devices_per_node:
-        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
-
-    # Other engines and MindSpore's own scheduler number the ranks without one.
-    is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
-    return is_of_use and is_announced
 
 
 def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> RankTable:
@@ -114,37 +97,27 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
     )
 
 
-def missing_nodes(share: NodeShare) -> str:
-    """Return a sentence if the rank table has fewer nodes than it could have."""
-    node = share.node
-    return (
-        f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
-        f" {counted(share.rank_size, 'rank')} (--min-nodes)"
-    )
+def placed(table: RankTable, context: PlanContext) -> TableFile:
+    """Return the file of a rank table as HCCL reads it."""
+    return context.place_table(codec.to_hccl_bytes(table))
 
 
-def refuse_min_nodes(settings: Settings) -> None:
-    """Refuse --min-nodes for a job without a rank table.
-
-    Raises:
-        SettingsError: It is set.
-    """
-    if settings.min_nodes is not None:
-        raise SettingsError("--min-nodes requires a rank table, and this job has none")
-
-
-def write(table: TableFile, warn: Callable[[str], None]) -> str:
-    """Write the rank table at its path, or else, with a warning, at its fallback path; return the path.
+def write(table: TableFile, warn: Callable[[str], None], *, is_checked: bool) -> TableFile:
+    """Write the rank table at its path, or else, with a warning, at its fallback path; return it with the path.
 
     Raises:
         OutputError: It can be written at neither.
+        RankTableError: HCCL would not read it at the fallback path (with `is_checked`).
     """
     try:
         source.write(table.path, table.data)
     except OutputError as error:
         warn(f"{error}; writing the rank table to {table.fallback_path!r} instead")
     else:
-        return table.path
+        return table
 
     source.write(table.fallback_path, table.data)
-    return table.fallback_path
+    problem = checks.name_problem(os.path.realpath(table.fallback_path))
+    if problem and is_checked:
+        raise RankTableError(f"{problem}; {NO_TABLE_CHECKS}")
+    return attrs.evolve(table, path=table.fallback_path)

@@ -204,7 +204,7 @@ class Cleanup:
         return bool(survivors)
 
     def _finish_output(self, limit: float) -> None:
-        """Wait for the last output. No process of the job is alive, except those that survived SIGKILL."""
+        """Wait for the last output. No process of the job is alive, unless it survived SIGKILL."""
         self._output.finish(limit, self._is_cut)
         failure = self._output.failure
         if failure:

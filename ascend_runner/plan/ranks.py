@@ -6,7 +6,7 @@ import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -25,7 +25,6 @@ from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.kubernetes import INDICES
 from ascend_runner.platforms.node import MACHINE_ADDRESSES, POD_ADDRESSES, Node
 from ascend_runner.platforms.places import Hosts, TableFacts
-from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.settings.model import STAGED, VARIABLES, Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS, WORKDIR_DEVICE, WORKDIR_INHERIT
 from ascend_runner.settings.parsing import AUTO, OFF
@@ -33,12 +32,15 @@ from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.supervision.job_machine import JobState, Policy
 from ascend_runner.text import PREFIX_STYLES, abbreviated, colored, counted, is_whole_number
 
+if TYPE_CHECKING:
+    from ascend_runner.rank_table import Device, RankTable, Server
+
 PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
 
 
 @attrs.frozen
 class Stage:
-    """A dataset to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
+    """A dataset to copy from `source` into the directory `folder`; `name` is the name of a single file, else ""."""
 
     source: str
     folder: str
@@ -53,18 +55,6 @@ class Stage:
     def top(self) -> str:
         """The directory in the source that becomes `folder`."""
         return os.path.dirname(self.source) if self.name else self.source
-
-
-@attrs.frozen(kw_only=True)
-class Staged:
-    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
-
-    source: str
-    place: str
-    files: int
-    size: int
-    copied: int
-    seconds: float
 
 
 def without_place(command: Sequence[str]) -> str:
@@ -289,11 +279,46 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
 
 
 def waiting(node: Node, context: PlanContext) -> NodeShare:
-    """Return this node's share of a job whose ranks are not known yet; it has a name if its number is unknown."""
+    """Return this node's share of a job before its ranks are known; it has a name if its number is unknown."""
     settings, environ = context.settings, context.environ
     names = (settings.pod_name, settings.server_id, *map(environ.get, detect.POD_NAMES), context.host_name)
     name = "" if node.is_numbered else next(filter(None, names))
     return NodeShare(rank_ids=(), rank_size=0, server_id=name, node=node)
+
+
+def needs_table(context: PlanContext, node: Node | None) -> bool:
+    """Whether a rank table is needed: it was requested, it is announced and of use, or nothing else gives the ranks."""
+    settings = context.settings
+    if settings.names_the_ranks:
+        return settings.rank_table is not None
+    if not node:
+        return True
+    is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
+    if not node.devices_per_node:
+        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
+
+    # Other engines and MindSpore's own scheduler number the ranks without one.
+    is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
+    return is_of_use and is_announced
+
+
+def missing_nodes(share: NodeShare) -> str:
+    """Return a sentence if the rank table has fewer nodes than it could have."""
+    node = share.node
+    return (
+        f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
+        f" {counted(share.rank_size, 'rank')} (--min-nodes)"
+    )
+
+
+def refuse_min_nodes(settings: Settings) -> None:
+    """Refuse --min-nodes for a job without a rank table.
+
+    Raises:
+        SettingsError: It is set.
+    """
+    if settings.min_nodes is not None:
+        raise SettingsError("--min-nodes requires a rank table, and this job has none")
 
 
 def find_share(table: RankTable, context: PlanContext) -> NodeShare:
@@ -371,7 +396,7 @@ def _names_of_pod(context: PlanContext) -> dict[str, str]:
 
 
 def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
-    """Find the devices of the pod with one of some names, or of the only one unless the user has named it."""
+    """Find the devices of the pod with one of some names, or of the only pod unless the user has named one."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
     instances = (*pods, *table.idle_pods)
     own = next((name for name in names.values() if name in instances), None)
@@ -584,7 +609,7 @@ def with_stdin(spec: RankSpec, context: PlanContext) -> RankSpec:
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """In what a plan differs from those of other kinds."""
+    """How the plans of different kinds differ."""
 
     table: TableFile | None = None
     host_files: Mapping[str, bytes] = {}

@@ -4,7 +4,7 @@ Takes the table as plain facts and returns the sentence of an error, or "".
 
 Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-training platform's layout.
 
-Open MPI's and DeepSpeed's files have lines such as `host slots=4`, those of MPICH `host:4`.
+Open MPI's and DeepSpeed's files have lines such as `host slots=4`, MPICH's files `host:4`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def _missing(node: Node, table: TableFacts) -> int:
-    """Return how many nodes the rank table lacks of those that were announced; negative if it has more."""
+    """Return how many of the announced nodes the rank table lacks; negative if it has more."""
     if "nnodes" not in node.sources or node.nnodes == len(table.server_ids):  # two pods may share a server
         return 0
     return node.nnodes - table.nodes
@@ -129,7 +129,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
     """
     announced = node.node_rank if "node_rank" in node.sources else None
     missing = max(0, _missing(node, table))
-    hosts = () if missing else node.hosts  # the hosts include those that are missing
+    hosts = () if missing else node.hosts  # the hosts include missing ones
     node = attrs.evolve(
         node,
         node_rank=table.position,
@@ -197,7 +197,7 @@ def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> dict[s
 
 
 def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read DATASET_MAP, whose names may be of any script; empty if it is not set.
+    """Read DATASET_MAP, with names in any script; empty if it is not set.
 
     Raises:
         SettingsError: It does not map names to paths.

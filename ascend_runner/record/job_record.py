@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
-from ascend_runner.plan.ranks import Staged
 from ascend_runner.record.rank_record import RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
@@ -38,11 +37,11 @@ class CauseRecord:
     kind: str = ""
     sentence: str = ""
     rank_id: int | None = None  # the rank that caused it, if any
-    first_exit: int | None = None  # the one that ended first, whose exit status is the job's
+    first_exit: int | None = None  # the one that ended first; its exit status is the job's
     alike: tuple[int, ...] = ()  # the ranks that failed for the same reason, `rank_id` included
     certainty: str = ""  # "certain", "likely" or "open"
     candidates: tuple[int, ...] = ()  # the ranks that may have caused it if that is open
-    signal: Count | None = None  # the one that stopped the runner, SIGKILL if it was killed
+    signal: Count | None = None  # the signal that stopped the runner, SIGKILL if it was killed
     may_be_a_peer: bool = False  # whether another rank may have failed before
     is_a_consequence: bool = False  # whether the evidence says that one did
     suspected_peer: Peer | None = None  # if all failed ranks only report a peer
@@ -140,8 +139,8 @@ class CheckpointRecord:
     at: float = 0.0
     step: Count | None = None  # the highest one that a rank reported
     path: str = ""
-    ranks: tuple[int, ...] = ()  # those that have reported the checkpoint
-    missing: tuple[int, ...] = ()  # those that have not
+    ranks: tuple[int, ...] = ()  # ranks that have reported the checkpoint
+    missing: tuple[int, ...] = ()  # ranks that have not
     seconds: float = 0.0
 
 
@@ -158,6 +157,18 @@ class StepRecord:
     unit: str = ""
     hardware: float | None = None
     e2e: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Staged:
+    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
+
+    source: str
+    place: str
+    files: int
+    size: int
+    copied: int
+    seconds: float
 
 
 @attrs.frozen(kw_only=True, eq=True, repr=False)
@@ -181,7 +192,7 @@ class JobRecord:
     log_dir: str = ""
     rank_table: str = ""  # the file that the ranks read; "": none
     cause: CauseRecord | None = None
-    ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, those that were started
+    ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, the ranks started so far
     hang: tuple[StackGroup, ...] = ()  # the stacks of the ranks of a job that hung, outliers first
     attempts: tuple[AttemptRecord, ...] = ()
     staged: tuple[Staged, ...] = ()  # the datasets that were copied

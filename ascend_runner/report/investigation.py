@@ -71,7 +71,7 @@ class Investigation:
     ) -> Diagnosis:
         """Explain why ranks failed.
 
-        `failures` are those that failed by themselves, in the order of their ends. `stopped` are those that the runner
+        `failures` are ranks that failed by themselves, in the order of their ends. `stopped` are ranks that the runner
         stopped then, with their output before that and at the end. `first_exit` is the rank whose failure ended the
         job, or None if something else did.
         """
@@ -99,7 +99,7 @@ class Investigation:
         return restart, failure.fingerprint(cause, ending, finding)
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their leaders."""
         collector = self._collector(self.patience.is_stopped, may_pause=True)
         groups = stacks.group(collector.collect(pids), earlier)
         return HangSeen(groups, collector.refusal, outlier=wording.outlier(groups))

@@ -51,7 +51,7 @@ class Recorder:
         environ: Mapping[str, str] = {},
         processes: Sequence[RankSpec] = (),
     ) -> None:
-        """`environ` is the environment that the runner was started with, `processes` are those of this attempt."""
+        """`environ` is the environment that the runner was started with, `processes` belong to this attempt."""
         self.has_survivors = False  # whether processes of the job are alive after SIGKILL
         self._job, self._environ = job, environ
         self._patience = patience
@@ -159,7 +159,7 @@ class Recorder:
         )
 
     def _diagnose(self, masker: Masker) -> Diagnosis | None:
-        """Explain the ranks that failed by themselves; the output of those that were stopped may have the cause."""
+        """Explain the ranks that failed by themselves; the output of stopped ranks may have the cause."""
         exited = sorted(self._exited.values(), key=lambda entry: entry[1])
         stopped_ranks = self._stopped.rank_ids
         failures = [

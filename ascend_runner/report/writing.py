@@ -39,7 +39,7 @@ PAUSE: Final = 0.1
 MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded
 Compose = Callable[[], Mapping[str, object]]
 NO_RESPONSE: Final = "no response from its disk"
-# The members of a report whose secrets stay: those that others open or compare; those of ranks are masked already.
+# The members of a report that keep their secrets: others open or compare them; ranks are masked already.
 _KEPT: Final = frozenset({"job_id", "log_dir", "rank_table", "ranks"})
 
 
@@ -250,7 +250,7 @@ class ReportWriter:
 
 
 def composed(record: JobRecord) -> Mapping[str, object]:
-    """Return the members of a report, with the secrets in their texts masked, and counted with those of the ranks."""
+    """Return the members of a report with masked secrets, which are counted together with the secrets of the ranks."""
     report, masker = record.encode(), Masker(count=record.secrets_masked)
     masked = masker.members({name: value for name, value in report.items() if name not in _KEPT})
     return {**report, **masked, "secrets_masked": masker.count}

@@ -45,7 +45,7 @@ LIMIT: Final = 60.0  # seconds for a hook
 SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less
 SWEEP_POLL: Final = 0.01  # seconds
 DISK_LIMIT: Final = 1.0  # seconds for a call on its log
-SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown if it fails
+SHOWN_END: Final = 4096  # bytes of its output; the last line is shown if it fails
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -266,7 +266,7 @@ BECOME_HOLDER: Final = (
     " os.execv('/bin/sh', ['sh', '-c', *sys.argv[1:]])"
 )
 POLL_INTERVAL: Final = 0.1  # seconds between two checks at the end of an attempt
-SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell was killed
+SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook if its shell was killed
 
 
 class BackgroundHooks:

@@ -29,7 +29,8 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.node import bounded, disks
 from ascend_runner.node.host import Host
-from ascend_runner.plan.ranks import Stage, Staged
+from ascend_runner.plan.ranks import Stage
+from ascend_runner.record.job_record import Staged
 from ascend_runner.text import counted, duration, size
 
 # Files of the runner at the top of a copy. A source that is a copy itself has them as well.
@@ -53,7 +54,7 @@ COPIED: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})  # not soc
 WRITABLE: Final = 0o700
 SECOND: Final = 10**9  # nanoseconds
 DISK_BLOCK: Final = 4096  # bytes; a file takes whole blocks
-LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may be escaped
+LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, in which each character may be escaped
 DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 # Before Linux 5.8, syncfs(2) does not report that something could not be written, so each file is synced. Not always:
@@ -123,7 +124,7 @@ class Total:
 
 @attrs.define(kw_only=True)
 class Survey:
-    """The sizes of a dataset and of what its copy lacks."""
+    """The sizes of a dataset and of the missing part of its copy."""
 
     found: Total = attrs.field(factory=Total)
     missing: Total = attrs.field(factory=Total)

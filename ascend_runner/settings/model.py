@@ -29,7 +29,7 @@ _OF_A_SERVICE: Final = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each unknown variable whose name begins like that of an option."""
+    """Yield a sentence for each unknown variable with a name that begins like an option's."""
     for name in sorted(environ):
         is_known = name in _KNOWN or name.startswith(STAGED) or re.fullmatch(_OF_A_SERVICE, name)
         if name.startswith(VARIABLE_PREFIX) and not is_known:
@@ -148,7 +148,7 @@ class Settings:
 
     @property
     def overrides(self) -> Overrides:
-        """The facts of this node that override those of the platform."""
+        """The facts of this node that override the platform's."""
         return Overrides(
             nnodes=self.nnodes,
             min_nodes=self.min_nodes,
@@ -165,7 +165,7 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     The values of an option that is repeated are separated by `SEPARATOR`. An empty variable is not set.
 
     Raises:
-        SettingsError: A value is invalid, a variable is that of a removed option, or options contradict each other.
+        SettingsError: A value is invalid, a variable belongs to a removed option, or options contradict each other.
     """
     _check_removed(environ)
     values: dict[str, object] = {}

@@ -1,7 +1,7 @@
 """The table of options: each option of the command line is written here, once.
 
 `Settings`, the keyword arguments of `launch()`, `--help` and the table in README.md beside it follow from it;
-`scripts/generate` writes those that must be static. Choices come from the modules that implement them.
+`scripts/generate` writes the static ones. Choices come from the modules that implement them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Option:
     An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. In a variable,
     each line has one value.
 
-    `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
+    `parse` turns the text into the value of the setting, or raises a ValueError with the expected form. `default_text`
     describes a default that depends on the platform or on other settings. `shown` returns an invalid value as the error
     shows it.
     """

@@ -10,7 +10,6 @@ import os.path
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from typing import Final
 
 from ascend_runner.platforms.node import MOST
@@ -315,6 +314,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word nearest to a word, else one that begins with it, or "" if there is neither."""
+    import difflib  # noqa: PLC0415  3 ms that only a mistake needs
+
     words = sorted(known)
-    near = get_close_matches(word, words, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.75)
     return next(iter([*near, *(longer for longer in words if longer.startswith(f"{word}-"))]), "")

@@ -459,7 +459,7 @@ class Rule(enum.Enum):
 class Slowdown(Cause):
     """The training has become slow by a rule of `performance`; with `is_over`, it is no longer slow by it.
 
-    `name` is that of an auxiliary process. `own` and `reference` are the times in seconds that the rule compares: a
+    `name` is for an auxiliary process. `own` and `reference` are the times in seconds that the rule compares: a
     hardware time and an end-to-end time, or a median and the best one, or the median of all ranks. `usual` are both
     times before a high ratio. With a `unit`, the inverse of a time is a throughput. `device` is the local index of a
     straggler's NPU, and `temperature` is in degrees Celsius; both are None if they are unknown.

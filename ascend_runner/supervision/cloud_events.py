@@ -238,7 +238,7 @@ def _text(data: Mapping[str, object]) -> str:
 def decision(data: Mapping[str, object]) -> str:
     """Return the decision after a failure, "restart in 10 s" or "no restart: ...", or "" if there is nothing to say.
 
-    `data` is that of an event, or the record of an attempt in a report.
+    `data` comes from an event, or is the record of an attempt in a report.
     """
     verdict, delay = str(data.get("verdict")), number_within(data.get("delay"), LONGEST_DURATION)
     if verdict == Verdict.RESTART.value and delay is not None:

@@ -8,7 +8,7 @@ The laws, which a test checks in every interleaving:
     time before the next one starts, ends the job. If the limit comes before the delay is over, it does so at once.
  3. There are at most `max_restarts` restarts, and at most as many in a row after the same failure as its class permits,
     unless the training has progressed in between.
- 4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
+ 4. The exit status comes from the last attempt, the stop signal or the limit that prevented another one, or of the
     runner if it has failed itself. With `gives_verdict`, the job also reports whether a retry by its platform may help.
  5. A job is held only after a failure that no attempt follows, and if no stop signal has arrived: for `hold` if its
     cause is on this node, for `linger` if that is on another one. Whatever ends the hold, the exit status stays that of
@@ -28,13 +28,13 @@ from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.state import Phase, State
 
 FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
-LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
+LONGEST_DELAY: Final = 300.0  # seconds; both as in Kubernetes' CrashLoopBackOff
 MOST_SAME_FAILURES: Final = 3  # restarts in a row after the same failure without progress
 OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # a limit, the runner, commands that do not start
 
 
 class JobState(enum.Enum):
-    """The state of a job while no attempt runs, or its result. During an attempt it is the phase of that."""
+    """The state of a job while no attempt runs, or its result. During an attempt, its phase is the state."""
 
     PREPARING = "preparing"  # the rank table is awaited, the plan made, files are written
     RESTARTING = "restarting"  # an attempt has failed, and the next one is to come

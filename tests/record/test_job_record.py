@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.members import Members, iso, plain
-from ascend_runner.plan.ranks import Staged
 from ascend_runner.record.job_record import (
     AttemptRecord,
     CauseRecord,
     CheckpointRecord,
     Condition,
     JobRecord,
+    Staged,
     StepRecord,
 )
 from ascend_runner.record.rank_record import RankRecord, RankState

@@ -18,7 +18,8 @@ import attrs
 import pytest
 
 from ascend_runner.errors import OutputError
-from ascend_runner.plan.ranks import Stage, Staged
+from ascend_runner.plan.ranks import Stage
+from ascend_runner.record.job_record import Staged
 from ascend_runner.services import staging as datasets
 from ascend_runner.services.staging import PART, CancelledError, Entry, StageTask, Total, check_room, part_name
 from ascend_runner.text import size

@@ -145,7 +145,7 @@ class BatchFile:
         return os.fsdecode(content).split("\n")  # not splitlines(): a form feed does not end a line
 
     def _entries(self, commands: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[Entry, ...]:
-        """Number the commands by their place in the file, unless the number is that of another one's logs."""
+        """Number the commands by their place in the file, unless another command's logs have the number."""
         known: dict[tuple[str, ...], list[tuple[int, Result]]] = {}
         for number, words, past in self._remembered():
             known.setdefault(words, []).append((number, past))
