@@ -127,7 +127,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.launch", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
     ("report.html_page", "views.page"): "jinja2, which only a page needs",
-    ("report.journal", "plan.rerun"): "only a failure is run again",
+    ("job.end", "plan.rerun"): "only a failure is run again",
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
     # Features that are off must not cost each start 10 ms or more.
     ("job.preparation", "job.staging"): "10 ms with the next one, for hashes; only --stage needs them",

@@ -18,7 +18,6 @@ from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopReque
 from ascend_runner.job import preparation
 from ascend_runner.job.job_hooks import JobHooks
 from ascend_runner.job.setup import JobSetup
-from ascend_runner.plan import rerun
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.record.job_record import AttemptRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord
@@ -123,6 +122,8 @@ class End:
 
     def _with_reruns(self, outcome: Outcome) -> tuple[RankRecord, ...]:
         """Write a script for each rank that runs it again, and return the ranks with the commands of those written."""
+        from ascend_runner.plan import rerun  # noqa: PLC0415  only a failure is run again
+
         written: dict[int, str] = {}
         job, environ = self._writer.spec, self._setup.environ
 

@@ -13,7 +13,6 @@ import json
 import os.path
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -224,17 +223,19 @@ def staged(environ: Mapping[str, str], copies: Sequence[tuple[str, str]]) -> dic
 
     def copy_of(path: str) -> str:
         for source, copy in copies:
-            rest = os.path.relpath(os.path.normpath(path), os.path.normpath(source))
-            if os.path.isabs(path) and rest.split(os.sep)[0] != os.pardir:
-                return os.path.normpath(os.path.join(copy, rest))
+            full, top = os.path.normpath(path), os.path.normpath(source)
+            if full == top or full.startswith(os.path.join(top, "")):
+                return copy + full[len(top) :]
         return path
 
     found = {name: copy_of(environ[name]) for name in ("DATASET", "CACHED_DATASET") if environ.get(name)}
-    with suppress(SettingsError):
+    try:
         paths = mapped_datasets(environ)
-        if paths:
-            moved = {name: copy_of(path) for name, path in paths.items()}
-            found[DATASET_MAP] = environ[DATASET_MAP] if moved == paths else json.dumps(moved, ensure_ascii=False)
+    except SettingsError:
+        paths = {}
+    moved = {name: copy_of(path) for name, path in paths.items()}
+    if moved != paths:
+        found[DATASET_MAP] = json.dumps(moved, ensure_ascii=False)
     return {name: value for name, value in found.items() if value != environ[name]}
 
 
