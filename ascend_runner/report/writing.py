@@ -194,10 +194,8 @@ class ReportWriter:
         # Composes the newest report when it is first read: most are replaced before, while ranks are restarted.
         self._newest: Compose = dict
         self._kept: tuple[Compose, str] = self._newest, ""  # the newest report that has been written, and its path
-        self._tried: tuple[Compose, str] = (
-            self._newest,
-            "",
-        )  # the newest one whose write has ended, and why it failed, "" if it did not
+        # The newest report whose write has ended, and why it failed, "" if it did not.
+        self._attempted: tuple[Compose, str] = self._newest, ""
         self.spare_path = ""
 
     @property
@@ -214,7 +212,7 @@ class ReportWriter:
     @property
     def problem(self) -> str:
         """Why the newest report is not in its file, "" if it is."""
-        report, problem = self._tried
+        report, problem = self._attempted
         return problem if report is self._newest else NO_RESPONSE
 
     def put(self, path: str, compose: Compose) -> None:
@@ -243,10 +241,10 @@ class ReportWriter:
         try:
             files.write_atomically(path, encode(report()))
         except OutputError as error:
-            self._tried = report, reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
+            self._attempted = report, reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
             raise
         self._kept = report, path
-        self._tried = report, ""
+        self._attempted = report, ""
 
 
 def composed(record: JobRecord) -> Mapping[str, object]:

@@ -284,7 +284,7 @@ def attempts(job: Job) -> str:
     """Describe the attempts of a job, why it is not restarted, and the exit verdict; "" if neither was requested."""
     lines = ""
     if job.policy.max_restarts and (job.attempt or job.verdict):
-        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}"
+        lines = f"\n  attempts {job.attempt + 1}"
     if job.policy.max_restarts and job.verdict:
         why = cloud_events.why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
         same = _same_failures(job.same_failures, job.attempt + 1)

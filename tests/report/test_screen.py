@@ -386,9 +386,9 @@ AGAIN = (FAILURE, DelayOver(), Prepared())
         (Policy(), (Ended(),), ""),
         (Policy(), (FAILURE,), ""),
         (Policy(max_restarts=3), (Ended(),), ""),
-        (Policy(max_restarts=3), (*AGAIN, *AGAIN, Ended()), "\n  tries  3 attempts"),
-        (Policy(max_restarts=3), (*AGAIN, Expired()), "\n  tries  2 attempts"),
-        (Policy(max_restarts=3), (*AGAIN, Ended(status=143)), "\n  tries  2 attempts"),
+        (Policy(max_restarts=3), (*AGAIN, *AGAIN, Ended()), "\n  attempts 3"),
+        (Policy(max_restarts=3), (*AGAIN, Expired()), "\n  attempts 2"),
+        (Policy(max_restarts=3), (*AGAIN, Ended(status=143)), "\n  attempts 2"),
     ],
 )
 def test_number_of_attempts(policy: Policy, events: tuple[Event, ...], expected: str) -> None:
