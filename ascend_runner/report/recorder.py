@@ -23,7 +23,7 @@ from ascend_runner.record.facts import Fact, HangSeen, RankOutput, RankReaped, S
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.causes import Cause, Exited
+from ascend_runner.supervision.causes import Cause, Exited, named
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
@@ -134,7 +134,7 @@ class Recorder:
         cause, masker = self._state.cause, Masker()
         if cause and cause.stop_signal is not None and stopped_by:
             cause = stopped_by()
-        cause = cause and cause.named({rank_id: spec.name for rank_id, spec in self._specs.items()})
+        cause = cause and named(cause, {rank_id: spec.name for rank_id, spec in self._specs.items()})
         diagnosis = self._diagnose(masker)
         findings = diagnosis.findings if diagnosis else {}
 

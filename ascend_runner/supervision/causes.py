@@ -128,6 +128,7 @@ class Cause(Protocol):
     may_be_elsewhere: ClassVar[bool] = False  # any rank of the job may have caused it, also one of another node
     may_be_the_node: ClassVar[bool] = False  # earlier findings about the node may explain it
     has_stacks: ClassVar[bool] = False  # the stacks of all ranks were read because of it
+    ends_first: ClassVar[bool] = False  # it is the end of a rank that has ended first, or was not started
 
     @property
     def exit_status(self) -> int:
@@ -140,14 +141,19 @@ class Cause(Protocol):
         return None
 
     @property
+    def name(self) -> str:
+        """The name of the auxiliary process that it is about; "" if it is about a rank, or that is not known yet."""
+        return ""
+
+    @property
     def first_exit(self) -> int | None:
         """The rank that has ended first, or was not started, with which the attempt ended; None if it was none."""
-        return None
+        return self.rank_id if self.ends_first else None
 
     @property
     def title(self) -> str:
         """The rank as it is called, "" if there is none."""
-        return "" if self.rank_id is None else rank_title(self.rank_id, "")
+        return "" if self.rank_id is None else rank_title(self.rank_id, self.name)
 
     @property
     def ending(self) -> Ending | None:
@@ -198,10 +204,6 @@ class Cause(Protocol):
         """Return why it has ended a job of these seconds before its time, or "" if it has not."""
         return ""
 
-    def named(self, _names: Mapping[int, str]) -> Cause:
-        """Return it with the name of its rank; only auxiliary processes have one."""
-        return self
-
 
 @attrs.frozen
 class Exited(Cause):
@@ -214,6 +216,7 @@ class Exited(Cause):
     report_kind: ClassVar[str] = "rank_failed"
     public: ClassVar[str] = "{rank} failed{how}"
     may_be_the_node: ClassVar[bool] = True
+    ends_first: ClassVar[bool] = True
     rank_id: int
     ending: Ending
     has_stragglers: bool = False
@@ -226,23 +229,12 @@ class Exited(Cause):
         return self.ending.exit_status
 
     @property
-    def first_exit(self) -> int:
-        return self.rank_id
-
-    @property
-    def title(self) -> str:
-        return rank_title(self.rank_id, self.name)
-
-    @property
     def reason(self) -> str:
         return f"{self.title} failed ({self.ending.in_parentheses})"
 
     @property
     def fingerprint(self) -> str:
         return str(self.ending)
-
-    def named(self, names: Mapping[int, str]) -> Exited:
-        return attrs.evolve(self, name=names[self.rank_id])
 
     def __str__(self) -> str:
         verb = "ended" if self.ending.is_success else "failed"
@@ -255,18 +247,11 @@ class SpawnFailed(Cause):
 
     report_kind: ClassVar[str] = "rank_not_started"
     public: ClassVar[str] = "{rank} could not be started"
+    ends_first: ClassVar[bool] = True
     rank_id: int
     reason: str
     exit_status: int  # the exit status of the job, 125 to 127
     name: str = ""
-
-    @property
-    def first_exit(self) -> int:
-        return self.rank_id
-
-    @property
-    def title(self) -> str:
-        return rank_title(self.rank_id, self.name)
 
     @property
     def restart(self) -> Restart:
@@ -275,9 +260,6 @@ class SpawnFailed(Cause):
     @property
     def fingerprint(self) -> str:
         return f"not started: exit status {self.exit_status}"
-
-    def named(self, names: Mapping[int, str]) -> SpawnFailed:
-        return attrs.evolve(self, name=names[self.rank_id])
 
     def __str__(self) -> str:
         return f"cannot start {self.title}: {self.reason}"
@@ -483,10 +465,6 @@ class Slowdown(Cause):
     is_over: bool = False
 
     @property
-    def title(self) -> str:
-        return rank_title(self.rank_id, self.name)
-
-    @property
     def fingerprint(self) -> str:
         return f"slow: {self.rule.value}"
 
@@ -522,3 +500,8 @@ class Slowdown(Cause):
 
 AnyCause = Union[Exited, SpawnFailed, SignalReceived, HangDetected, LimitReached, NodeFinding, Slowdown]
 CAUSES: Final[tuple[type[AnyCause], ...]] = get_args(AnyCause)
+
+
+def named(cause: Cause, names: Mapping[int, str]) -> Cause:
+    """Return a cause with the name of its rank; only auxiliary processes have one."""
+    return attrs.evolve(cause, name=names[cause.rank_id]) if isinstance(cause, (Exited, SpawnFailed)) else cause

@@ -17,7 +17,7 @@ from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events
-from ascend_runner.supervision.causes import Cause, Ending, FindingKind
+from ascend_runner.supervision.causes import Cause, Ending, FindingKind, named
 from ascend_runner.supervision.job_machine import Failed, Job, Released, StopRequested, Verdict
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
@@ -52,7 +52,7 @@ def placed(job: JobSpec) -> str:
 
 def reason(cause: Cause, job: JobSpec) -> str:
     """Return a phrase for the cause of the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
-    return cause.named({spec.rank_id: spec.name for spec in job.processes}).reason
+    return named(cause, {spec.rank_id: spec.name for spec in job.processes}).reason
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
