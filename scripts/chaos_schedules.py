@@ -298,9 +298,9 @@ class Place:
     def lost(self) -> int | None:
         """Return how many bytes the program reports as lost, or None if it was killed or could not report them."""
         with contextlib.suppress(OSError, ValueError):
-            ranks = json.loads((self.logs / "chaos-report.json").read_bytes())["ranks"]
-            if ranks and "log_lost" in ranks[0]:
-                return sum(int(rank["log_lost"]) for rank in ranks)
+            report = json.loads((self.logs / "chaos-report.json").read_bytes())
+            if report["status"] is not None:  # that of a job whose end the disk has not taken says "running"
+                return sum(int(rank["log_lost"]) for rank in report["ranks"])
         lines = own_lines(self.folder)
         if "closed" in self.words or any(NO_RESPONSE in line for line in lines):
             return None
