@@ -95,12 +95,13 @@ def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path
     case = platform_cases.load(name)
     args = [*_told(case), *_ranks_of(case, tmp_path, has_table=bool(expected["table"]))]
     wanted = {"ASCEND_RUNNER_ATTEMPT": "0", **expected["set"]}
-    if "RANK_TABLE_FILE" in wanted:
-        home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or str(tmp_path / "log")
-        wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
     env = {**case.variables, "HOST_IP": HOST_IP}
     plan = plan_of(tmp_path, *args, "--framework", expected["framework"], env=env)
     rank = plan["ranks"][expected["local_rank"]]
+    if "RANK_TABLE_FILE" in wanted:
+        logs = str(tmp_path / "log" / plan["job_id"])
+        home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or logs
+        wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
 
     assert case.expected["nproc"] == len(plan["ranks"])
     assert wanted == {key: value for key, value in rank["variables"].items() if key not in OWN}

@@ -258,7 +258,7 @@ class Preparer:
         has_name = self._has_name()
         table = self._find_share()
         file = None
-        if command and table and table.devices:
+        if command and has_name and table and table.devices:
             file = self.context.place_table(codec.to_hccl_bytes(table))
             if not self.context.settings.no_table_checks:
                 self._check_table(table, file)

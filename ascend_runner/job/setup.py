@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from ascend_runner.node import cores, network, terminal
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.spec import JobSpec, TableFile
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.rank_table import checks
@@ -68,30 +68,6 @@ def current() -> str:
         raise SettingsError(f"cannot use the current directory: {reason(error)}; change to another one") from error
 
 
-def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> TableFile | None:
-    """Create the directories and files of a plan; return its rank table with the actual path.
-
-    Raises:
-        OutputError: A directory or file cannot be made.
-        RankTableError: HCCL would not read the rank table where it had to be written (with `checks_table`).
-    """
-    for folder in job.files.folders:
-        files.make_folder(folder)
-    for path, content in job.files.host_files.items():
-        files.make_folder(os.path.dirname(path))
-        files.write_atomically(path, content)
-    if not job.files.table:
-        return None
-
-    path = tables.write(job.files.table, warn)
-    if path == job.files.table.path:
-        return job.files.table
-    problem = checks.name_problem(os.path.realpath(path))
-    if problem and checks_table:
-        raise RankTableError(f"{problem}; {tables.NO_TABLE_CHECKS}")
-    return attrs.evolve(job.files.table, path=path)
-
-
 class JobSetup:
     """Sets up the job of a command. It needs the signals from the start, because a wait can be interrupted."""
 
@@ -114,6 +90,7 @@ class JobSetup:
         self._settings = settings
         self._context: PlanContext | None = None
         self._prepared: Preparation | None = None
+        self._table_claim = self.resources.enter_context(ExitStack())  # keeps other jobs from replacing the rank table
         self._port: socket.socket | None = None  # the port of node 0, bound as long as this process lives
         self._staging: Staging | None = None
 
@@ -240,9 +217,12 @@ class JobSetup:
         """
         if self.precheck:
             self.precheck.end(self.pause)
-        written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
-        if written and written != job.files.table and self._prepared:
-            job = self._prepared.job(written)
+        for folder in job.files.folders:
+            files.make_folder(folder)
+        for path, content in job.files.host_files.items():
+            files.make_folder(os.path.dirname(path))
+            files.write_atomically(path, content)
+        job = self._with_written_table(job)
         self.pause(0.0)
         return job
 
@@ -296,6 +276,20 @@ class JobSetup:
         """Record the last change of the time limit: the job is ending."""
         self.requests.is_ending = True
         self.record_requests()
+
+    def _with_written_table(self, job: JobSpec) -> JobSpec:
+        table = job.files.table
+        if not table:
+            return job
+        self._table_claim.close()  # of the attempt before
+        path, lock = tables.write(table, self.messages.warning)
+        self._table_claim.callback(os.close, lock)
+        if path == table.path or not self._prepared:
+            return job
+        problem = checks.name_problem(os.path.realpath(path))
+        if problem and not self._settings.no_table_checks:
+            raise RankTableError(f"{problem}; {tables.NO_TABLE_CHECKS}")
+        return self._prepared.job(attrs.evolve(table, path=path))
 
     def _refuse(self, signum: int) -> None:
         self.messages.note(f"{signal_name(signum)} has no effect because no rank is running")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import attrs
 
+from ascend_runner import files
 from ascend_runner.engines.registry import DIRECT
-from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError, reason
 from ascend_runner.plan.ranks import NodeShare, PlanContext
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.platforms import chips
@@ -22,6 +24,7 @@ from ascend_runner.settings.model import Settings
 from ascend_runner.text import counted
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
+MOST_PLACES: Final = 100  # of jobs with different tables that run at the same time
 
 
 def is_needed(context: PlanContext, node: Node | None) -> bool:
@@ -133,18 +136,54 @@ def refuse_min_nodes(settings: Settings) -> None:
         raise SettingsError("--min-nodes requires a rank table, and this job has none")
 
 
-def write(table: TableFile, warn: Callable[[str], None]) -> str:
-    """Write the rank table at its path, or else, with a warning, at its fallback path; return the path.
+def write(table: TableFile, warn: Callable[[str], None]) -> tuple[str, int]:
+    """Write the rank table, and return its path and the descriptor of a lock: it is not replaced until that is closed.
+
+    It goes to its path, unless another job that is running has a different one there or, with a warning, it cannot be
+    written. Else it goes to its fallback path, or beside that for the same reasons.
 
     Raises:
-        OutputError: It can be written at neither.
+        OutputError: It can be written nowhere.
     """
     try:
-        source.write(table.path, table.data)
+        lock = _claim(table.path, table.data)
+        problem = f"another job is using the rank table {table.path!r}"
     except OutputError as error:
-        warn(f"{error}; writing the rank table to {table.fallback_path!r} instead")
-    else:
-        return table.path
+        lock, problem = None, str(error)
+    if lock is not None:
+        return table.path, lock
 
-    source.write(table.fallback_path, table.data)
-    return table.fallback_path
+    for path in _places(table.fallback_path):
+        lock = _claim(path, table.data)
+        if lock is not None:
+            warn(f"{problem}; writing the rank table to {path!r} instead")
+            return path, lock
+    raise OutputError(f"{problem}, and so are the {MOST_PLACES} others beside {table.fallback_path!r}")
+
+
+def _places(path: str) -> Iterator[str]:
+    yield path
+    folder, name = os.path.split(path)
+    yield from (os.path.join(f"{folder}-{number}", name) for number in range(2, MOST_PLACES + 1))
+
+
+def _claim(path: str, data: bytes) -> int | None:
+    """Write a table unless a different one is in use at its path; return the descriptor of the lock.
+
+    The nodes of a job and other jobs with the same table share it.
+    """
+    files.make_folder(os.path.dirname(path))
+    name = f"{path}.lock"
+    try:
+        lock = files.open_lock(name)
+    except OSError as error:
+        raise OutputError(f"cannot create {name!r}: {reason(error)}") from error
+    with ExitStack() as unless_claimed:
+        unless_claimed.callback(os.close, lock)
+        if files.try_lock(lock):
+            files.write_atomically(path, data)
+        # Between the two locks another job may have written its own (flock(2)).
+        if files.try_lock(lock, fcntl.LOCK_SH) and files.read_end(path, len(data) + 1) == data:
+            unless_claimed.pop_all()
+            return lock
+    return None
