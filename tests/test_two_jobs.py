@@ -22,12 +22,14 @@ from tests.helpers.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[1]
 
-# Rank 0 serves at MASTER_PORT, as torch's rendezvous does; rank 1 meets it there. Both end when the file exists.
+# Rank 0 serves at MASTER_PORT, without SO_REUSEADDR; rank 1 meets it there. Both end when the file exists.
 MEETS = """
 import os, pathlib, socket, sys, time
 place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 if os.environ["RANK"] == "0":
-    with socket.create_server(place) as server:
+    with socket.socket() as server:
+        server.bind(place)
+        server.listen()
         print("met", place[1], server.accept()[0].recv(10), flush=True)
 else:
     while True:
@@ -95,6 +97,21 @@ def test_both_run(program: Program) -> None:
     assert (2, 2) == (len(ports), len(folders))
     assert (program.folder / "logs" / "latest").resolve() in folders
     assert [2, 2] == [len([*folder.glob("python-proc-rank-*.txt")]) for folder in folders]
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("_default_port")
+def test_ports_of_jobs_that_start_together(program: Program) -> None:
+    """However many jobs start at the same time, each has a port of its own, and rank 0 can bind it."""
+    binds = "import os, socket; socket.socket().bind(('', int(os.environ['MASTER_PORT']))); print('bound')"
+    waits = 'echo port $MASTER_PORT; until [ -e both ]; do sleep 0.05; done; exec "$0" -c "$1"'
+    runs = [program.start_plain("--nproc-per-node", "1", "sh", "-c", waits, program.python, binds) for _one in range(6)]
+    for run in runs:
+        run.wait_for("] port ")
+    (program.folder / "both").touch()
+
+    assert [0] * 6 == [run.finish() for run in runs]
+    assert 6 == len({line.split()[-1] for run in runs for line in run.lines if "] port " in line})
 
 
 @pytest.mark.deep

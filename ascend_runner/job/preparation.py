@@ -7,7 +7,7 @@ the runner waits half an hour for a rank table.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ from ascend_runner.plan.ranks import Command, Kind, NodeShare, PlanContext, Seat
 from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms import detect, tf_config
 from ascend_runner.platforms.detect import SingleProcess
-from ascend_runner.platforms.node import FREE_PORT, Node
+from ascend_runner.platforms.node import FREE_PORT, HIGHEST_PORT, Node, hccl_ports
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.ranks.messages import Messages
@@ -98,17 +98,31 @@ def device_ids(spec: JobSpec, environ: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], None]) -> NodeShare:
-    """Choose the port of a job on a single node if neither the user nor the platform has."""
+    """Reserve the port of node 0; if neither the user nor the platform has named it, a single node chooses one."""
     node = share.node
-    if node.nnodes > 1 or "master_port" in node.sources:
+    first, is_given = node.master_port, node.nnodes > 1 or "master_port" in node.sources
+    if is_given and node.node_rank > 0:
         return share
-    port = context.hold_port(node.master_port)
-    if port == node.master_port:
+    port = context.reserve_port([first] if is_given else _ports_from(first, context.environ))
+    if is_given or port is None or port == first:
         return share
 
-    say(f"port {node.master_port} is in use; using port {port} instead")
+    say(f"port {first} is in use; using port {port} instead")
     sources = {**node.sources, "master_port": FREE_PORT}
     return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))
+
+
+def _ports_from(first: int, environ: Mapping[str, str]) -> Iterator[int]:
+    """Yield a port and all above it but HCCL's.
+
+    Those that the kernel may give to a connection before rank 0 binds them come last; the first is 29500 in any case,
+    which users and firewalls expect.
+    """
+    yield first
+    hccl, temporary = hccl_ports(environ), network.temporary_ports(Host())
+    for is_temporary in (False, True):
+        above = range(first + 1, HIGHEST_PORT + 1)
+        yield from (port for port in above if port not in hccl and (port in temporary) is is_temporary)
 
 
 def await_release(

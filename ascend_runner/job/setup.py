@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.rank_table import checks
 from ascend_runner.ranks import log_folder
@@ -91,15 +90,14 @@ class JobSetup:
         self._context: PlanContext | None = None
         self._prepared: Preparation | None = None
         self._table_claim = self.resources.enter_context(ExitStack())  # keeps other jobs from replacing the rank table
-        self._port: socket.socket | None = None  # the port of node 0, bound as long as this process lives
+        self._port: tuple[int, socket.socket] | None = None  # the port of node 0, and what reserves it
         self._staging: Staging | None = None
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
         """Plan the job, or find all problems. Waits for the rank table, except for a check.
 
-        The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
-        is written, except that a job that has to wait writes its report first. `version` is the runner's, for the
-        report.
+        The port of node 0 is reserved from now on, except for a dry run, which shows the default. Nothing is written,
+        except that a job that has to wait writes its report first. `version` is the runner's, for the report.
 
         Raises:
             SettingsError: The current directory cannot be used.
@@ -114,7 +112,7 @@ class JobSetup:
 
     def _gather(self, command: Sequence[str], version: str) -> PlanContext:
         cwd = current()
-        return PlanContext(
+        context = PlanContext(
             settings=self._settings,
             command=tuple(command),
             environ=self.environ,
@@ -126,12 +124,12 @@ class JobSetup:
             is_folder=os.path.isdir,
             read_text=Host().read_text,
             own_addresses=network.own_addresses,
-            hold_port=int if self._settings.dry_run else self._hold_port,
             cores=cores.available(Host()),
             columns=terminal.columns(terminal.STDOUT),
             has_colors=self._has_colors(),
             is_in_background=self._is_in_background,
         )
+        return context if self._settings.dry_run else attrs.evolve(context, reserve_port=self._reserve_port)
 
     def _is_in_background(self) -> bool:
         is_plan_only = self._settings.dry_run or self._settings.check
@@ -300,10 +298,8 @@ class JobSetup:
             self.requests.is_ending = True
             raise errors.LimitReachedError(str(LimitReached(limit)))
 
-    def _hold_port(self, first: int) -> int:
-        """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""
-        if self._port:
-            return int(self._port.getsockname()[1])
-        own = hccl_ports(self.environ)
-        self._port = network.hold_port(port for port in range(first, HIGHEST_PORT + 1) if port not in own)
-        return self._port.getsockname()[1] if self._port else first
+    def _reserve_port(self, ports: Iterable[int]) -> int | None:
+        """Reserve a port until the end of the job; all of its attempts have the same."""
+        if not self._port:
+            self._port = network.reserve_port(ports)
+        return self._port[0] if self._port else None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ascend_runner.errors import SettingsError, reason
+from ascend_runner.node.host import Host
 
 RESOLVE_LIMIT: Final = 60  # seconds; a pod's name may become known later than this node starts
 
@@ -22,31 +23,47 @@ def own_addresses() -> list[str]:
     return [address for address in plain if not address.startswith("127.") and address != "::1"]
 
 
-def hold_port(ports: Iterable[int]) -> socket.socket | None:
-    """Bind the first of some ports that nothing on this machine uses, so that no other runner chooses it.
+def reserve_port(ports: Iterable[int]) -> tuple[int, socket.socket] | None:
+    """Reserve the first of some ports that nothing on this machine uses and no other runner has reserved.
 
-    A server may still listen on it, as all of them set SO_REUSEADDR (socket(7)). Whether a port is free is found out
-    before the option is set: with it, two runners could hold the same one. Returns None if none of them is free, or if
-    this process may not bind any.
+    What reserves it is an abstract Unix socket (unix(7)) with its number in the name: like the port, it exists once in
+    a network namespace, and it ends with this process. A bound TCP socket would keep every server without SO_REUSEADDR
+    from binding the port. Returns None if there is no such port, or if this process may not bind any.
     """
-    is_dual = socket.has_dualstack_ipv6()
     for port in ports:
         try:
-            held = socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET)
+            reservation = socket.socket(socket.AF_UNIX)
         except OSError:
             return None
         try:
-            if is_dual:
-                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            held.bind(("", port))
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reservation.bind(f"\0ascend-runner-port-{port}")
+            _bind_once(port)
         except OSError as error:
-            held.close()
+            reservation.close()
             if error.errno != errno.EADDRINUSE:
                 return None
         else:
-            return held
+            return port, reservation
     return None
+
+
+def _bind_once(port: int) -> None:
+    """Bind a port at every address, and release it: it was never connected, so that nothing of it is left.
+
+    Raises:
+        OSError: Something uses the port, or it may not be bound.
+    """
+    is_dual = socket.has_dualstack_ipv6()
+    with socket.socket(socket.AF_INET6 if is_dual else socket.AF_INET) as tried:
+        if is_dual:
+            tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        tried.bind(("", port))
+
+
+def temporary_ports(host: Host) -> range:
+    """Return the ports that the kernel gives to outgoing connections (ip(7)); none if that is unknown."""
+    found = [int(word) for word in host.read_text("/proc/sys/net/ipv4/ip_local_port_range").split() if word.isdigit()]
+    return range(found[0], found[1] + 1) if len(found) == 2 else range(0)  # noqa: PLR2004  the first and the last
 
 
 def find_address(name: str) -> str:

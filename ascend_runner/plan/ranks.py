@@ -125,7 +125,8 @@ class PlanContext:
     read_text: Callable[[str], str] = lambda _path: ""  # "": there is no such file
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str  # turns a host name into an address
-    hold_port: Callable[[int], int] = int  # holds a port that no other job here uses, the given one if it is free
+    # Reserves the first of some ports that nothing else here uses (None: there is none).
+    reserve_port: Callable[[Iterable[int]], int | None] = lambda ports: next(iter(ports), None)
     cores: int | None = None  # the number of cores that this node may use (None: unknown)
     columns: int = 0  # the width of the terminal that shows lines of ranks (0: there is none)
     has_colors: bool = False  # whether the prefixes of these lines are colored

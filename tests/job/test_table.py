@@ -23,8 +23,8 @@ class Writer:
 
     def write(self, data: bytes) -> str:
         """Write a table, which stays in use; return its path, relative to the directory."""
-        places = (str(self.folder / place / "rank_table" / "t.json") for place in ("mount", "log"))
-        path, lock = tables.write(TableFile(*places, data), self.warnings.append)
+        path, fallback_path = (str(self.folder / place / "rank_table" / "t.json") for place in ("mount", "log"))
+        path, lock = tables.write(TableFile(path, fallback_path, data), self.warnings.append)
         self.locks.append(lock)
         assert data == Path(path).read_bytes()
         return os.path.relpath(path, self.folder)
