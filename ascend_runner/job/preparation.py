@@ -334,6 +334,9 @@ class Preparer:
         table = self._table = self._found.ask(Subject.RANK_TABLE, self._read_table)
         if table:
             self._found.add(Subject.RANK_TABLE, table.notes)
+        if table and self.context.settings.verbose:
+            for text in tables.texts(table):
+                self.messages.details(text)
         if table and not table.devices:  # a job on CPUs, whose ranks get no table
             self._count_ranks(None)
         elif table and node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,11 +20,14 @@ from ascend_runner.platforms import chips
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
-from ascend_runner.rank_table import RankTable, checks, source
+from ascend_runner.rank_table import RankTable, checks, codec, source
+from ascend_runner.rank_table.fields import Document
+from ascend_runner.ranks.message_format import FURTHER_LINE
 from ascend_runner.settings.model import Settings
 from ascend_runner.text import counted
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
+MOST_LINES: Final = 2_000  # of a table that is shown; about 400 devices
 MOST_PLACES: Final = 100  # of jobs with different tables that run at the same time
 
 
@@ -115,6 +119,20 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
             is_roce_wanted=checks.wants_roce(context.environ),
         )
     )
+
+
+def texts(table: RankTable) -> Iterator[str]:
+    """Yield the rank table as it was read and, unless it is the same, as HCCL will read it, for people."""
+    written = codec.to_hccl_bytes(table)
+    yield _text(f"the rank table {table.source} as it was read:", table.data)
+    if written != table.data:
+        yield _text("the rank table after its conversion:", written)
+
+
+def _text(head: str, data: bytes) -> str:
+    lines = json.dumps(codec.parse(data, Document("")), indent=2, ensure_ascii=False).split("\n")
+    more = [f"... ({counted(len(lines) - MOST_LINES, 'more line')})"] if len(lines) > MOST_LINES else []
+    return FURTHER_LINE.join([head, *lines[:MOST_LINES], *more])
 
 
 def missing_nodes(share: NodeShare) -> str:

@@ -367,11 +367,11 @@ def _names_of_pod(context: PlanContext) -> dict[str, str]:
 
 
 def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
-    """Find the devices of the pod with one of some names, or of the only one unless the user has named it."""
+    """Find the devices of the pod with one of some names, or of the only one if no option or variable names it."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
     instances = (*pods, *table.idle_pods)
     own = next((name for name in names.values() if name in instances), None)
-    if own is None and len(instances) == 1 and "--pod-name" not in names:
+    if own is None and len(instances) == 1 and not {"--pod-name", *detect.POD_NAMES} & names.keys():
         _check_current_address(table, context)
         own = instances[0]
     if own is None:

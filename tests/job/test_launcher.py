@@ -165,6 +165,17 @@ def test_table_is_written_where_the_platform_expects_it(env: dict[str, str], pla
     assert str(folder / place / "rank_table" / "jobstart_hccl.json") == table_of(ended)
 
 
+@pytest.mark.parametrize(("dialect", "times"), [("group_list", 2), ("server_list", 1)])
+def test_verbose_shows_the_table(dialect: str, times: int, folder: Path) -> None:
+    """--verbose shows the table as it was read and, if it is converted, as the ranks read it; nothing else does."""
+    shown, silent = (
+        run(folder, *options, "--dry-run", "--rank-table", f"{dialect}.json", "true").stderr.count('"device_ip"')
+        for options in (["--verbose"], [])
+    )
+
+    assert (8 * times, 0) == (shown, silent)
+
+
 def test_server_list_is_handed_on_byte_for_byte(folder: Path) -> None:
     """The bytes are unchanged, and the file is regular even if a ConfigMap's is a symlink."""
     original = (VALID / "server_list_unknown_keys.json").read_bytes()
