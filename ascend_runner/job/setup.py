@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ascend_runner.job.precheck import Precheck
     from ascend_runner.plan.ranks import Staged
     from ascend_runner.services.staging import Staging
+
+CACHE: Final = "/cache"  # where ModelArts mounts a node's local disk
 
 
 def of_logs(cwd: str) -> str:
@@ -122,6 +124,7 @@ class JobSetup:
             started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
+            cache=CACHE if os.access(CACHE, os.W_OK | os.X_OK) else "",
             read_text=Host().read_text,
             own_addresses=network.own_addresses,
             cores=cores.available(Host()),

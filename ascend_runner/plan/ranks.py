@@ -96,7 +96,6 @@ def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, .
 
 
 TABLE_NAME: Final = "jobstart_hccl.json"
-CACHE: Final = "/cache"  # the local disk of a ModelArts node
 LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its files add to it
 LATEST: Final = "latest"  # beside the log directories of all jobs, a link to the newest
 
@@ -122,6 +121,7 @@ class PlanContext:
     version: str = ""  # the runner's
     host_name: str
     is_folder: Callable[[str], bool]
+    cache: str = ""  # the local disk of a ModelArts node ("": there is none, or it cannot be written)
     read_text: Callable[[str], str] = lambda _path: ""  # "": there is no such file
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str  # turns a host name into an address
@@ -186,7 +186,8 @@ class PlanContext:
     @property
     def has_own_workdirs(self) -> bool:
         """Whether each process gets a working directory of its own, which the runner makes."""
-        default = WORKDIR_DEVICE if self.environ.get("MA_MOUNT_PATH") else WORKDIR_INHERIT
+        is_expected = self.environ.get("MA_MOUNT_PATH") or (self.cache and detect.log_dirs(self.environ))
+        default = WORKDIR_DEVICE if is_expected else WORKDIR_INHERIT
         return (self.settings.workdir or default) == WORKDIR_DEVICE
 
     def workdir(self, folder: str) -> str:
@@ -195,7 +196,7 @@ class PlanContext:
             mount = self.environ.get("MA_MOUNT_PATH")
             if mount:
                 return os.path.join(self.cwd, mount, "workspace", folder)
-            return os.path.join(CACHE if self.is_folder(CACHE) else self.log_dir, folder)
+            return os.path.join(self.cache or self.log_dir, folder)
 
         named = self.settings.workdir
         return os.path.join(self.cwd, named) if named and named != WORKDIR_INHERIT else self.cwd

@@ -664,7 +664,7 @@ def test_script_that_is_not_in_the_ranks_folder_is_refused_with_a_hint(
     word = next(word for word in command if "train" in word)
     options = ("--nproc-per-node", "1", "--workdir", "device")
 
-    workdir = "/cache/device0" if os.path.isdir("/cache") else f"{tmp_path}/log/device0"
+    workdir = "/cache/device0" if os.access("/cache", os.W_OK) else f"{tmp_path}/log/device0"
     assert (
         f"{word!r} is in {tmp_path}, but not in {workdir}, the working directory of rank 0; use its full path or"
         " --workdir inherit" == error_of(tmp_path, *options, *command)

@@ -42,6 +42,7 @@ def _plan(  # noqa: PLR0913  what a plan depends on
         started_at="noon",
         host_name="some-host",
         is_folder=lambda path: path in existing,
+        cache="/cache" if "/cache" in existing else "",
         cores=9,
     )
     file = None if table is None else context.place_table(table)
@@ -296,10 +297,14 @@ def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collect
         ({"MA_MOUNT_PATH": "mount"}, "device", (), "/here/mount/workspace/device1"),
         ({}, "device", {"/cache"}, "/cache/device1"),
         ({}, "device", (), f"{LOGS}/device1"),
+        ({}, None, {"/cache"}, "/here"),
+        ({"MA_VJ_NAME": "ma-job-1"}, None, {"/cache"}, "/cache/device1"),
+        ({"MA_VJ_NAME": "ma-job-1"}, "inherit", {"/cache"}, "/here"),
+        ({"MA_VJ_NAME": "ma-job-1"}, None, (), "/here"),
     ],
 )
 def test_workdir(environ: dict[str, str], setting: str | None, existing: Collection[str], cwd: str) -> None:
-    """The working directory is a directory per device if MA_MOUNT_PATH is set, else the caller's."""
+    """The working directory is one per device on ModelArts where there is a place for it, else the caller's."""
     job = _plan(environ, Settings(workdir=setting), existing=existing)
 
     assert cwd == job.ranks[1].cwd
