@@ -171,6 +171,7 @@ FOREIGN: Final = {
     "foreign_pod_annotation": "the annotation of one pod (pod_name, devices)",
     "foreign_prefill_decode": "a prefill and decode device list for inference (prefill_device_list)",
     "foreign_root_info": "the root info of a machine (hccl_rootinfo.json, topo_file_path)",
+    "foreign_switches": "a list of switches for affinity scheduling (tor_node.json, tor_count)",
     "foreign_topology": "a topology file (peer_list, edge_list)",
 }
 NOT_READY: Final = {
