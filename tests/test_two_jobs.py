@@ -17,7 +17,7 @@ import pytest
 
 from ascend_runner.platforms.node import MASTER_PORT
 from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.surroundings import CLEAN, bound_to_free_port, permitted
 from tests.helpers.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -153,6 +153,23 @@ def test_port_that_is_named(program: Program, options: tuple[str, ...], env: dic
 
     assert 0 == run.finish()
     assert f"[rank 0] port {MASTER_PORT}\n" in run.lines
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("message", ["", "cannot listen on [::]:{port}: Address already in use"])
+def test_process_that_has_the_port(message: str, program: Program) -> None:
+    """The screen names the process that listens on the port, whether the error names the port or means MASTER_PORT."""
+    with bound_to_free_port() as server:
+        server.listen()
+        port = server.getsockname()[1]
+        fails = f"raise SystemExit({message.format(port=port)!r})"
+        binds = f"import socket; socket.socket().bind(('127.0.0.1', {port}))"
+        options = ("--nproc-per-node", "1", "--master-port", str(MASTER_PORT if message else port))
+        run = program.start_plain(*options, program.python, "-c", fails if message else binds)
+
+        assert 1 == run.finish()
+    assert f"process {os.getpid()} (" in run.screen
+    assert f") on port {port}\n" in run.screen
 
 
 # --- The rank table ---------------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
+import attrs
+
 from ascend_runner.errors import SettingsError, reason
-from ascend_runner.node.host import Host
+from ascend_runner.node.host import Host, name_of, open_files
 
 RESOLVE_LIMIT: Final = 60  # seconds; a pod's name may become known later than this node starts
 
@@ -64,6 +66,41 @@ def temporary_ports(host: Host) -> range:
     """Return the ports that the kernel gives to outgoing connections (ip(7)); none if that is unknown."""
     found = [int(word) for word in host.read_text("/proc/sys/net/ipv4/ip_local_port_range").split() if word.isdigit()]
     return range(found[0], found[1] + 1) if len(found) == 2 else range(0)  # noqa: PLR2004  the first and the last
+
+
+LISTEN: Final = "0A"  # a socket's state in /proc/net/tcp
+INODE: Final = 9  # the column of its inode
+
+
+@attrs.frozen(kw_only=True)
+class PortUser:
+    """A process, named as far as it may be seen, and the TCP port that it uses."""
+
+    port: int
+    process: str
+    is_listening: bool  # else the port is that of a connection
+
+
+def port_users(host: Host, ports: Container[int]) -> list[PortUser]:
+    """Return the processes that use some TCP ports; for each port one, if possible one that listens on it."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in host.read_lines(f"/proc/net/{name}")[1:]]
+    # A socket without an inode only waits for its last packets. Listening sockets come last.
+    sockets = sorted(
+        (row[3] == LISTEN, int(row[1].rpartition(":")[2], 16), row[INODE])
+        for row in rows
+        if len(row) > INODE and row[INODE] != "0"
+    )
+    used = {port: (f"socket:[{inode}]", is_listening) for is_listening, port, inode in sockets if port in ports}
+    targets = {target for target, _is_listening in used.values()}
+    pids = {target: pid for pid, target in open_files(host) if target in targets} if targets else {}
+    return [
+        PortUser(
+            port=port,
+            process=f"process {name_of(host, pids[target])}" if target in pids else "a process",
+            is_listening=is_listening,
+        )
+        for port, (target, is_listening) in sorted(used.items())
+    ]
 
 
 def find_address(name: str) -> str:
