@@ -79,14 +79,12 @@ def _caller() -> tuple[int, int | None]:
 
 def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
     try:
-        gc.disable()  # modules do not become garbage, so no collection needs to search them, now or later
+        gc.disable()  # modules do not become garbage, so no collection needs to search them; see cli
         import threading  # noqa: PLC0415  after the fork: the guardian stays small
 
         from ascend_runner.cli import main as run  # noqa: PLC0415  as above
 
         threading.excepthook = _report_thread
-        gc.freeze()
-        gc.enable()
         if result_fd is None:
             return run(sys.argv[1:], os.environ, answer)
         from ascend_runner.report import result  # noqa: PLC0415  as above, and only `launch()` needs it

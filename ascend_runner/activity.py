@@ -19,7 +19,7 @@ class Activity:
     def __init__(self, began: float) -> None:
         self._counts = [0] * CELLS
         self._began = began
-        self.size = self.lost = 0  # bytes: of the output, and of those that the log lacks
+        self.size = self.lost = 0  # bytes: of the output, and missing from the log
         self.first_at: float | None = None
         self.last_at: float | None = None
         self.seconds = FIRST_CELL  # the seconds that a cell covers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from signal import SIG_UNBLOCK, pthread_sigmask
@@ -21,13 +22,13 @@ from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import USAGE, CommandLine, help_text
-from ascend_runner.settings.model import Settings, decode, unknown_variables
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.text import printable
 
 if TYPE_CHECKING:
     from ascend_runner.job.launch import Ended
     from ascend_runner.record.rank_record import Outcome
+    from ascend_runner.settings.model import Settings
 
 
 def main(
@@ -89,6 +90,8 @@ class Program:
             return None, help_text(line.help_topic)
         if line.wants_version:
             return None, f"{ascend_runner.__version__}\n"
+        from ascend_runner.settings.model import decode, unknown_variables  # noqa: PLC0415  as below
+
         settings = decode(line.values, self.environ)
         self.messages.lowest = _lowest_level(settings)
         self.messages.begins_with_time = settings.timestamps
@@ -100,6 +103,8 @@ class Program:
             raise SettingsError(f"no command given (usage: {USAGE})")
         from ascend_runner.job import launch  # noqa: PLC0415  a usage error or --version needs nothing of a job
 
+        gc.freeze()  # the modules, which were imported without collections, see __main__
+        gc.enable()
         surroundings = self.signals, self.console, self.messages
         return launch.launch(settings, self.environ, line.command, surroundings, ascend_runner.__version__)
 

@@ -123,7 +123,7 @@ class NotARankError(AscendRunnerError):
 
 
 class JobFailedError(AscendRunnerError):
-    """A job failed. `exit_status` is that of the job, and the text is the cause."""
+    """A job failed. `exit_status` is the job's, and the text is the cause."""
 
     def __init__(self, sentence: str, *, exit_status: int) -> None:
         super().__init__(sentence)

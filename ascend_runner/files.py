@@ -16,7 +16,7 @@ from typing import Final
 
 from ascend_runner.errors import OutputError, reason
 
-# The umask decides who may read, and whether the group may write. Others may never write, whatever it says.
+# The umask decides about reading, and about writing by the group. Others may never write, whatever it says.
 FOLDER_MODE: Final = 0o775
 FILE_MODE: Final = 0o664
 SCRIPT_MODE: Final = 0o700  # it has the whole environment of a rank
@@ -166,7 +166,7 @@ def move(path: str, target: str) -> None:
 
 
 def remove(*paths: str) -> None:
-    """Remove files. Ignore those that are missing or cannot be removed."""
+    """Remove files. Ignore files that are missing or cannot be removed."""
     for path in paths:
         with suppress(OSError):
             os.unlink(path)
@@ -198,7 +198,7 @@ def _has_content(path: str, data: bytes) -> bool:
 
 
 def _replace(path: str, data: bytes, mode: int) -> None:
-    # A name of fixed length: that of `path` may be as long as the file system allows.
+    # A name of fixed length: `path` may be as long as the file system allows.
     folder = os.path.dirname(path)
     neighbour = os.path.join(folder, f"{NEIGHBOUR}{os.urandom(8).hex()}")
     fd = os.open(neighbour, WRITE_NEW_FLAGS, mode)

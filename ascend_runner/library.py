@@ -96,8 +96,8 @@ def launch(
 ) -> Outcome:
     """Run `command` as `ascend-runner [OPTIONS] COMMAND` does, wait until it ends, and return the outcome.
 
-    `options` are those of the command line by name, such as `nproc_per_node=4`, `grace=60.0` (seconds), `console=[0]`
-    or `exit_verdict=True`. The output of the ranks is shown as usual. `environ` and `cwd` are by default those of this
+    `options` are the command-line options by name, such as `nproc_per_node=4`, `grace=60.0` (seconds), `console=[0]`
+    or `exit_verdict=True`. The output of the ranks is shown as usual. `environ` and `cwd` are by default from this
     process. A failed rank raises no exception: see `Outcome.status`, `Outcome.cause` and `Outcome.check()`.
 
         import ascend_runner

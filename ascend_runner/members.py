@@ -90,7 +90,7 @@ class Members:
         return tuple(Members(item) for item in self._items(name) if isinstance(item, dict))
 
     def pairs(self, name: str) -> tuple[Members, ...]:
-        """Return the arrays of an array, whose members are called "0", "1" and so on."""
+        """Return the arrays of an array; its members are called "0", "1" and so on."""
         items = (item for item in self._items(name) if isinstance(item, (list, tuple)))
         return tuple(Members({str(index): value for index, value in enumerate(item)}) for item in items)
 

@@ -60,12 +60,12 @@ class Problem:
 
 
 def error(sentence: str, remedy: str = "") -> Problem:
-    """Return a problem because of which the job would fail."""
+    """Return a problem that would make the job fail."""
     return Problem(severity=Severity.ERROR, sentence=sentence, remedy=remedy)
 
 
 def warning(sentence: str, remedy: str = "") -> Problem:
-    """Return a problem in spite of which the job may run."""
+    """Return a problem that the job may survive."""
     return Problem(severity=Severity.WARNING, sentence=sentence, remedy=remedy)
 
 
@@ -92,7 +92,7 @@ def problems_of(error: AscendRunnerError) -> tuple[Problem, ...]:
 
 
 def without_repeated_remedies(problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems such that of several in a row with the same remedy only the last one gives it."""
+    """Return the problems; of several in a row with the same remedy, only the last one gives it."""
     found = list(problems)
     following = [*(problem.remedy for problem in found[1:]), ""]
     return [

@@ -16,7 +16,7 @@ from ascend_runner.job import table as tables
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.platforms import detect, places
 from ascend_runner.platforms import places as platform_table
-from ascend_runner.rank_table import RankTable, codec, source
+from ascend_runner.rank_table import RankTable, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT
 from ascend_runner.text import is_whole_number
@@ -57,7 +57,6 @@ def prepare(
         environ["RANK_SIZE"] = rank_size
         return found
 
-    data = codec.to_hccl_bytes(found)
     own = None if detect.log_dirs(environ) else setup.own_temporary()
     context = PlanContext(
         settings=Settings(log_dir=own),
@@ -66,8 +65,9 @@ def prepare(
         host_name=os.uname().nodename,
         is_folder=os.path.isdir,
     )
-    environ["RANK_TABLE_FILE"], lock = tables.write(context.place_table(data), warn=_warn)
+    written, lock = tables.write(tables.placed(found, context), _warn, is_checked=False)
     os.set_inheritable(lock, True)  # until this process ends, and also the program that it may become by exec
+    environ["RANK_TABLE_FILE"] = written.path
     environ["RANK_SIZE"] = rank_size
     return found
 

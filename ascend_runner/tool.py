@@ -28,7 +28,7 @@ Adder = Callable[[str, Callable[[Namespace], int], str, str], ArgumentParser]  #
 
 
 class EndedByParserError(AscendRunnerError):
-    """argparse has shown help, a version or an error; `exit_status` is that of the program."""
+    """argparse has shown help, a version or an error; `exit_status` is the program's."""
 
     def __init__(self, exit_status: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def commands_of(parser: ArgumentParser) -> tuple[Adder, Mapping[str, ArgumentPar
 
 
 def parse(parser: ArgumentParser, parsers: Mapping[str, ArgumentParser], words: Sequence[str]) -> Namespace:
-    """Return the options of a command line; `parsers` are those of its commands, by name.
+    """Return the options of a command line; `parsers` are the parsers of its commands, by name.
 
     `--help COMMAND` shows the same as `COMMAND --help`.
 

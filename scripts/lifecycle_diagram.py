@@ -13,7 +13,19 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from ascend_runner.supervision.causes import Restart
-from ascend_runner.supervision.job_machine import TRANSITIONS, AnyState, Event, Job, JobState, Kind, Policy
+from ascend_runner.supervision.cloud_events import NAMES
+from ascend_runner.supervision.job_machine import (
+    EVENTS,
+    TRANSITIONS,
+    AnyState,
+    Ended,
+    Event,
+    Failed,
+    Job,
+    JobState,
+    Policy,
+    transition,
+)
 
 # The values that a field takes, by its type; a field of any other type keeps its default.
 VALUES: Final[Mapping[str, tuple[object, ...]]] = {
@@ -22,12 +34,11 @@ VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "int": (0, 1),
     "float": (0.0, 1.0),
     "float | None": (None, 0.0),
-    "Kind": tuple(Kind),
-    "Restart | None": (None, *Restart),
+    "Restart": tuple(Restart),
 }
 ATTEMPT: Final = "attempt"  # the box
 Edges = dict[tuple[str, str], list[str]]  # the labels, by the names of the two states
-Record = TypeVar("Record", Policy, Event)
+Record = TypeVar("Record", bound=attrs.AttrsInstance)
 
 
 def combinations(cls: type[Record]) -> Iterator[Record]:
@@ -38,17 +49,17 @@ def combinations(cls: type[Record]) -> Iterator[Record]:
         yield cls(**named)
 
 
-def walk() -> Iterator[tuple[AnyState, Kind, AnyState]]:
+def walk() -> Iterator[tuple[AnyState, type[Event], AnyState]]:
     """Take every transition that changes the state of a job."""
-    events = list(combinations(Event))
+    events = [event for kind in EVENTS for event in combinations(kind)]
     to_visit = [Job(policy=policy) for policy in combinations(Policy)]
     visited = set(to_visit)
     while to_visit:
         job = to_visit.pop()
         for event in events:
-            after, _actions = TRANSITIONS[job.state][event.kind](job, event)
+            after, _actions = transition(job, event)
             if after.state is not job.state:
-                yield job.state, event.kind, after.state
+                yield job.state, type(event), after.state
                 if after not in visited:
                     visited.add(after)
                     to_visit.append(after)
@@ -56,14 +67,14 @@ def walk() -> Iterator[tuple[AnyState, Kind, AnyState]]:
 
 def edges() -> tuple[Edges, list[str]]:
     """Return the edges in the order of the states, and the states that are in the box."""
-    states, kinds = list(TRANSITIONS), list(Kind)
-    seen = sorted(set(walk()), key=lambda one: (states.index(one[0]), states.index(one[2]), kinds.index(one[1])))
-    inside = {before for before, kind, _after in seen if kind is Kind.ENDED}
+    states = list(TRANSITIONS)
+    seen = sorted(set(walk()), key=lambda one: (states.index(one[0]), states.index(one[2]), EVENTS.index(one[1])))
+    inside = {before for before, kind, _after in seen if kind in {Ended, Failed}}
     found: Edges = {}
     for before, kind, after in seen:
         is_shared = before in inside and all((other, kind, after) in seen for other in inside)
         labels = found.setdefault((ATTEMPT if is_shared else before.value, after.value), [])
-        label = kind.value.replace("_", " ")
+        label = NAMES[kind].replace("_", " ")
         if label not in labels:
             labels.append(label)
     return found, [state.value for state in states if state in inside]

@@ -109,6 +109,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
         ("tools.job.commands", f"tools.job.{name}"): "only the command that is run: each needs much"
         for name in ("batch", "logs", "processes", "reports", "screens")
     },
+    ("tools.job.commands", "importlib.resources"): "15 ms, with pathlib, tempfile and urllib, for completions",
     ("tools.job.commands", "tools.job.metrics"): "prometheus_client, of the optional extra `view`",
     ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
@@ -116,14 +117,22 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("record.rank_record", "diagnosis.finding"): "10 ms that only the readers of reports need",
     ("record.job_record", "diagnosis.finding"): "as above",
     ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
+    ("cli", "settings.model"): "as above",
+    ("node.bounded", "subprocess"): "5 ms of --version and status, which run no program",
+    ("settings.command_line", "textwrap"): "2 ms that only --help needs",
+    ("settings.parsing", "difflib"): "3 ms that only a misspelled word needs",
+    ("job.launch", "job.dry_run"): "only --dry-run needs it",
+    ("job.preparation", "job.table"): "20 ms, with the readers and checks of rank tables, for jobs that have one",
+    ("job.setup", "job.table"): "as above",
     ("job.launch", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
     ("report.html_page", "views.page"): "jinja2, which only a page needs",
+    ("job.end", "plan.rerun"): "only a failure is run again",
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
     # Features that are off must not cost each start 10 ms or more.
     ("job.preparation", "job.staging"): "10 ms with the next one, for hashes; only --stage needs them",
     ("job.setup", "services.staging"): "as above",
-    ("job.runner", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
+    ("job.job_hooks", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
     ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
     ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",
@@ -320,7 +329,7 @@ def test_jobs_start_without_what_only_others_need() -> None:
     """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
     rare = set(
         "job.check node.findings node.probes node.npu_probes node.inspection services.inspector services.pace"
-        " diagnosis report.investigation training.steps".split()
+        " diagnosis report.investigation training.steps rank_table job.table job.dry_run plan.rerun statistics".split()
     )
     script = "import sys, ascend_runner.job.launch; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)

@@ -243,6 +243,17 @@ def test_stop_signal_ends_a_hook_for_a_checkpoint(program: Program) -> None:
     assert "WARNING hook checkpoint was killed: received SIGHUP\n" in run.screen
 
 
+def test_hook_for_a_hang(program: Program) -> None:
+    """It runs beside the ranks when no rank has written anything for the limit, and is told what has happened."""
+    hook = 'hanging=printf "%s: %s" "$ASCEND_RUNNER_EVENT" "$ASCEND_RUNNER_CAUSE" > told'
+    options = ("--nproc-per-node", "1", "--hang-timeout", "1", "--hang-action", "warn", "--hook", hook)
+    run = program.start(*options, "sh", "-c", "until [ -s told ]; do sleep 0.05; done")
+
+    assert 0 == run.finish()
+    told = (program.folder / "told").read_text()
+    assert told.startswith("hanging: no rank wrote any output for 1 s (--hang-timeout)")
+
+
 def test_no_hook_without_a_checkpoint(program: Program) -> None:
     """If no rank has saved, there is nothing to tell."""
     run = train(program, "deaf", hook=TELL_SAVED)

@@ -91,7 +91,7 @@ def test_hang_is_restarted(program: Program, options: tuple[str, ...]) -> None:
     ]
     assert {(124, "hang", "restart")} == {*hangs}  # on a slow machine, more than one
     assert (0, "", None) == last
-    assert f"  tries  {len(hangs) + 1} attempts\n" in run.lines
+    assert f"  attempts {len(hangs) + 1}\n" in run.lines
 
 
 @pytest.mark.deep
@@ -101,7 +101,7 @@ def test_hang_that_is_to_stop_the_job(program: Program) -> None:
 
     assert 124 == run.finish()
     assert [(124, "excluded")] == [(attempt["status"], attempt["verdict"]) for attempt in program.report()["attempts"]]
-    assert "  tries  1 attempt; no restart: --hang-action stop excludes it" in run.screen
+    assert "  attempts 1; no restart: --hang-action stop excludes it" in run.screen
 
 
 def test_exception_is_confirmed_once(program: Program) -> None:
@@ -110,7 +110,7 @@ def test_exception_is_confirmed_once(program: Program) -> None:
 
     assert 1 == run.finish()
     assert 2 == len(program.report()["attempts"])
-    assert "  tries  2 attempts, both with the same failure; no restart: " in run.screen
+    assert "  attempts 2, both with the same failure; no restart: " in run.screen
 
 
 def write_checkpoints(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Finds the fatal messages of native code and of other runtimes, which they print instead of a Python traceback.
 
-The forms are those of faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, UCX,
+The forms are from faulthandler, the C++ runtime (libstdc++), glibc, glog (and abseil), Open MPI and PRRTE, UCX,
 TVM, the OpenMP runtimes, compilers, OpenBLAS, MKL, jemalloc, shells, pytest, the dynamic loader, Go, Rust and the JVM.
 """
 
@@ -37,7 +37,7 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
 
 
 def is_bare_abort(crash: Traceback) -> bool:
-    """Whether a crash is an abort of which only the signal is reported."""
+    """Whether a crash is an abort, and only its signal is reported."""
     return not _detail(crash)
 
 
@@ -211,7 +211,7 @@ def _mindspore(lines: Sequence[str], index: int, _match: re.Match[str]) -> Trace
 
 
 def _compiler(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
-    """Read the first error of a compiler; those below it are often its consequences."""
+    """Read the first error of a compiler; the errors below it are often its consequences."""
     end = next((at for at in range(index, min(len(lines), index + ABORT_GAP)) if _BUILT.match(lines[at])), index) + 1
     return attrs.evolve(_of(lines, index, FRAMES // 4, match[0]), end=end)
 

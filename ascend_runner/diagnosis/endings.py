@@ -14,7 +14,7 @@ from ascend_runner.text import signal_name, size
 
 SIGNAL_LIMIT: Final = 64  # the highest signal number on Linux (signal(7))
 SHELL_BASE: Final = 128  # a shell exits with 128 + the signal that ended its command (POSIX, XCU 2.8.2)
-VICTIMS: Final = 3  # processes that the OOM killer has ended, of which the first are named
+VICTIMS: Final = 3  # named processes, of all that the OOM killer has ended
 TIGHT: Final = 0.95  # fraction of /dev/shm in use above which lack of space explains a SIGBUS
 
 # A script that calls sys.exit(Popen.returncode) with -9 exits with 256 - 9. Signals 1 to 3 are left out because many

@@ -28,7 +28,7 @@ _CONNECTION: Final = re.compile(
 # Codes of HCCL and ACL that report wrong settings.
 _SETTINGS: Final = re.compile(r"EI00(01|03|04|05|08|14|16|17)|107001")
 _DEVICE_MEMORY: Final = "EI0011"
-# Of the codes and phrases that are usually the root cause: those that a later attempt may be spared.
+# Of the codes and phrases that are usually the root cause: the ones that may not recur in a later attempt.
 _PASSING: Final = re.compile(
     r"EI\d+|EJ\d+|EL00(?:01|05|20)|507\d+|SIG[A-Z]+|the last training process is running"
     r"|other processes occupying this card|device busy or unavailable|memory error of the device|server not reachable"
@@ -40,7 +40,7 @@ _PASSING: Final = re.compile(
 def judge(
     cause: Cause, ending: Ending, finding: Finding | None, *, has_progressed: bool | None, is_alike: bool
 ) -> Restart:
-    """Return the class of a failure; `ending` and `finding` are those of the rank that caused it.
+    """Return the class of a failure; `ending` and `finding` are of the rank that caused it.
 
     `has_progressed` is None if that is unknown. With `is_alike`, all ranks have failed for the same reason.
     """

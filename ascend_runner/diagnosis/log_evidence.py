@@ -178,7 +178,7 @@ _OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
     """Let the line of a code that says nothing itself be the first of CANN's details around it, the innermost.
 
-    The line of a timeout is that of HCCL's heartbeat, if there is one: it names the device, and says what is wrong.
+    The line of a timeout comes from HCCL's heartbeat, if there is one: it names the device, and says what is wrong.
     That of an error of NCCL has the reason, which stands below "Last error:", and decides if it is a telling phrase.
     """
     if found and found.code.kind is Kind.SECONDARY:

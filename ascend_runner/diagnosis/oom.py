@@ -40,7 +40,7 @@ def _difference(before: int | None, now: int | None) -> int | None:
 
 LIMIT: Final = 1.0  # seconds
 RECORD: Final = 8192  # bytes; the kernel refuses to return a record to a smaller buffer than it needs
-KMSG: Final = os.makedev(1, 11)  # in some containers /dev/kmsg is a link to a terminal, whose input is not ours
+KMSG: Final = os.makedev(1, 11)  # in some containers /dev/kmsg is a link to a terminal; its input is not ours
 FIRST_NAMESPACE: Final = 0xEFFFFFFC  # inode of the PID namespace in which the log counts (PROC_PID_INIT_INO)
 
 
@@ -102,7 +102,7 @@ def _killed(lines: Iterable[str], *, has_pids: bool) -> list[tuple[str, str]]:
 
 
 def _has_pids(host: Host) -> bool:
-    """Whether the log's pids are those of this PID namespace."""
+    """Whether the log's pids belong to this PID namespace."""
     try:
         return os.stat(host.path("/proc/self/ns/pid")).st_ino == FIRST_NAMESPACE
     except OSError:

@@ -1168,7 +1168,7 @@ def first_phrase(lines: Sequence[str]) -> Found | None:
 
 
 def class_of(message: Sequence[str], *, is_own: bool = False) -> Found | None:
-    """Find the class of an error whose message no rule knows, by the beginnings of its lines.
+    """Find the class of an error with an unknown message, by the beginnings of its lines.
 
     With `is_own`, the user's program has chosen the words, not a package.
     """

@@ -117,7 +117,7 @@ def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Peer
     """Return the peer that the failed ranks report, or None unless all of them only report peers.
 
     Such reports form chains (4 waits for 3, which waits for 2, which has died), so a peer that reports no other
-    precedes, then the one that most ranks report. `places` holds those of the job's ranks that are known.
+    precedes, then the one that most ranks report. `places` holds the known ones of the job's ranks.
     """
     deaths = [death for death in deaths if suspicion(death) is not Suspicion.STOPPED]
     if not deaths or any(suspicion(death) is not Suspicion.REPORTS_A_PEER for death in deaths):
@@ -212,7 +212,7 @@ def _certainty(root: Death, first: Death, others: Sequence[Death]) -> Certainty:
 
 
 def _outliers(deaths: Sequence[Death]) -> list[int]:
-    """Return the few stopped ranks whose last line differs, apart from numbers, from that of all others.
+    """Return the few stopped ranks with a last line that differs, apart from numbers, from all others.
 
     The only rank that writes is usually the one that logs the steps, unless its line has no number.
     """

@@ -60,7 +60,7 @@ class RankStack:
 def group(stacks: Sequence[RankStack], earlier: Sequence[RankStack] = ()) -> tuple[StackGroup, ...]:
     """Group ranks by innermost frames, smallest group first: the others usually wait for the outlier.
 
-    Ranks whose stacks are the same as `earlier` are not in a group with ranks whose stacks have changed.
+    Ranks with the same stacks as `earlier` are not in a group with ranks that have moved on.
     """
     before = {stack.rank_id: stack.main for stack in earlier}
     groups: dict[tuple[tuple[str, ...], bool | None], list[RankStack]] = {}
@@ -85,7 +85,7 @@ def _innermost(process: ProcessStack | None) -> tuple[str, ...]:
 
 
 def _has_changed(now: ProcessStack | None, before: ProcessStack | None) -> bool | None:
-    """Compare Python stacks; those of the kernel are often the same in processes that make progress."""
+    """Compare Python stacks; the kernel's are often the same in processes that make progress."""
     if not (now and before and now.is_python and before.is_python):
         return None
     return _innermost(now) != _innermost(before)

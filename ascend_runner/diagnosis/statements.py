@@ -121,7 +121,7 @@ _EPILOGUE: Final = re.compile(
 def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> list[Traceback]:
     """Return the explanation of a crash: the crash itself, unless the program had failed and was on its way out.
 
-    An abort that gives no reason, just below a traceback, is that of libraries which are torn down after the exception.
+    An abort that gives no reason, just below a traceback, comes from libraries that are torn down after the exception.
     """
     crashes_told = [error for error in told if error in crashed]
     before = told[: told.index(crashes_told[-1])] if crashes_told else []
@@ -176,7 +176,7 @@ def _reports_a_signal(error: Traceback) -> bool:
 
 
 def _last_together(told: Sequence[Traceback]) -> list[Traceback]:
-    """Return the last errors of which none is far from the next."""
+    """Return the last errors, back to the first large gap between two of them."""
     together: list[Traceback] = []
     for error in reversed(told):
         if together and together[0].start - error.end > FAR:
@@ -273,7 +273,7 @@ def innermost(told: Traceback) -> tuple[str, str]:
 
 # Of torch.nn.Module, which raises the errors of its users.
 _OF_MODULES: Final = ("in __getattr__", "in __delattr__", "in _call_impl", "in _wrapped_call_impl")
-# Installed packages, and those that are often used from their repositories.
+# Installed packages, and packages that are often used from their repositories.
 _OF_PACKAGES: Final = re.compile(
     r"-packages/|/lib(?:64)?/python3|\"<|/transformers_modules/|/(?:torch|torch_npu|transformers|accelerate|deepspeed"
     r"|megatron|mindspeed\w*|vllm\w*|sglang|verl|areal|trl|swift|llamafactory|mindspore|mindformers|fairseq|metaseq"

@@ -7,7 +7,7 @@ recent call last):" is not Python's. Tracebacks that rich draws as boxes are rew
 first: a box has a title, for each frame "path:line in function" (wrapped at the width of the terminal) and the lines
 around it, the current one marked; the exception follows below the box, wrapped as well.
 
-An error that only passes on another one yields to it, if that is in the same log. The words are those of torch's
+An error that only passes on another one yields to it, if that is in the same log. The words are from torch's
 elastic agent, multiprocessing, and loaders of backends and extensions, MindSpore's msrun, vLLM and sglang, ray,
 DeepSpeed, HF datasets, Open MPI, shells and Python's own pools.
 """
@@ -65,7 +65,7 @@ def _bottom(lines: Sequence[str], start: int, column: int) -> int:
 
 
 def _wrapped(lines: Sequence[str], width: int) -> int:
-    """Count the lines below a box that are one: rich starts another where the next word does not fit."""
+    """Count the lines below a box that belong together: rich starts another where a word does not fit."""
     count = 0 if width >= _WIDEST else 1
     while 0 < count < len(lines) and lines[count].strip() and not _OTHER.match(lines[count]):
         before, after = lines[count - 1].rstrip(), lines[count].rstrip()
@@ -378,7 +378,7 @@ class Traceback:
 
 
 def find_all(lines: Sequence[str]) -> list[Traceback]:
-    """Find the tracebacks that were printed last, in their order, except those that Python reports as ignored."""
+    """Find the tracebacks that were printed last, in their order, except ones that Python reports as ignored."""
     headers = _headers(lines)
     if not headers:  # a syntax error in the script itself has no header; or the header was cut off
         block = read_block(lines, -1, len(lines))

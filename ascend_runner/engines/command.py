@@ -220,7 +220,7 @@ def _cut(word: str) -> tuple[str, str, str]:
 
 ROOT: Final = "ANACONDA_DIR"
 DEFAULT: Final = "DEFAULT_CONDA_ENV_NAME"
-# Where images have conda: those of ModelArts, Docker's miniconda, and its installers.
+# Where images have conda: ModelArts' images, Docker's miniconda, and its installers.
 USUAL_PLACES: Final = (
     "/home/ma-user/anaconda3",
     "/home/ma-user/miniconda3",

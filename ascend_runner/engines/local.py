@@ -3,7 +3,7 @@
 It returns at once without --join, starts the scheduler if --master_addr is an address of this node, and accepts only
 `python` and `python3` as the interpreter: any other word it passes to python as the script.
 
-The arguments are those of the Octopus and task-training guides, and of ModelArts' guide to PyTorch boot commands.
+The arguments follow the Octopus and task-training guides, and ModelArts' guide to PyTorch boot commands.
 
 A command that calls one of them itself, or that does not run a Python script or module, stays as it is. By the task-
 training guide this applies to any command that contains torch.distributed.launch; it does not mention torchrun.
@@ -35,7 +35,7 @@ class Request:
     """A command for an engine, which is to start `nproc` processes on each node.
 
     `log_dir` is the directory for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
-    ended. The host files are those that the user wants to be written. `resolve` turns a host name into an address, and
+    ended. `resolve` turns a host name into an address, and
     `read_text` reads a file ("": there is none).
     """
 

@@ -39,7 +39,7 @@ ON_THIS_NODE: Final = frozenset({"localhost", "--no_ssh"})  # words of commands 
 WAITING: Final = "node 0 starts the processes of this node; waiting for node 0 to end"
 PAUSE: Final = 5  # seconds
 # The report changes when node 0 ends, and has a status from then on, which a verdict below it replaces. A report that
-# has not changed since this node started may be that of an earlier run.
+# has not changed since this node started may be from an earlier run.
 WAIT: Final = """before=$(cat "$1" 2>/dev/null)
 echo "waiting for an exit status in $1"
 while sleep "$2"; do
@@ -53,7 +53,7 @@ done"""
 
 
 def host_files(engine: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the paths of the host files that a platform may have written; those of the engine itself come first."""
+    """Return the paths of the host files that a platform may have written; the engine's own come first."""
     mpi = (*(environ[name] for name in (*OPEN_MPI, HYDRA) if environ.get(name)), OPEN_MPI_FILE, MPICH_FILE)
     return (DEEPSPEED_FILE, *mpi) if engine == "deepspeed" else (*mpi, DEEPSPEED_FILE)
 

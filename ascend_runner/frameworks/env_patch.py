@@ -18,7 +18,7 @@ from ascend_runner.platforms.node import Node
 class LaunchContext:
     """The circumstances in which this node's ranks are launched.
 
-    `rank_ids` are those of this node in local order, `rank_size` counts the ranks of the job. `table_path` is the
+    `rank_ids` are this node's in local order, `rank_size` counts the ranks of the job. `table_path` is the
     rank table for the ranks; None: there is none, and the ranks meet at node 0. `cores` is the number of cores of this
     node (None: unknown). `resolve` turns a host name into an address, for frameworks that do not accept names.
     """

@@ -164,7 +164,7 @@ def _mindspore_cluster(context: LaunchContext) -> EnvPatch:
 
 
 # The parts of each framework's environment; of two parts that set one variable the later one wins. `auto` gives
-# MindSpore and TensorFlow their rank table, and torch its variables: those of one do not affect the others.
+# MindSpore and TensorFlow their rank table, and torch its variables: they do not affect each other.
 FRAMEWORKS: Final[Mapping[str, tuple[Part, ...]]] = {
     AUTO: (env_patch.ranks, env_patch.table, _torch_process_group, env_patch.defaults),
     "mindspore": (env_patch.ranks, env_patch.table, env_patch.defaults),

@@ -29,7 +29,7 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     `run` gets a function to call whenever it has noticed a stop signal: a child that does not acknowledge the second
     one is killed, and the status is 128 + the first of them.
 
-    When this returns, no descendant is alive, except children that this process already had: those of a script that has
+    When this returns, no descendant is alive, except children that this process already had: of a script that has
     called `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the
     pid of the parent process, the death of the parent stops everything. `tell` is called with a sentence if the
     runner was killed, and about processes that survive SIGKILL, unless the runner has reported them.
@@ -130,7 +130,7 @@ def _close_others_on_exec() -> None:
     """Keep inherited descriptors other than stdin, stdout and stderr from the ranks."""
     try:
         fds = list(map(int, os.listdir("/proc/self/fd")))
-    except OSError:  # no /proc, or that of another PID namespace
+    except OSError:  # no /proc, or the one of another PID namespace
         fds = list(range(min(os.sysconf("SC_OPEN_MAX"), MANY_DESCRIPTORS)))
     for fd in fds:
         try:

@@ -1,6 +1,6 @@
-"""The children of this process as system calls show them, where /proc is missing or that of another PID namespace.
+"""The children of this process as system calls show them, where /proc is missing or belongs to another PID namespace.
 
-waitid(2) tells whether a number is that of a child. What is below a child cannot be seen: it becomes a child of this
+waitid(2) tells whether a number belongs to a child. What is below a child cannot be seen: it becomes a child of this
 process, its subreaper, when all above it have ended.
 """
 

@@ -24,7 +24,7 @@ ENDED = frozenset({"Z", "X"})
 
 
 class Descendant(NamedTuple):
-    """One process, as in /proc/PID/stat (proc(5)). `wait_status` is that of a zombie, `started` is in clock ticks.
+    """One process, as in /proc/PID/stat (proc(5)). `wait_status` is for a zombie, `started` is in clock ticks.
 
     Of a process that /proc hides (the mount option hidepid), pid, group and session are known; the rest is "?" or 0.
     """
@@ -74,7 +74,7 @@ def is_proc_ours() -> bool:
 def children(pid: int) -> list[int]:
     """Return the pids of the children of `pid`, zombies included; none for a process that has ended or is hidden.
 
-    If /proc is not ours, only those of this process are known.
+    If /proc is not ours, only the children of this process are known.
     """
     if not is_proc_ours():
         return own_children.find() if pid == os.getpid() else []

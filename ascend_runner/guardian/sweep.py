@@ -1,4 +1,4 @@
-"""How all descendants of this process are killed, also those that fork faster than a walk through the tree.
+"""Kills all descendants of this process, even if they fork faster than a walk through the tree.
 
 In a chain, each process starts the next one and exits, so it must be signaled as soon as it is found. All processes
 are therefore stopped first, in rounds until a round finds no new one, and then killed.
@@ -35,7 +35,7 @@ DYING_LIMIT = 60.0
 
 
 def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT, stuck: int = 0) -> list[Descendant]:
-    """Kill and reap every descendant but the subtrees of `keep`; return those that cannot be killed.
+    """Kill and reap every descendant but the subtrees of `keep`; return the survivors.
 
     There is no limit as long as new processes are found. A process counts as one that cannot be killed if it is alive
     `seconds` after SIGKILL and not running, or if it belongs to another user. `stuck` is not waited for.
@@ -110,7 +110,7 @@ def _freeze(keep: frozenset[int], *, may_reap: bool) -> list[Descendant]:
 
 
 def _stop_children(stopped: set[int], ends: float, *, may_reap: bool) -> None:
-    """Stop all children but those `stopped` already, and add them; reap those that have ended, or add them as well.
+    """Stop all children but the `stopped` ones, and add them; reap the ones that have ended, or add them as well.
 
     A member of a chain lives for less than a millisecond, so nothing slow happens before the signal. An urgent thread
     must not reap: if a thread of the process is still being removed from /proc, waitid(2) waits for that in a busy loop
@@ -125,7 +125,7 @@ def _stop_children(stopped: set[int], ends: float, *, may_reap: bool) -> None:
         for pid in new:
             fd = open_pidfd(pid)
             try:
-                # If the child is alive now, a descriptor that was opened before is that of this child.
+                # If the child is alive now, a descriptor that was opened before refers to this child.
                 has_ended = os.waitid(os.P_PID, pid, options) is not None
                 if not has_ended:
                     signal_held(fd, pid, SIGSTOP)

@@ -68,7 +68,7 @@ class CheckContext:
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The environment of the job, with that of its conda environment."""
+        """The environment of the job, with the variables of its conda environment."""
         return self.prepared.context.environ
 
     @property
@@ -424,7 +424,7 @@ def check(
 def problems_of_this_node(
     settings: Settings, environ: Mapping[str, str], command: tuple[str, ...]
 ) -> Iterator[tuple[str, bool, Iterator[Problem]]]:
-    """Yield each subject about this node before a start, those that ranks change first, and its problems.
+    """Yield each subject about this node before a start, the ones that ranks change first, and its problems.
 
     The flag says whether ranks do not change it; the start reports the problems of the job itself. A subject is checked
     while its problems are taken. May be called in any thread: it neither waits for anything nor receives signals.

@@ -26,7 +26,7 @@ from ascend_runner.settings.model import Settings
 # Variables with the number of devices of a node.
 COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.devices_per_node))
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
-VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options whose value is the next word
+VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options with their value in the next word
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 NO_RESTARTS: Final = (
     "--max-restarts requires a job of a single node, because restarted ranks would wait forever for the other nodes;"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Union
 
+import attrs
+
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.job import dry_run
 from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.job.preparation import Preparation
 from ascend_runner.job.runner import JobRunner
@@ -53,6 +54,8 @@ def launch(
             return prepared.error, ""
         job = prepared.job()
         if settings.dry_run:
+            from ascend_runner.job import dry_run  # noqa: PLC0415  only --dry-run needs it
+
             return Outcome(cause=None), dry_run.plan_text(prepared, environ)
         return run(setup, job, console), ""
     except StopRequestedError as stop:
@@ -98,11 +101,11 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
         AscendRunnerError: The runner itself has failed; no rank is alive.
     """
     with setup.resources:
-        journal = setup.begin(spec)
-        journal.spec = spec
-        runner = JobRunner(setup, journal, console)
+        writer = setup.begin(spec)
+        writer.plan(spec)
+        runner = JobRunner(setup, writer, console)
         try:
-            journal.staged = setup.await_staging()
+            writer.record = attrs.evolve(writer.record, staged=setup.await_staging())
             return runner.run()
         except AscendRunnerError as error:
             runner.fail(error)
@@ -114,6 +117,6 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
 def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:
     """Report that a job that was waiting will not run."""
     with setup.resources:
-        if setup.journal:
-            JobRunner(setup, setup.journal, console).fail(error)
+        if setup.writer:
+            JobRunner(setup, setup.writer, console).fail(error)
             setup.signals.refuse_arrived()

@@ -22,7 +22,6 @@ from ascend_runner.frameworks.conflicts import Remedy
 from ascend_runner.frameworks.registry import without_auto
 from ascend_runner.guardian import process_tree
 from ascend_runner.job import command as commands
-from ascend_runner.job import table as tables
 from ascend_runner.node import cores, executables, network, npus
 from ascend_runner.node.host import Host
 from ascend_runner.plan import ranks
@@ -32,14 +31,14 @@ from ascend_runner.platforms import detect, tf_config
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.node import FREE_PORT, HIGHEST_PORT, Node, hccl_ports
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
-from ascend_runner.rank_table import RankTable, codec
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.record.facts import Fact
 from ascend_runner.settings import command_line
-from ascend_runner.supervision.causes import InspectAction, NodeFinding
+from ascend_runner.supervision.causes import InspectAction, NodeFinding, WatchAction
 from ascend_runner.views import screen
 
 if TYPE_CHECKING:
+    from ascend_runner.rank_table import RankTable
     from ascend_runner.services.inspector import Inspector
 
 
@@ -48,7 +47,7 @@ class Preparation:
     """The plan, all problems, and the facts that were found on the way (None: not found).
 
     `plan` may exist in spite of errors that do not concern it, such as a missing command. `error` is the first error as
-    an exception; its class and exit status are those of the run. `why` says how the node's place was recognized.
+    an exception; its class and exit status are the same as in the run. `why` says how the node's place was recognized.
     """
 
     context: PlanContext
@@ -137,7 +136,8 @@ def await_release(
 def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
     """Report facilities that this system or installation lacks for the job."""
     search_path = spec.processes[0].env.get("PATH", os.defpath)
-    if spec.watching.hang_timeout is not None and not executables.find_py_spy(search_path):
+    ends_hangs = spec.watching.hang_timeout is not None and spec.watching.hang_action is not WatchAction.WARN
+    if ends_hangs and not executables.find_py_spy(search_path):
         messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
     if not process_tree.is_proc_ours():
         messages.warning(
@@ -273,9 +273,7 @@ class Preparer:
         table = self._find_share()
         file = None
         if command and has_name and table and table.devices:
-            file = self.context.place_table(codec.to_hccl_bytes(table))
-            if not self.context.settings.no_table_checks:
-                self._check_table(table, file)
+            file = self._place_table(table)
         self._check_variables(file)
         if not self._share or not has_name:
             return None
@@ -327,21 +325,25 @@ class Preparer:
         if node:
             self._why = node.why
             self.messages.debug(node.why)
-        if not tables.is_needed(self.context, node):
+        if not ranks.needs_table(self.context, node):
             self._count_ranks(node.devices_per_node if node else None)
             return None
 
         table = self._table = self._found.ask(Subject.RANK_TABLE, self._read_table)
         if table:
-            self._found.add(Subject.RANK_TABLE, table.notes)
-        if table and self.context.settings.verbose:
-            for text in tables.texts(table):
-                self.messages.details(text)
-        if table and not table.devices:  # a job on CPUs, whose ranks get no table
+            self._show_table(table)
+        if table and not table.devices:  # a job on CPUs: its ranks get no table
             self._count_ranks(None)
         elif table and node:
             self._share = self._found.ask(Subject.NODE, self._find_share_of_table, table, node)
         return table
+
+    def _show_table(self, table: RankTable) -> None:
+        from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
+
+        self._found.add(Subject.RANK_TABLE, table.notes)
+        for text in tables.texts(table) if self.context.settings.verbose else ():
+            self.messages.details(text)
 
     def _count_ranks(self, devices: int | None) -> None:
         nproc = self.context.settings.nproc_per_node or devices or 1
@@ -355,10 +357,12 @@ class Preparer:
             node = attrs.evolve(node, address="")
         share = ranks.agreed(ranks.find_share(table, self.context), table, node)
         if share.node.missing:
-            self.messages.info(tables.missing_nodes(share))
+            self.messages.info(ranks.missing_nodes(share))
         return share
 
     def _read_table(self) -> RankTable | None:
+        from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
+
         if self._is_worth_waiting:
             if self._node and self._node.is_numbered:
                 self._begin()
@@ -367,7 +371,7 @@ class Preparer:
             return tables.wait(self.context, pause=self.pause, say=self._announce)
 
         found = tables.read(self.context)
-        if isinstance(found, RankTable):
+        if not isinstance(found, Problem):
             return found
         if self.context.settings.check:
             self._found.add(Subject.RANK_TABLE, [found])
@@ -384,10 +388,16 @@ class Preparer:
             is_placed = bool(self._share) or self._node.is_numbered
             self.begin(plan_job(share, self.context, kind=Kind(is_placed=is_placed)))
 
-    def _check_table(self, table: RankTable, file: TableFile) -> None:
-        problems = tables.check(table, file, self.context)
-        error = next((str(one) for one in problems if one.severity is Severity.ERROR), "")
-        self._found.add(Subject.RANK_TABLE, problems, RankTableError(error) if error else None)
+    def _place_table(self, table: RankTable) -> TableFile:
+        """Return the file of the rank table, after checking it."""
+        from ascend_runner.job import table as tables  # noqa: PLC0415  as above
+
+        file = tables.placed(table, self.context)
+        if not self.context.settings.no_table_checks:
+            problems = tables.check(table, file, self.context)
+            error = next((str(one) for one in problems if one.severity is Severity.ERROR), "")
+            self._found.add(Subject.RANK_TABLE, problems, RankTableError(error) if error else None)
+        return file
 
     def _check_variables(self, file: TableFile | None) -> None:
         """Find variables that must not be set together, as far as that is possible if the ranks are unknown."""
@@ -415,7 +425,7 @@ class Preparer:
         if settings.linger and plan.has_all_ranks:  # no other node waits for it
             self._warn(Subject.SETTINGS, "--linger has no effect on a single-node job")
         if not self._table:
-            self._found.ask(Subject.SETTINGS, tables.refuse_min_nodes, settings)
+            self._found.ask(Subject.SETTINGS, ranks.refuse_min_nodes, settings)
         self._found.ask(Subject.SETTINGS, commands.check_checkpoint_dir, plan.files.checkpoint_dir, self.messages.note)
         if plan.ranks and plan.rank_size and not settings.min_nodes:  # with --min-nodes, a restart may have fewer ranks
             for sentence in settings.selects_beyond(plan.rank_size):

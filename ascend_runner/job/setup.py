@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner import errors, files
-from ascend_runner.errors import RankTableError, SettingsError, reason
-from ascend_runner.job import table as tables
+from ascend_runner.errors import SettingsError, reason
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, network, terminal
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.problems import Severity, without_repeated_remedies
-from ascend_runner.rank_table import checks
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.record.facts import LimitChanged
-from ascend_runner.report.journal import Journal
+from ascend_runner.report.job_writer import JobWriter
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests
 from ascend_runner.settings.model import Settings
@@ -39,7 +37,7 @@ from ascend_runner.views.progress import show_finding
 
 if TYPE_CHECKING:
     from ascend_runner.job.precheck import Precheck
-    from ascend_runner.plan.ranks import Staged
+    from ascend_runner.record.job_record import Staged
     from ascend_runner.services.staging import Staging
 
 CACHE: Final = "/cache"  # where ModelArts mounts a node's local disk
@@ -69,6 +67,26 @@ def current() -> str:
         raise SettingsError(f"cannot use the current directory: {reason(error)}; change to another one") from error
 
 
+def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> tuple[TableFile, int] | None:
+    """Create the directories and files of a plan; return its rank table with the actual path, and a lock on it.
+
+    Raises:
+        OutputError: A directory or file cannot be made.
+        RankTableError: HCCL would not read the rank table where it had to be written (with `checks_table`).
+    """
+    for folder in job.files.folders:
+        files.make_folder(folder)
+    for path, content in job.files.host_files.items():
+        files.make_folder(os.path.dirname(path))
+        files.write_atomically(path, content)
+    if not job.files.table:
+        return None
+
+    from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
+
+    return tables.write(job.files.table, warn, is_checked=checks_table)
+
+
 class JobSetup:
     """Sets up the job of a command. It needs the signals from the start, because a wait can be interrupted."""
 
@@ -86,7 +104,7 @@ class JobSetup:
         self.resources = ExitStack()  # the log directory, the run directory and what works in them
         self.run_folder = ""  # its path, once the job has begun
         self.precheck: Precheck | None = None
-        self.journal: Journal | None = None  # set once the job has begun
+        self.writer: JobWriter | None = None  # set once the job has begun
         signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None
@@ -162,7 +180,7 @@ class JobSetup:
             show = self.messages.warning if problem.severity is Severity.WARNING else self.messages.error
             show(printable(str(problem)))
 
-    def begin(self, job: JobSpec) -> Journal:
+    def begin(self, job: JobSpec) -> JobWriter:
         """Hold the directories of a job until `resources` are released, and report that it is being prepared.
 
         If it is called again with a more complete plan, the files of the job are renamed.
@@ -170,7 +188,7 @@ class JobSetup:
         Raises:
             OutputError: Another job uses the log directory, or it cannot be made.
         """
-        begun, command = self.journal, self._context.command if self._context else ()
+        begun, command = self.writer, self._context.command if self._context else ()
         if begun and begun.spec.part == job.part:
             return begun
         self.resources.enter_context(log_folder.entered(job, self.messages.warning))
@@ -182,10 +200,9 @@ class JobSetup:
         self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
-        journal = Journal(job, self.patience)
-        self.journal = self.resources.enter_context(closing(journal))
-        self.journal.begin(run_file, run_folder.spare_report(self.run_folder))
-        return self.journal
+        self.writer = self.resources.enter_context(closing(JobWriter(job, self.patience)))
+        self.writer.begin(run_file, run_folder.spare_report(self.run_folder))
+        return self.writer
 
     def stage(self, context: PlanContext) -> None:
         """Begin to copy the datasets of a job, unless that has begun. It ends when `resources` are released."""
@@ -217,13 +234,14 @@ class JobSetup:
             StopRequestedError: A stop signal arrived.
         """
         if self.precheck:
+            self.resources.callback(self.precheck.close)
             self.precheck.end(self.pause)
-        for folder in job.files.folders:
-            files.make_folder(folder)
-        for path, content in job.files.host_files.items():
-            files.make_folder(os.path.dirname(path))
-            files.write_atomically(path, content)
-        job = self._with_written_table(job)
+        self._table_claim.close()  # the one of the attempt before
+        written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
+        if written:
+            table, lock = written
+            self._table_claim.callback(os.close, lock)
+            job = self._prepared.job(table) if self._prepared and table != job.files.table else job
         self.pause(0.0)
         return job
 
@@ -264,33 +282,19 @@ class JobSetup:
 
         Findings that may end an attempt are left to the next one.
         """
-        if not self.journal:
+        if not self.writer:
             return
         if self.requests.take_limit_change():
-            self.journal.observe(LimitChanged(self.requests.limit), self.signals.now())
-        is_for_attempt = self.journal.spec.watching.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
+            self.writer.observe(LimitChanged(self.requests.limit), self.signals.now())
+        is_for_attempt = self.writer.spec.watching.inspect in {InspectAction.CHECKPOINT, InspectAction.STOP}
         for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
-            self.journal.observe(finding, self.signals.now())
+            self.writer.observe(finding, self.signals.now())
             show_finding(finding, self.messages)
 
     def end_requests(self) -> None:
         """Record the last change of the time limit: the job is ending."""
         self.requests.is_ending = True
         self.record_requests()
-
-    def _with_written_table(self, job: JobSpec) -> JobSpec:
-        table = job.files.table
-        if not table:
-            return job
-        self._table_claim.close()  # of the attempt before
-        path, lock = tables.write(table, self.messages.warning)
-        self._table_claim.callback(os.close, lock)
-        if path == table.path or not self._prepared:
-            return job
-        problem = checks.name_problem(os.path.realpath(path))
-        if problem and not self._settings.no_table_checks:
-            raise RankTableError(f"{problem}; {tables.NO_TABLE_CHECKS}")
-        return self._prepared.job(attrs.evolve(table, path=path))
 
     def _refuse(self, signum: int) -> None:
         self.messages.note(f"{signal_name(signum)} has no effect because no rank is running")

@@ -1,4 +1,7 @@
-"""The rank table of a job: whether one is needed, where it is, what HCCL would reject, and how it is written."""
+"""The rank table of a job: where it is, what HCCL would reject, and how it is written.
+
+Only a job that needs a rank table imports this module, and with it everything that reads one.
+"""
 
 from __future__ import annotations
 
@@ -12,39 +15,20 @@ from typing import Final
 import attrs
 
 from ascend_runner import files
-from ascend_runner.engines.registry import DIRECT
-from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, SettingsError, reason
-from ascend_runner.plan.ranks import NodeShare, PlanContext
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, reason
+from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.platforms import chips
 from ascend_runner.platforms import places as platform_table
-from ascend_runner.platforms.node import Node
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table import RankTable, checks, codec, source
 from ascend_runner.rank_table.fields import Document
 from ascend_runner.ranks.message_format import FURTHER_LINE
-from ascend_runner.settings.model import Settings
 from ascend_runner.text import counted
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
 MOST_LINES: Final = 2_000  # of a table that is shown; about 400 devices
 MOST_PLACES: Final = 100  # of jobs with different tables that run at the same time
-
-
-def is_needed(context: PlanContext, node: Node | None) -> bool:
-    """Whether a rank table is needed: it was requested, it is announced and of use, or nothing else gives the ranks."""
-    settings = context.settings
-    if settings.names_the_ranks:
-        return settings.rank_table is not None
-    if not node:
-        return True
-    is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
-    if not node.devices_per_node:
-        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
-
-    # Other engines and MindSpore's own scheduler number the ranks without one.
-    is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
-    return is_of_use and is_announced
 
 
 def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> RankTable:
@@ -121,6 +105,11 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
     )
 
 
+def placed(table: RankTable, context: PlanContext) -> TableFile:
+    """Return the file of a rank table as HCCL reads it."""
+    return context.place_table(codec.to_hccl_bytes(table))
+
+
 def texts(table: RankTable) -> Iterator[str]:
     """Yield the rank table as it was read and, unless it is the same, as HCCL will read it, for people."""
     written = codec.to_hccl_bytes(table)
@@ -135,33 +124,15 @@ def _text(head: str, data: bytes) -> str:
     return FURTHER_LINE.join([head, *lines[:MOST_LINES], *more])
 
 
-def missing_nodes(share: NodeShare) -> str:
-    """Return a sentence if the rank table has fewer nodes than it could have."""
-    node = share.node
-    return (
-        f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
-        f" {counted(share.rank_size, 'rank')} (--min-nodes)"
-    )
-
-
-def refuse_min_nodes(settings: Settings) -> None:
-    """Refuse --min-nodes for a job without a rank table.
-
-    Raises:
-        SettingsError: It is set.
-    """
-    if settings.min_nodes is not None:
-        raise SettingsError("--min-nodes requires a rank table, and this job has none")
-
-
-def write(table: TableFile, warn: Callable[[str], None]) -> tuple[str, int]:
-    """Write the rank table, and return its path and the descriptor of a lock: it is not replaced until that is closed.
+def write(table: TableFile, warn: Callable[[str], None], *, is_checked: bool) -> tuple[TableFile, int]:
+    """Write the rank table, and return it with its path, and a lock: it is not replaced until the descriptor is closed.
 
     It goes to its path, unless another job that is running has a different one there or, with a warning, it cannot be
     written. Else it goes to its fallback path, or beside that for the same reasons.
 
     Raises:
         OutputError: It can be written nowhere.
+        RankTableError: HCCL would not read it at the path that is left (with `is_checked`).
     """
     try:
         lock = _claim(table.path, table.data)
@@ -169,13 +140,16 @@ def write(table: TableFile, warn: Callable[[str], None]) -> tuple[str, int]:
     except OutputError as error:
         lock, problem = None, str(error)
     if lock is not None:
-        return table.path, lock
+        return table, lock
 
     for path in _places(table.fallback_path):
+        unreadable = checks.name_problem(os.path.realpath(path)) if is_checked else ""
+        if unreadable:
+            raise RankTableError(f"{unreadable}; {NO_TABLE_CHECKS}")
         lock = _claim(path, table.data)
         if lock is not None:
             warn(f"{problem}; writing the rank table to {path!r} instead")
-            return path, lock
+            return attrs.evolve(table, path=path), lock
     raise OutputError(f"{problem}, and so are the {MOST_PLACES} others beside {table.fallback_path!r}")
 
 

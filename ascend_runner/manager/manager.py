@@ -102,13 +102,21 @@ class HangWatch:
         return self._report_hang(silence, beats, last_activity)
 
     def _report_hang(self, silence: Silence, beats: Mapping[int, Beat], last_activity: float) -> list[HangDetected]:
-        """Report a hang, then the stacks of the ranks, which takes a while. Return it if it ends the job."""
+        """Report a hang, then the stacks of the ranks, which takes a while. Return it if it ends the job.
+
+        A hang that is only a warning is reported with the ranks that stand out, once they are known.
+        """
         hang = HangDetected(silence.limit, has_heartbeats=bool(beats))
-        self._tell(hang)
+        only_warns = self._job.watching.hang_action is WatchAction.WARN
+        if not only_warns:
+            self._tell(hang)
         earlier = self._earlier if self._read_in == silence.since else ()
         seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier)
+        if only_warns:
+            hang = attrs.evolve(hang, outlier=seen.outlier)
+            self._tell(hang)
         self._tell(attrs.evolve(seen, beats=beats))
-        if self._job.watching.hang_action is WatchAction.WARN:
+        if only_warns:
             silence.go_on()
             self._hang, self._hung_since = hang, last_activity
             return []
@@ -196,7 +204,7 @@ class Cleanup:
         return bool(survivors)
 
     def _finish_output(self, limit: float) -> None:
-        """Wait for the last output. No process of the job is alive, except those that survived SIGKILL."""
+        """Wait for the last output. No process of the job is alive, unless it survived SIGKILL."""
         self._output.finish(limit, self._is_cut)
         failure = self._output.failure
         if failure:

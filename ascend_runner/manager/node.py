@@ -58,10 +58,10 @@ class Processes(Protocol):
         """Send each rank (by rank id) its signal. A process that has ended meanwhile is no error."""
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Reap a rank whose processes have all ended, which frees its pid."""
+        """Reap a rank without living processes, which frees its pid."""
 
     def pids(self) -> Mapping[int, int]:
-        """Return the pid of each rank whose first process is alive, by rank id."""
+        """Return the pid of each rank with a living first process, by rank id."""
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
@@ -135,7 +135,7 @@ class Heartbeats(Protocol):
         """Read the reports that were sent before this call."""
 
     def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
-        """Return the ranks of which every process that has announced it has reported a checkpoint since then."""
+        """Return the ranks with a report of a checkpoint since then of every process that has announced one."""
 
 
 class Requests(Protocol):
@@ -195,7 +195,7 @@ class Evidence(Protocol):
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their first processes."""
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their first processes."""
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them.

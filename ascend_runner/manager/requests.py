@@ -1,4 +1,4 @@
-"""Handles requests to a running attempt: of users, of the time limit, and those that follow from findings."""
+"""Handles requests to a running attempt: from users, the time limit, and findings."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class RequestWatch:
         return AskedToSave(reached, can_report=self._can_report())
 
     def _ask_late(self, rank_ids: frozenset[int]) -> list[Event]:
-        """Ask those ranks that handle the signal by now."""
+        """Ask the ranks that handle the signal."""
         pending = self._pending_request()
         reached = self._send(rank_ids)
         if not reached:
@@ -244,7 +244,7 @@ class RequestWatch:
         if pending is None:
             return
         request, endings = state.checkpoint, state.endings
-        self._node.heartbeats.read()  # including those of ranks that have ended
+        self._node.heartbeats.read()  # including heartbeats of ranks that have ended
         saved = self._node.heartbeats.saved_since(pending.asked_at)
         self._again_at = max((report.at + COPIES for report in saved.values()), default=self._again_at)
         missing = tuple(sorted(self._expected(state, request.unsaved - saved.keys() - endings.keys())))
@@ -273,7 +273,7 @@ class RequestWatch:
         return ending.is_success or ending.exit_status - 128 in {*STOP_SIGNALS, self._job.stopping.checkpoint_signum}
 
     def _expected(self, state: State, rank_ids: frozenset[int]) -> frozenset[int]:
-        """Return the ranks that should have answered: unless they get time before a stop, those that can report."""
+        """Return the ranks that should have answered: without time before a stop, only ranks that can report."""
         if self._job.stopping.checkpoint_grace and state.cause and state.cause.saves_first:
             return rank_ids
         return rank_ids & frozenset(self._node.heartbeats.saving_ranks)

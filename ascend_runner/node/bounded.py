@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import resource
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
 from ascend_runner.errors import LIMIT_OF_MEMORY, LIMIT_OF_PROCESSES, AscendRunnerError
+
+if TYPE_CHECKING:
+    import subprocess
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -35,7 +37,7 @@ def never() -> bool:
 
 @attrs.frozen(eq=False, repr=False)
 class Patience:
-    """How long to wait for what may not respond, and where to report that it did not. Handed down from the signals."""
+    """How long to wait for something that may not respond, and where to report that. Handed down from the signals."""
 
     is_stopped: Callable[[], bool] = never  # a stop signal has arrived: whatever can be left out is
     is_hurried: Callable[[], bool] = never  # a second one has: nothing that does not respond is waited for
@@ -56,6 +58,8 @@ def run(
     Raises:
         OSError: The program cannot be started.
     """
+    import subprocess  # noqa: PLC0415  5 ms, and most callers only start threads
+
     process = subprocess.Popen(
         argv,
         env=env,
@@ -105,7 +109,7 @@ def call_each(
     workers: int = WORKERS,
     is_cut: Callable[[], bool] = never,
 ) -> dict[Key, Value]:
-    """Call a function with each key, several at once; return its results by key. The limits are those of `call`.
+    """Call a function with each key, several at once; return its results by key. The limits are the same as for `call`.
 
     Raises:
         AscendRunnerError: No thread can be started.

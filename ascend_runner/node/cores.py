@@ -140,7 +140,7 @@ class Placement:
 def available(host: Host, allowed: Collection[int] | None = None) -> int:
     """Count the cores that may be used at once, at least 1. A quota of 7.5 cores is 7, because 8 would be throttled.
 
-    `allowed` are the cores of the affinity mask; None: that of the calling thread.
+    `allowed` are the cores of the affinity mask; None: the mask of the calling thread.
     """
     count = len(_allowed(host) if allowed is None else allowed)
     found = find_cgroup(host, "cpu", "cpu.cfs_quota_us", "cpu.max")
@@ -152,7 +152,7 @@ def available(host: Host, allowed: Collection[int] | None = None) -> int:
 def place(host: Host, mode: str, nproc: int, devices: Sequence[int]) -> Placement:
     """Choose the cores of `nproc` ranks. `devices` are the ids of their NPUs in local order; empty: there are none.
 
-    The cores next to an NPU are those of the `numa_node` of its PCI device. If that is unknown for one of the NPUs, or
+    The cores next to an NPU belong to the `numa_node` of its PCI device. If that is unknown for one of the NPUs, or
     the affinity mask has none of these cores, all ranks are spread evenly over the NUMA nodes (NUMA) or the cores
     (CORES).
     """
@@ -180,7 +180,7 @@ def numbers(text: str) -> frozenset[int]:
 
 
 def _allowed(host: Host) -> frozenset[int]:
-    """Return the cores of the affinity mask; of another machine, those that are online."""
+    """Return the cores of the affinity mask; of another machine, the cores that are online."""
     return frozenset(os.sched_getaffinity(0)) if host.is_this_machine else numbers(host.read_text(f"{CPUS}/online"))
 
 

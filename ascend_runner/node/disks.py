@@ -15,7 +15,6 @@ from ascend_runner.errors import OutputError
 from ascend_runner.node import bounded
 from ascend_runner.node.bounded import PATIENT, Patience
 
-NFS: Final = 0x6969  # statfs(2)
 TMPFS: Final = 0x01021994
 
 

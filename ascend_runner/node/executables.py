@@ -1,4 +1,4 @@
-"""Finds programs as execvp(3) does, with the exit statuses of POSIX for those that cannot be run."""
+"""Finds programs as execvp(3) does, with the exit statuses of POSIX for a program that cannot be run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a probe is given and what it finds: the node and its tools, and the defects of the node.
 
-`--check`, the pre-check and the inspection read the same findings. Knows no probe, and not who reads its findings.
+`--check`, the pre-check and the inspection read the same findings. Knows neither the probes nor the readers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Place:
 
 
 def places(log_dir: str, checkpoint_dir: str, workdir: str = "") -> tuple[Place, ...]:
-    """Return the directories that a job writes to, without those that are ""."""
+    """Return the directories that a job writes to; "" is left out."""
     room = "free some space, or use another"
     found = (
         Place(name="log directory", path=log_dir, remedy=f"{room} --log-dir"),
@@ -88,7 +88,7 @@ class Node:
     has_peers: bool = False  # whether ranks on other nodes need the links from the beginning
     peers: tuple[str, ...] = ()  # the names of all nodes, as far as they are known
     places: tuple[Place, ...] = ()
-    ports: Mapping[int, str] = {}  # those that the ranks will listen on, with their users
+    ports: Mapping[int, str] = {}  # ports that the ranks will listen on, with their users
 
     def tool(self, name: str) -> Tool:
         """Return a tool of the driver for one look of a probe.
@@ -147,7 +147,7 @@ def last_line(answer: subprocess.CompletedProcess[str]) -> str:
 
 @attrs.define(kw_only=True)
 class Probe:
-    """One aspect of this node, and who looks at it. If a look hangs, its thread is left alone and none is added."""
+    """One aspect of this node, and its readers. If a look hangs, its thread is left alone and none is added."""
 
     source: str  # what is looked at, such as "npu-smi"
     look: Callable[[], Findings]  # may raise TimeoutError if a tool hangs, and UnusableError

@@ -43,7 +43,7 @@ class Watchlist:
     _hangs: dict[str, int] = attrs.field(init=False, factory=dict)  # hangs in a row, by probe
 
     def note(self, probe: str, defects: Sequence[Defect], at: float) -> list[NodeFinding]:
-        """Record the defects that a probe has found in this round; return findings on those that are new or gone."""
+        """Record the defects that a probe has found in this round; return findings on new and on resolved ones."""
         self._hangs[probe] = 0
         before, now = self._seen.get(probe, {}), {}
         findings = []

@@ -28,8 +28,8 @@ _V2: Final = ("memory.events", "memory.max", "memory.peak")
 class MemorySample:
     """The counters at one moment; sizes in bytes, None: not known.
 
-    `own_oom_kills` counts victims in this memory cgroup, `machine_oom_kills` those of the whole machine. The limit
-    is the lowest of the cgroup and its visible parents, the peak is that of the cgroup with this limit. The sizes of
+    `own_oom_kills` counts victims in this memory cgroup, `machine_oom_kills` on the whole machine. The limit
+    is the lowest of the cgroup and its visible parents, the peak is from the cgroup with this limit. The sizes of
     /dev/shm are None if it has no limit.
     """
 

@@ -1,7 +1,7 @@
 """The probes of the NPUs of this node: whether they exist, are free, healthy and linked, and which software they have.
 
-The levels of fault codes are those of MindCluster's device plugin (faultCode.json), which decides by them about a pod.
-The meaning of their bits is that of Ascend's driver: a part of the device, then 8 bits for the type of its sensor and 9
+The levels of fault codes are from MindCluster's device plugin (faultCode.json), which decides by them about a pod.
+The meaning of their bits is from Ascend's driver: a part of the device, then 8 bits for the type of its sensor and 9
 for the event (dms_sensor.c, dms_sensor_type.h). Other sources: the reference of npu-smi and hccn_tool, MindCluster's
 documentation of their output; the device nodes and mounts of Ascend Docker Runtime; CANN's installation guide (where
 its version is); HCCL's error codes (EJ0001: a device is held by an earlier process).
@@ -214,7 +214,7 @@ class NpuHealth:
 
 
 def unknown_health(found: Sequence[Device]) -> str:
-    """Return the first health whose meaning is unknown, or "" if there is none."""
+    """Return the first unknown health, or "" if there is none."""
     words = (device.health for device in found if device.health != HEALTHY and device.health not in IS_ERROR)
     return next(words, "")
 
@@ -263,7 +263,7 @@ class Links:
     """The links of the NPUs, by hccn_tool. A reachable gateway proves that the link is up, so one call is enough."""
 
     node: Node
-    _worked: set[int] = attrs.field(init=False, factory=set)  # devices whose links have worked
+    _worked: set[int] = attrs.field(init=False, factory=set)  # devices with links that have worked
 
     def look(self) -> Findings:
         """Yield the present defects. A job on one node may not use a link that has never worked."""
@@ -340,7 +340,7 @@ def level_of(code: str) -> Level | None:
 
 
 def is_overheating(code: str) -> bool:
-    """Return whether a code says that a temperature is too high, such as 80E20207 for that of the processor."""
+    """Return whether a code says that a temperature is too high, such as 80E20207 for the processor's."""
     number = int(code, 16)
     return (number >> 9) & 0xFF == _TEMPERATURE and number & 0x1FF in _TOO_HOT
 

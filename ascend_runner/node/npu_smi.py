@@ -120,7 +120,7 @@ class WatchParser:
     """Reads the lines of `npu-smi info watch`. Pure. The columns are found by their names in the last header."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
-        """`devices` are those of `npu-smi info`, which knows the ids in /dev."""
+        """`devices` come from `npu-smi info`, which knows the ids in /dev."""
         self._ids = {(one.card, one.chip): one.device_id for one in devices}
         self._names: list[str] = []
 

@@ -33,9 +33,9 @@ def nodes(host: Host) -> dict[int, str]:
 
 
 def of_ranks(host: Host, nproc: int, visible: Sequence[str]) -> tuple[int, ...]:
-    """Return the ids of the devices of this node's ranks in local order, without those that are missing.
+    """Return the ids of the devices of this node's ranks in local order, without missing ones.
 
-    A rank's device index counts the devices in /dev, or those of them that ASCEND_RT_VISIBLE_DEVICES lists (`visible`;
+    A rank's device index counts the devices in /dev, or only the ones that ASCEND_RT_VISIBLE_DEVICES lists (`visible`;
     empty: it is not set).
     """
     present = devices(host)
@@ -54,7 +54,7 @@ def holders(host: Host) -> dict[int, set[int]]:
 
 
 def await_release(host: Host, device_ids: Collection[int], pause: Callable[[float], None]) -> tuple[int, ...]:
-    """Wait until no process has one of these NPUs open; return the pids of those that still do after the limit."""
+    """Wait until no process has one of these NPUs open; return the pids of processes that still do at the limit."""
     wanted = set(device_ids)
 
     def holding() -> tuple[int, ...]:

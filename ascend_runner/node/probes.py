@@ -1,4 +1,4 @@
-"""The probes of this node: `all_probes` lists them. Here are those of its disks, memory, limits, ports and network.
+"""The probes of this node: `all_probes` lists them. Disks, memory, limits, ports and network are here.
 
 Sources: ModelArts' own check before training (memlock, /dev/shm); HCCL's reference of environment variables (its ports,
 EI0019); proc(5) for /proc/net/tcp; the kernel's Documentation/ABI/testing/sysfs-class-net and sysfs-class-infiniband,
@@ -152,7 +152,7 @@ def of_memory(used: int | None, limit: int | None) -> Iterator[Defect]:
 
 
 def of_pressure(resources: Mapping[str, str]) -> Iterator[Defect]:
-    """Yield a defect for each resource whose pressure stall information shows that all processes waited for it."""
+    """Yield a defect for each resource for which all processes waited, by pressure stall information."""
     for name, text in resources.items():
         found = _PRESSURE.search(text)
         if found and float(found["percent"]) > STALLED:
@@ -356,7 +356,7 @@ def fallen(kind: str, before: Mapping[str, bool], now: Mapping[str, bool]) -> It
 
 
 def flapping(before: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Defect]:
-    """Yield a defect for each InfiniBand port whose counter shows that it lost its link since the last inspection."""
+    """Yield a defect for each InfiniBand port that has lost its link since the last inspection, by its counter."""
     for name, count in now.items():
         lost = count - before.get(name, count)
         if lost > 0:

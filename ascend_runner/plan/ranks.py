@@ -6,7 +6,7 @@ import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -25,19 +25,22 @@ from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.kubernetes import INDICES
 from ascend_runner.platforms.node import MACHINE_ADDRESSES, POD_ADDRESSES, Node
 from ascend_runner.platforms.places import Hosts, TableFacts
-from ascend_runner.rank_table import Device, RankTable, Server
 from ascend_runner.settings.model import STAGED, VARIABLES, Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS, WORKDIR_DEVICE, WORKDIR_INHERIT
+from ascend_runner.settings.parsing import AUTO, OFF
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.supervision.job_machine import JobState, Policy
 from ascend_runner.text import PREFIX_STYLES, abbreviated, colored, counted, is_whole_number
+
+if TYPE_CHECKING:
+    from ascend_runner.rank_table import Device, RankTable, Server
 
 PLACEHOLDER: Final = re.compile(r"\{stage:([0-9]+)\}")
 
 
 @attrs.frozen
 class Stage:
-    """A dataset to copy from `source` into the directory `folder`; `name` is that of a single file, else ""."""
+    """A dataset to copy from `source` into the directory `folder`; `name` is the name of a single file, else ""."""
 
     source: str
     folder: str
@@ -52,18 +55,6 @@ class Stage:
     def top(self) -> str:
         """The directory in the source that becomes `folder`."""
         return os.path.dirname(self.source) if self.name else self.source
-
-
-@attrs.frozen(kw_only=True)
-class Staged:
-    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
-
-    source: str
-    place: str
-    files: int
-    size: int
-    copied: int
-    seconds: float
 
 
 def without_place(command: Sequence[str]) -> str:
@@ -165,9 +156,10 @@ class PlanContext:
     def rank_environ(self) -> Mapping[str, str]:
         """The environment of the ranks: with the places of staged datasets, and without this runner's options.
 
-        A runner inside a rank must not obey them.
+        A runner inside a rank must not obey them. The platform's variables of datasets lead to the copies.
         """
         own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        own.update(places.staged(own, [(stage.source, stage.place) for stage in self.stages]))
         return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
 
     @cached_property
@@ -286,11 +278,46 @@ def without_table(nproc: int, node: Node, host_name: str) -> NodeShare:
 
 
 def waiting(node: Node, context: PlanContext) -> NodeShare:
-    """Return this node's share of a job whose ranks are not known yet; it has a name if its number is unknown."""
+    """Return this node's share of a job before its ranks are known; it has a name if its number is unknown."""
     settings, environ = context.settings, context.environ
     names = (settings.pod_name, settings.server_id, *map(environ.get, detect.POD_NAMES), context.host_name)
     name = "" if node.is_numbered else next(filter(None, names))
     return NodeShare(rank_ids=(), rank_size=0, server_id=name, node=node)
+
+
+def needs_table(context: PlanContext, node: Node | None) -> bool:
+    """Whether a rank table is needed: it was requested, it is announced and of use, or nothing else gives the ranks."""
+    settings = context.settings
+    if settings.names_the_ranks:
+        return settings.rank_table is not None
+    if not node:
+        return True
+    is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
+    if not node.devices_per_node:
+        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
+
+    # Other engines and MindSpore's own scheduler number the ranks without one.
+    is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
+    return is_of_use and is_announced
+
+
+def missing_nodes(share: NodeShare) -> str:
+    """Return a sentence if the rank table has fewer nodes than it could have."""
+    node = share.node
+    return (
+        f"the rank table has {node.nnodes} of {counted(node.nnodes + node.missing, 'node')}, so the job has"
+        f" {counted(share.rank_size, 'rank')} (--min-nodes)"
+    )
+
+
+def refuse_min_nodes(settings: Settings) -> None:
+    """Refuse --min-nodes for a job without a rank table.
+
+    Raises:
+        SettingsError: It is set.
+    """
+    if settings.min_nodes is not None:
+        raise SettingsError("--min-nodes requires a rank table, and this job has none")
 
 
 def find_share(table: RankTable, context: PlanContext) -> NodeShare:
@@ -368,7 +395,7 @@ def _names_of_pod(context: PlanContext) -> dict[str, str]:
 
 
 def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
-    """Find the devices of the pod with one of some names, or of the only one if no option or variable names it."""
+    """Find the devices of the pod with one of some names, or of the only pod if no option or variable names one."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
     instances = (*pods, *table.idle_pods)
     own = next((name for name in names.values() if name in instances), None)
@@ -581,7 +608,7 @@ def with_stdin(spec: RankSpec, context: PlanContext) -> RankSpec:
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """In what a plan differs from those of other kinds."""
+    """How the plans of different kinds differ."""
 
     table: TableFile | None = None
     host_files: Mapping[str, bytes] = {}
@@ -656,7 +683,7 @@ def _stopping(settings: Settings) -> Stopping:
 
 def _watching(settings: Settings, kind: Kind) -> Watching:
     return Watching(
-        hang_timeout=None if kind.is_waiting else settings.hang_timeout,
+        hang_timeout=None if kind.is_waiting or settings.hang_timeout == OFF else settings.hang_timeout or AUTO,
         hang_action=_hang_action(settings),
         perf_pattern=settings.perf_pattern,
         perf_threshold=settings.perf_threshold,
@@ -675,6 +702,8 @@ def _folders(processes: Sequence[RankSpec], context: PlanContext) -> tuple[str, 
 
 
 def _hang_action(settings: Settings) -> WatchAction:
+    if settings.hang_action is None and settings.hang_timeout is None:
+        return WatchAction.WARN
     if settings.hang_action is None:
         return WatchAction.RESTART if settings.max_restarts else WatchAction.STOP
     return WatchAction(settings.hang_action)

@@ -50,7 +50,7 @@ class RankSpec:
         return rank_title(self.rank_id, self.name)
 
     def changes(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that differ from those of the caller."""
+        """Return the variables that differ from the caller's."""
         return {name: value for name, value in self.env.items() if environ.get(name) != value}
 
 
@@ -81,7 +81,7 @@ class Files:
     table: TableFile | None = None  # the rank table that the ranks read
     rotation: Rotation = attrs.field(factory=Rotation)
     has_own_process_logs: bool = False  # whether CANN's logs are below the log directory
-    log_runs: int = 10  # earlier runs whose files are kept
+    log_runs: int = 10  # earlier runs to keep the files of
     newest_link: str = ""  # the symlink that points at the newest log directory ("": none)
     checkpoint_dir: str = ""  # where the checkpoints of the training appear ("": unknown)
     html_states: frozenset[JobState] = frozenset()  # in one of these the report is also written as HTML
@@ -163,7 +163,7 @@ class JobSpec:
     def has_all_ranks(self) -> bool:
         """Whether this node runs the whole job, so that each file of the job in the log directory is its own.
 
-        A plan without ranks is that of a job that waits for them, or of a process that starts them itself.
+        A plan without ranks belongs to a job that waits for them, or to a process that starts them itself.
         """
         if self.is_passed_through or not self.is_placed:
             return False

@@ -41,7 +41,7 @@ class SingleProcess:
     """A command that must run once, unchanged.
 
     `why` is the reason. `rank_id` and `local_rank` are None if it is not a rank of the job, `rank_size` is 0 if it is
-    unknown. `name` is the name in logs of a process that is not a rank ("": that of the host or the command), and
+    unknown. `name` is the name in logs of a process that is not a rank ("": the host or the command), and
     `hint` is how to start ranks after all, if that is possible. With `is_part`, the job may have other processes on
     this node, or on nodes that no variable names.
     """
@@ -60,7 +60,7 @@ class Precedence(enum.Enum):
 
     USER = "user"  # the variables may be left over from an earlier launcher
     NEITHER = "neither"  # they are this process's own: each process on this node would start all ranks
-    VARIABLES = "variables"  # all pods run one command, and the ranks are those of the other pods
+    VARIABLES = "variables"  # all pods run one command, and the ranks are in the other pods
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -216,7 +216,7 @@ def log_dirs(environ: Mapping[str, str]) -> tuple[str, ...]:
 def way_in(environ: Mapping[str, str], pod_name: str, host_name: str, namespace: str) -> str:
     """Return the command that opens a shell where the runner runs, or "" if it is unknown.
 
-    `namespace` is that of the pod, "" outside Kubernetes.
+    `namespace` is the pod's, "" outside Kubernetes.
     """
     command = next(filter(None, (spec.way_in(environ, pod_name, host_name) for spec in PLATFORMS)), "")
     if command or not environ.get(KUBERNETES):

@@ -3,8 +3,8 @@
 The Octopus platform uses the same variables, on ModelArts or on CCE. Sources: ModelArts' list of environment variables,
 its guide to custom images, its page on topology acceleration; Octopus' guide to algorithm files.
 
-They count devices, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE are those of the job, LOCAL_WORLD_SIZE,
-MS_LOCAL_WORKER and CM_LOCAL_WORKER those of a node. RANK, MS_NODE_RANK and CM_RANK are the node's number. Source:
+They count devices, not nodes: WORLD_SIZE, MS_WORKER_NUM and CM_WORKER_SIZE of the job, LOCAL_WORLD_SIZE,
+MS_LOCAL_WORKER and CM_LOCAL_WORKER of a node. RANK, MS_NODE_RANK and CM_RANK are the node's number. Source:
 component/ascend-operator of Ascend/mind-cluster (pkg/controllers/v1/env.go).
 
 WORLD_SIZE and RANK alone could be torchrun's, which count processes; SLOTS tells them apart. Source: the platform's

@@ -67,7 +67,7 @@ PYTORCH_JOB: Final = PlatformSpec(
 
 
 INDICES: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
-LEADERS: Final = ("VC_MASTER_HOSTS", "VC_CHIEF_HOSTS")  # tasks whose only pod is node 0
+LEADERS: Final = ("VC_MASTER_HOSTS", "VC_CHIEF_HOSTS")  # tasks with node 0 as their only pod
 WORKERS: Final = "VC_WORKER_HOSTS"
 # Variables of platforms that give more facts about a job than Volcano, and of host files.
 OTHERS: Final = (

@@ -4,7 +4,7 @@ Takes the table as plain facts and returns the sentence of an error, or "".
 
 Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-training platform's layout.
 
-Open MPI's and DeepSpeed's files have lines such as `host slots=4`, those of MPICH `host:4`.
+Open MPI's and DeepSpeed's files have lines such as `host slots=4`, MPICH's files `host:4`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def _missing(node: Node, table: TableFacts) -> int:
-    """Return how many nodes the rank table lacks of those that were announced; negative if it has more."""
+    """Return how many of the announced nodes the rank table lacks; negative if it has more."""
     if "nnodes" not in node.sources or node.nnodes == len(table.server_ids):  # two pods may share a server
         return 0
     return node.nnodes - table.nodes
@@ -128,7 +128,7 @@ def with_table(node: Node, table: TableFacts) -> Node:
     """
     announced = node.node_rank if "node_rank" in node.sources else None
     missing = max(0, _missing(node, table))
-    hosts = () if missing else node.hosts  # the hosts include those that are missing
+    hosts = () if missing else node.hosts  # the hosts include missing ones
     node = attrs.evolve(
         node,
         node_rank=table.position,
@@ -196,7 +196,7 @@ def find(environ: Mapping[str, str], is_folder: Callable[[str], bool]) -> dict[s
 
 
 def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Read DATASET_MAP, whose names may be of any script; empty if it is not set.
+    """Read DATASET_MAP, with names in any script; empty if it is not set.
 
     Raises:
         SettingsError: It does not map names to paths.
@@ -213,6 +213,30 @@ def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
         raise SettingsError(f'invalid value {text!r} for {DATASET_MAP}: expected JSON such as {{"name": "path"}}')
 
     return found
+
+
+def staged(environ: Mapping[str, str], copies: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables of datasets that lead to a copy; `copies` are pairs of a source and the path of its copy.
+
+    A path below a source leads to its place in the copy. DATASET_MAP stays as it is if it is not valid.
+    """
+
+    def copy_of(path: str) -> str:
+        for source, copy in copies:
+            full, top = os.path.normpath(path), os.path.normpath(source)
+            if full == top or full.startswith(os.path.join(top, "")):
+                return copy + full[len(top) :]
+        return path
+
+    found = {name: copy_of(environ[name]) for name in ("DATASET", "CACHED_DATASET") if environ.get(name)}
+    try:
+        paths = mapped_datasets(environ)
+    except SettingsError:
+        paths = {}
+    moved = {name: copy_of(path) for name, path in paths.items()}
+    if moved != paths:
+        found[DATASET_MAP] = json.dumps(moved, ensure_ascii=False)
+    return {name: value for name, value in found.items() if value != environ[name]}
 
 
 def named(dataset: str, model: str, subfolders: Subfolders) -> dict[str, dict[str, str]]:

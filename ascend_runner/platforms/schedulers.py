@@ -1,10 +1,10 @@
 """Slurm and mpirun, if they have started this process once per node. Pure.
 
-The count and the list of the step decide, not those of the job: a batch script runs on one node of several, and a step
+The count and the list of the step decide, not the job's: a batch script runs on one node of several, and a step
 may use fewer nodes than its job has.
 
 Several processes per node are detected by `already_started`. MPI gives numbers, but no addresses; inside a Slurm job
-Slurm has the addresses. MPI's own variables come first, because mpirun passes those of the calling shell to every node:
+Slurm has the addresses. MPI's own variables come first, because mpirun passes the calling shell's to every node:
 SLURM_NODEID is then the same everywhere.
 """
 

@@ -93,7 +93,7 @@ def is_trainer(environ: Mapping[str, str]) -> bool:
 
 
 def _refine(node: Node, environ: Mapping[str, str]) -> Node:
-    """Take the hosts, and count the nodes by them. The ports are those of TensorFlow's own servers."""
+    """Take the hosts, and count the nodes by them. The ports belong to TensorFlow's own servers."""
     cluster = decode(environ[NAME])
     hosts = tuple(task.rpartition(":")[0] or task for task in cluster.trainers)
     before = TRAINING[: TRAINING.index(cluster.role)]

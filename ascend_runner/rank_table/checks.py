@@ -3,7 +3,7 @@
 The levels of a rank are read here as they are in the document: nothing else in the package needs them.
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
-rank_table_info.cc) and those of CANN's documentation; what only the documentation forbids is a warning.
+rank_table_info.cc) and CANN's documentation's; what only the documentation forbids is a warning.
 `soundness.find_errors` finds what prevents a document from being a table at all.
 """
 
@@ -143,7 +143,7 @@ class _Addresses:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is only one server, in which case HCCL ignores families."""
+        """Whether there is only one server; HCCL ignores families then."""
         return len(self.table.servers) == 1
 
     def check_device_ip(self, device: Device, *, needs_none: bool) -> None:
@@ -588,7 +588,7 @@ AVERAGES: Final = frozenset({1, 2, 4, 8, 16})  # devices per server, lab form
 NIC_LOCATION: Final = "para_plane_nic_location"
 
 
-def check(  # noqa: PLR0913  keywords, of which most callers need few
+def check(  # noqa: PLR0913  keywords: most callers need few
     table: RankTable,
     *,
     path: str = "",

@@ -46,7 +46,7 @@ def loads(data: bytes, *, source: str = NAME, lists_decide: bool = False) -> Ran
 
     Raises:
         RankTableNotReadyError: The document is not completed.
-        RankTableFormatError: The document is not a table; carries every problem, also those of HCCL's checks.
+        RankTableFormatError: The document is not a table; carries every problem, also of HCCL's checks.
     """
     table = _load(data, Document(source, lists_decide))
     if table.errors:
@@ -84,7 +84,7 @@ def dumps_group_list(table: RankTable) -> bytes:
 
 
 def to_hccl_bytes(table: RankTable) -> bytes:
-    """Return the bytes that HCCL is to read: those that the table was read from, unpacked, if HCCL can read them."""
+    """Return the bytes for HCCL: the ones that were read, unpacked, if HCCL can read them."""
     return table.data if table.is_native else dumps(table)
 
 
@@ -112,7 +112,7 @@ def unpack(data: bytes, document: Document, *, largest: int = LARGEST) -> bytes:
 
 
 def parse(data: bytes, document: Document) -> object:
-    """Return the JSON of an unpacked document, whose whole numbers keep every digit.
+    """Return the JSON of an unpacked document; whole numbers keep every digit.
 
     Raises:
         RankTableNotReadyError: The data is empty or only a part of a document.

@@ -5,9 +5,9 @@ The cloud form has no rank ids. They follow from an order that every node of a j
 - groups in listed order;
 - in each group, instances by the integer at the end of their pod_name, as ModelArts' own launcher orders them: what
   follows the last "-", or the whole name where there is no "-" (the HCCL-Controller names pods "0", "1", ...);
-- an instance whose name does not end in an integer keeps its position in the list, and the others are sorted into the
-  remaining positions. Instances with the same integer stay in listed order. Both give a warning, as the order of the
-  list then determines the ranks;
+- an instance with a name that does not end in an integer keeps its position in the list, and the others are sorted
+  into the remaining positions. Instances with the same integer stay in listed order. Both give a warning, as the order
+  of the list then determines the ranks;
 - devices in listed order.
 
 Ranks are counted in that order. Pods with the same server_id form one server, at the position of its first rank.

@@ -109,7 +109,7 @@ NO_LAYOUT: Final = Layout()
 
 
 def find_errors(servers: tuple[Server, ...], dialect: Dialect, layout: Layout, source: str) -> list[Problem]:
-    """Return every error because of which the servers do not form a table; `source` is the name of the document.
+    """Return every error that keeps the servers from forming a table; `source` is the name of the document.
 
     A quick check of the whole table comes first: nearly every table is sound, and some are large. Only when it fails
     does a slower one find every problem and its path.

@@ -123,7 +123,7 @@ def _decode_device(fields: Fields, index: int) -> Device:
 
 
 def _decode_extra(fields: Fields, known: Collection[str], texts: Collection[str]) -> Mapping[str, object]:
-    """Read the other keys: those of `texts` as strings, the rest as they are."""
+    """Read the other keys: the ones in `texts` as strings, the rest as they are."""
     extra_keys = fields.extra_keys(known)
     if not extra_keys:
         return NO_EXTRA_KEYS

@@ -69,7 +69,7 @@ def wait(  # noqa: PLR0913  most are keywords, each with a default that most cal
 ) -> RankTable:
     """Read a table once it is completed, within `timeout` seconds. `path` need not exist yet.
 
-    `lists_decide` is that of `codec.loads`. `pause(seconds)` blocks for at most that long and may raise to end the
+    `lists_decide` is passed to `codec.loads`. `pause(seconds)` blocks for at most that long and may raise to end the
     wait. `say(sentence)` is called with the reason of the wait after the first poll and then every 30 s; it is not
     called if the table is completed at the first poll.
 

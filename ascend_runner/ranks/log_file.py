@@ -87,7 +87,7 @@ class Disk:
 
 
 class LogFile:
-    """Takes bytes and never fails. `gaps` lists those that could not be written."""
+    """Takes bytes and never fails. `gaps` lists the bytes that could not be written."""
 
     def __init__(
         self,
@@ -277,7 +277,7 @@ class LogFile:
             return  # the path cannot be followed now, but the open file is as good as before
         new_path = os.readlink(f"/proc/self/fd/{self._fd}")
         if new_path == os.path.realpath(self.path):
-            return  # a file system whose inode numbers change
+            return  # a file system with changing inode numbers
         if os.path.lexists(self.path):
             self._stay_at(new_path, "another file is in its place")
             return

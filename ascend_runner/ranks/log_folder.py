@@ -78,7 +78,7 @@ def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
 def _remove_run(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
     """Remove a run's directory, unless a runner is using it or something else is in it.
 
-    The report and the locks come last: until then the directory is still recognized as that of a run.
+    The report and the locks come last: until then the directory is still recognized as a run.
     """
     with os.scandir(folder) as scanned:
         entries = list(scanned)
@@ -231,7 +231,7 @@ def _is_any_part_running(job: JobSpec) -> bool:
 def put_aside(
     log_dir: str, is_ours: Callable[[str], bool], *, keep: int, clock: Callable[[], float] = time.monotonic
 ) -> tuple[str, ...]:
-    """Move the files of an earlier run whose names are ours into a directory of their own.
+    """Move the files of an earlier run that have our names into a directory of their own.
 
     The directory's number is one above the highest that has any of ours, so that the nodes of a job that share a log
     directory choose the same one for each run. Of the directories that have any of ours, the newest `keep` stay.
@@ -239,7 +239,7 @@ def put_aside(
 
     Raises:
         OutputError: The directory cannot be created.
-        OSError: A file cannot be moved; those that were moved stay where they are.
+        OSError: A file cannot be moved; files moved before stay where they are.
     """
     earlier = sorted(_ours(log_dir, is_ours), key=lambda name: "-proc-" in name)  # the report before large files
     if not earlier:

@@ -37,7 +37,7 @@ class RankOutputs:
         self._job, self._continues = attempt.job, attempt.number > 0
         self._warn, self._activities, self._tap = warn, activities, tap
         self._pump = Pump(console)
-        self._hung: set[int] = set()  # ranks whose disk did not respond at the end
+        self._hung: set[int] = set()  # ranks with a disk that did not respond at the end
         self._streams: dict[int, Stream] = {}
 
     @property

@@ -56,7 +56,7 @@ def read(found: Iterable[Descendant]) -> tuple[RankProcess, ...]:
 
 
 def _handled_and_ignored(process: Descendant) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the signals that a process handles, and those that it ignores.
+    """Return the signals that a process handles, and the ones it ignores.
 
     A process that cannot be signaled or inspected counts as handling no signals.
     """
@@ -146,7 +146,7 @@ class RankProcesses:
         return events, len(order) == len(endings)
 
     def _living_sessions(self, endings: Mapping[int, Ending]) -> Collection[int]:
-        """Return the sessions that have a living process, of those that are needed."""
+        """Return the sessions that are needed and have a living process."""
         # The orphans of a leader become children of this process, their subreaper: without any there is no straggler.
         adopted = sweep.reap_adopted(keep=self._kept_pids())
         if not adopted or not (endings or self._with_stragglers):
@@ -236,13 +236,13 @@ class RankProcesses:
                 process_tree.send(found.identity, by_session[found.session])
 
     def reap(self, rank_id: int) -> RankReaped:
-        """Reap a rank whose processes have all ended, which frees its pid."""
+        """Reap a rank without living processes, which frees its pid."""
         leader = self._leaders.pop(rank_id)
         self._killed.discard(leader.pid)  # the number may be used again
         return leader.reap()
 
     def pids(self) -> Mapping[int, int]:
-        """Return the pid of each rank whose leader is alive, by rank id."""
+        """Return the pid of each rank with a living leader, by rank id."""
         return {rank_id: leader.pid for rank_id, leader in self._leaders.items() if not leader.is_reported}
 
     def has_killable(self) -> bool:

@@ -2,7 +2,7 @@
 
 One thread reads all pipes and never waits for anything else: console and log files have queues and threads of their
 own. A rank whose log queue is full is not read until there is room again, or until its disk counts as hung; no other
-rank notices. While the ranks print only single lines, it pauses before a read, so that it gets those of several ranks.
+rank notices. While the ranks print only single lines, it pauses before a read, to get lines of several ranks.
 The end of each output is kept for the report.
 """
 

@@ -120,14 +120,14 @@ class Signals:
                 signal.pthread_sigmask(signal.SIG_BLOCK, ())  # calls the handler of each signal whose byte was read
                 is_woken, self._is_woken = self._is_woken, False
             arrived, self._arrived = self._arrived, []
-            if arrived or is_woken or ready != [self._reader]:  # else the byte was that of a signal returned before
+            if arrived or is_woken or ready != [self._reader]:  # else the byte belongs to a signal returned before
                 break
         if not STOP_SIGNALS.isdisjoint(arrived):
             self._answer()
         return sorted(arrived, key=lambda signum: signum not in STOP_SIGNALS)
 
     def wait_unless_stopped(self, seconds: float) -> None:
-        """Wait at most `seconds` until any signal arrives, including that of a child that has ended. No rank is alive.
+        """Wait at most `seconds` until any signal arrives, including SIGCHLD. No rank is alive.
 
         Raises:
             StopRequestedError: A stop signal arrived.

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class RankReaped:
-    """A rank whose processes have all ended was reaped, which freed its pid.
+    """A rank without living processes was reaped, which freed its pid.
 
-    The figures are those of the leader and the children it waited for.
+    The figures include the leader and the children it waited for.
     """
 
     rank_id: int
-    max_rss: int | None  # bytes; None: not above that of the runner, with whose memory the leader began
+    max_rss: int | None  # bytes; None: not above the runner's, with which the leader began
     user_seconds: float
     system_seconds: float
 
@@ -85,7 +85,7 @@ class SignalUnhandled:
 
 @attrs.frozen(kw_only=True)
 class CheckpointAsked:
-    """Ranks were asked for a checkpoint: those of which a process handles the signal were reached.
+    """Ranks were asked for a checkpoint: a rank is reached if one of its processes handles the signal.
 
     The others are asked as soon as they handle it, within `seconds`, unless the job is stopped before.
     """
@@ -151,6 +151,7 @@ class HangSeen:
     stacks: tuple[StackGroup, ...]
     refusal: str = ""  # why they are the kernel's view instead of Python's; "": they are Python's
     beats: Mapping[int, Beat] = {}  # of the ranks that send any
+    outlier: str = ""  # the few ranks that are elsewhere than all others
 
 
 @attrs.frozen(kw_only=True)
@@ -164,7 +165,7 @@ class CheckpointEnded:
     missing: tuple[int, ...] = ()  # the ranks that were expected to report, but did not
     stacks: HangSeen = HangSeen(())  # theirs, if they were read
     failed: Mapping[int, Ending] = {}  # the endings of the ranks that failed before they had reported
-    failed_since: Mapping[int, Ending] = {}  # of those that cannot report, and have failed since the request
+    failed_since: Mapping[int, Ending] = {}  # of ranks that cannot report, and have failed since the request
     unasked: tuple[int, ...] = ()  # the ranks that do not handle the signal
 
     @property

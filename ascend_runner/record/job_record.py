@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
-from ascend_runner.node.clock import Clock
-from ascend_runner.plan.ranks import Staged
 from ascend_runner.record.rank_record import RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
@@ -23,7 +21,7 @@ from ascend_runner.supervision.state import Phase
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Peer, StackGroup
 
-SCHEMA_VERSION: Final = 4  # raised when a member is removed or changes its meaning, but not when one is added
+SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
 CAUSED: Final = " caused the failure: "
@@ -39,11 +37,11 @@ class CauseRecord:
     kind: str = ""
     sentence: str = ""
     rank_id: int | None = None  # the rank that caused it, if any
-    first_exit: int | None = None  # the one that ended first, whose exit status is the job's
+    first_exit: int | None = None  # the one that ended first; its exit status is the job's
     alike: tuple[int, ...] = ()  # the ranks that failed for the same reason, `rank_id` included
     certainty: str = ""  # "certain", "likely" or "open"
     candidates: tuple[int, ...] = ()  # the ranks that may have caused it if that is open
-    signal: Count | None = None  # the one that stopped the runner, SIGKILL if it was killed
+    signal: Count | None = None  # the signal that stopped the runner, SIGKILL if it was killed
     may_be_a_peer: bool = False  # whether another rank may have failed before
     is_a_consequence: bool = False  # whether the evidence says that one did
     suspected_peer: Peer | None = None  # if all failed ranks only report a peer
@@ -141,8 +139,8 @@ class CheckpointRecord:
     at: float = 0.0
     step: Count | None = None  # the highest one that a rank reported
     path: str = ""
-    ranks: tuple[int, ...] = ()  # those that have reported the checkpoint
-    missing: tuple[int, ...] = ()  # those that have not
+    ranks: tuple[int, ...] = ()  # ranks that have reported the checkpoint
+    missing: tuple[int, ...] = ()  # ranks that have not
     seconds: float = 0.0
 
 
@@ -159,6 +157,18 @@ class StepRecord:
     unit: str = ""
     hardware: float | None = None
     e2e: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Staged:
+    """The result of a stage. `size` is in bytes, `copied` those that were not there before; `seconds` include waits."""
+
+    source: str
+    place: str
+    files: int
+    size: int
+    copied: int
+    seconds: float
 
 
 @attrs.frozen(kw_only=True, eq=True, repr=False)
@@ -182,9 +192,8 @@ class JobRecord:
     log_dir: str = ""
     rank_table: str = ""  # the file that the ranks read; "": none
     cause: CauseRecord | None = None
-    ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, those that were started
+    ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, the ranks started so far
     hang: tuple[StackGroup, ...] = ()  # the stacks of the ranks of a job that hung, outliers first
-    clock: Clock | None = None  # that of this node, at the end
     attempts: tuple[AttemptRecord, ...] = ()
     staged: tuple[Staged, ...] = ()  # the datasets that were copied
     conditions: tuple[Condition, ...] = ()
@@ -230,7 +239,6 @@ class JobRecord:
             "ended_at": iso(self.ended_at),
             "seconds": milliseconds(self.seconds or 0.0),
             "ranks": [rank.encode(began) for rank in self.ranks],
-            "clock": _encode_clock(self.clock) if self.clock else None,
             "attempts": [attempt.encode() for attempt in self.attempts],
             "conditions": [condition.encode() for condition in self.conditions],
             "last_step": self.last_step and _with_time(self.last_step),
@@ -244,7 +252,6 @@ class JobRecord:
     def decode(cls, report: Members) -> JobRecord:
         """Return what `encode` has written; what is missing in an older report, or damaged, is as if unknown."""
         began = report.moment("started_at") or 0.0
-        clock = report.child("clock")
         return cls(
             **{
                 **report.fields(cls),
@@ -255,7 +262,6 @@ class JobRecord:
                 "cause": CauseRecord.decode(report.child("cause")),
                 "ranks": _ranks(report, began),
                 "hang": _stacks(report.children("hang")),
-                "clock": _decode_clock(clock) if clock.members else None,
                 "attempts": tuple(map(AttemptRecord.decode, report.children("attempts"))),
                 "staged": tuple(Staged(**one.fields(Staged)) for one in report.children("staged")),
                 "conditions": tuple(map(Condition.decode, report.children("conditions"))),
@@ -270,15 +276,6 @@ def _ranks(report: Members, began: float) -> tuple[RankRecord, ...]:
     """Return the ranks of a report, each number once."""
     numbered = {rank.whole("rank_id"): rank for rank in report.children("ranks")}
     return tuple(RankRecord.decode(rank, began) for rank_id, rank in numbered.items() if rank_id is not None)
-
-
-def _encode_clock(clock: Clock) -> dict[str, object]:
-    seconds = {name: value and round(value, 6) for name, value in attrs.asdict(clock).items()}
-    return {**seconds, "is_synchronized": clock.is_synchronized}
-
-
-def _decode_clock(members: Members) -> Clock:
-    return Clock(**{**members.fields(Clock), "disk_offset": members.signed("disk_offset")})
 
 
 def _with_time(record: StepRecord | CheckpointRecord | NodeFinding) -> dict[str, object]:

@@ -22,7 +22,6 @@ from ascend_runner.text import duration, rank_title, size
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
-    from ascend_runner.node.clock import Clock
 
 
 # The fields that are not in a report under their name.
@@ -81,7 +80,7 @@ class RankRecord:
     started_after: float = 0.0
     seconds: float = 0.0  # how long it ran
     # The peak memory in bytes, and CPU time, of the leader and the processes it waited for (getrusage(2)). The peak is
-    # None if it is not above that of the runner.
+    # None if it is not above the runner's.
     max_rss: Count | None = None
     user_seconds: float | None = None
     system_seconds: float | None = None
@@ -91,7 +90,7 @@ class RankRecord:
     activity: tuple[int, ...] = ()  # the bytes written in each span of `cell_seconds` since the start of the job
     cell_seconds: float = 0.0
     log_path: str = ""
-    log_start: Count = 0  # the offset of its output in the log, after that of earlier attempts
+    log_start: Count = 0  # the offset of its output in the log, after earlier attempts
     log_size: Count | None = None  # bytes that it wrote
     log_lost: Count = 0  # bytes of them that the log lacks
     log_lost_from: Count | None = None  # the offset of the first of those
@@ -126,7 +125,7 @@ class RankRecord:
 
     @property
     def order(self) -> int:
-        """Where to show it among others: those that have failed first, those that have succeeded last."""
+        """Where to show it among others: failed ranks first, successful ones last."""
         return ORDER.get(self.state, len(ORDER) + (self.state is RankState.SUCCEEDED))
 
     @property
@@ -156,7 +155,7 @@ class RankRecord:
         return os.path.basename(self.log_path)
 
     def gone(self) -> RankRecord:
-        """Return the record of a rank whose end was not observed: it has lasted until its last output."""
+        """Return the record of a rank without an observed end: it has lasted until its last output."""
         return attrs.evolve(self, state=RankState.ENDED, seconds=max(0.0, self.last_sign_after - self.started_after))
 
     def later(self, seconds: float) -> RankRecord:
@@ -220,7 +219,6 @@ class Outcome:
     ranks: tuple[RankRecord, ...] = ()  # in rank order, of the newest attempt
     started_at: float = 0.0  # in seconds since the epoch
     seconds: float = 0.0  # how long it ran, by the clock
-    clock: Clock | None = attrs.field(default=None, repr=False)
     suspected_peer: Peer | None = None  # if the failed ranks only report a peer
     root: RootCause | None = None  # if a rank's failure ended the job
     hang: tuple[StackGroup, ...] = ()  # if the job hung
@@ -236,7 +234,7 @@ class Outcome:
 
     @property
     def status(self) -> int:
-        """The exit status of the job: that of its cause, 0 without one. Later exits are ignored."""
+        """The exit status of the job: given by its cause, 0 without one. Later exits are ignored."""
         return self.cause.exit_status if self.cause else 0
 
     @property
@@ -270,7 +268,7 @@ class Outcome:
         return False if self.root.is_a_consequence and not is_peer_here else None
 
     def _repr_html_(self) -> str:
-        """Return a table of the ranks for a notebook, those that have failed first."""
+        """Return a table of the ranks for a notebook, failed ranks first."""
         from ascend_runner import html_table  # noqa: PLC0415  only notebooks show it
 
         ranks = sorted(self.ranks, key=lambda rank: (rank is not self.failed, rank.state is not RankState.FAILED))
@@ -281,7 +279,7 @@ class Outcome:
         """Return if the job succeeded.
 
         Raises:
-            JobFailedError: The job failed; its sentence is the cause, its exit status that of the job.
+            JobFailedError: The job failed; its sentence is the cause, its exit status the job's.
         """
         if self.cause:
             raise JobFailedError(str(self.cause), exit_status=self.status)
@@ -318,7 +316,7 @@ def silences(ranks: Iterable[RankRecord], now: float) -> tuple[dict[int, float],
 
 
 def interval(began: float, seconds: float) -> dict[str, object]:
-    """Return the members about the end of what began then, rounded such that the times differ by exactly `seconds`."""
+    """Return the members about the end of what began then, rounded so that the times differ by exactly `seconds`."""
     seconds = milliseconds(seconds)
     return {"ended_at": iso(milliseconds(began) + seconds), "seconds": seconds}
 
@@ -354,7 +352,7 @@ def described(state: RankState, ending: Ending | None) -> str:
 
 
 def _stopped(ending: Ending | None) -> str:
-    """Say how a rank has ended that was asked to stop: if not of that, it may have failed by itself all the same."""
+    """Describe the end of a rank that was asked to stop; it may have failed by itself nevertheless."""
     if ending and not (ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP):
         return "ended after being asked to stop"
     return f"{'killed' if ending and ending.signum == SIGKILL else 'stopped'} by the runner"

@@ -18,28 +18,29 @@ from typing import Final
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.node import bounded
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import Attempt, JobSpec
 from ascend_runner.record.facts import Fact, SignalsSent
 from ascend_runner.report.writing import ReportWriter, WriteQueue
-from ascend_runner.supervision.job_machine import Job, JobState
+from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
 
 LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done
 
 
 class PageWriter:
-    """Writes the page of one job."""
+    """Writes the page of one job. An observer of the manager's facts; `attempt` is the newest one."""
 
     def __init__(self, writes: WriteQueue) -> None:
         self._writes = writes
         self._loading: threading.Thread | None = None
         self._state = State(grace=0.0)  # the state of the newest attempt
+        self.attempt: Attempt | None = None
 
     def close(self) -> None:
         """Let the thread end as soon as the page has been written."""
         self._writes.close()
 
-    def observe(self, fact: Fact, spec: JobSpec, job: Job) -> None:
+    def observe(self, fact: Fact, _at: float) -> None:
         """Load what a page needs when the ranks have ended or have been sent a signal to end, if a page is likely.
 
         Not earlier, because Python runs one thread at a time, and the signal would be delayed.
@@ -49,7 +50,7 @@ class PageWriter:
             is_due = fact.phase is Phase.DONE
         else:
             is_due = isinstance(fact, SignalsSent) and self._state.is_tearing_down
-        if is_due and _is_page_likely(self._state, spec, job):
+        if is_due and self.attempt and _is_page_likely(self._state, self.attempt):
             self.load_ahead()
 
     def load_ahead(self) -> None:
@@ -102,11 +103,12 @@ def load_own_modules() -> None:
     from ascend_runner.views import page_content  # noqa: F401, PLC0415  55 ms that only a page needs
 
 
-def _is_page_likely(state: State, spec: JobSpec, job: Job) -> bool:
+def _is_page_likely(state: State, attempt: Attempt) -> bool:
+    spec = attempt.job
     is_stopped = state.cause is not None and state.cause.stop_signal is not None
     if state.cause is None:
         return JobState.SUCCEEDED in spec.files.html_states
-    if not is_stopped and job.attempt < job.policy.max_restarts:
+    if not is_stopped and attempt.number < spec.restarts.max_restarts:
         return False  # loading would delay the restart
     return (JobState.STOPPED if is_stopped else JobState.FAILED) in spec.files.html_states
 

@@ -26,6 +26,7 @@ from ascend_runner.record.rank_record import Outcome
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
 from ascend_runner.text import is_whole_number, lines_of
+from ascend_runner.views import wording
 
 _PORT: Final = re.compile(r"(?:\bport\W{0,3}|[\]\w]:)(\d{2,5})\b", re.IGNORECASE)
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
@@ -72,7 +73,7 @@ class Investigation:
     ) -> Diagnosis:
         """Explain why ranks failed.
 
-        `failures` are those that failed by themselves, in the order of their ends. `stopped` are those that the runner
+        `failures` are ranks that failed by themselves, in the order of their ends. `stopped` are ranks that the runner
         stopped then, with their output before that and at the end. `first_exit` is the rank whose failure ended the
         job, or None if something else did.
         """
@@ -103,9 +104,10 @@ class Investigation:
         return restart, failure.fingerprint(cause, ending, finding)
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are those of their leaders."""
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their leaders."""
         collector = self._collector(self.patience.is_stopped, may_pause=True)
-        return HangSeen(stacks.group(collector.collect(pids), earlier), collector.refusal)
+        groups = stacks.group(collector.collect(pids), earlier)
+        return HangSeen(groups, collector.refusal, outlier=wording.outlier(groups))
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them, even if the job is stopped."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.node import clock, memory
+from ascend_runner.node import memory
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec, RankSpec
@@ -23,7 +23,7 @@ from ascend_runner.record.facts import Fact, HangSeen, RankOutput, RankReaped, S
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.causes import Cause, Exited
+from ascend_runner.supervision.causes import Cause, Exited, named
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
@@ -51,7 +51,7 @@ class Recorder:
         environ: Mapping[str, str] = {},
         processes: Sequence[RankSpec] = (),
     ) -> None:
-        """`environ` is the environment that the runner was started with, `processes` are those of this attempt."""
+        """`environ` is the environment that the runner was started with, `processes` belong to this attempt."""
         self.has_survivors = False  # whether processes of the job are alive after SIGKILL
         self._job, self._environ = job, environ
         self._patience = patience
@@ -134,7 +134,7 @@ class Recorder:
         cause, masker = self._state.cause, Masker()
         if cause and cause.stop_signal is not None and stopped_by:
             cause = stopped_by()
-        cause = cause and cause.named({rank_id: spec.name for rank_id, spec in self._specs.items()})
+        cause = cause and named(cause, {rank_id: spec.name for rank_id, spec in self._specs.items()})
         diagnosis = self._diagnose(masker)
         findings = diagnosis.findings if diagnosis else {}
 
@@ -151,7 +151,6 @@ class Recorder:
             ranks=tuple(ranks),
             started_at=self._began[0],
             seconds=self._state_since - self._began[1],
-            clock=clock.since(*self._began),
             suspected_peer=diagnosis.suspected_peer if diagnosis and not is_from_outside else None,
             root=root,
             unsaved=self._stopped.unsaved,
@@ -160,7 +159,7 @@ class Recorder:
         )
 
     def _diagnose(self, masker: Masker) -> Diagnosis | None:
-        """Explain the ranks that failed by themselves; the output of those that were stopped may have the cause."""
+        """Explain the ranks that failed by themselves; the output of stopped ranks may have the cause."""
         exited = sorted(self._exited.values(), key=lambda entry: entry[1])
         stopped_ranks = self._stopped.rank_ids
         failures = [

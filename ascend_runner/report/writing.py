@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import cache, partial
 from typing import Final
 
-import attrs
 import orjson
 
 from ascend_runner import files
@@ -40,7 +39,7 @@ PAUSE: Final = 0.1
 MOST_WAITING: Final = 64  # writes; only a disk that hangs has more, and those are discarded
 Compose = Callable[[], Mapping[str, object]]
 NO_RESPONSE: Final = "no response from its disk"
-# The members of a report whose secrets stay: those that others open or compare; those of ranks are masked already.
+# The members of a report that keep their secrets: others open or compare them; ranks are masked already.
 _KEPT: Final = frozenset({"job_id", "log_dir", "rank_table", "ranks"})
 
 
@@ -157,23 +156,25 @@ class EventLog:
         self._origin = cloud_events.origin(spec.job_id, spec.part, self._origin.run_id)
         self._writes.put(spec.events_path, lambda: files.move(before, spec.events_path))
 
-    def write_change(self, job: Job, event: Event | None) -> None:
-        """Write the change of the state that has led to `job`; without an event, its begin."""
-        masked = event and attrs.evolve(event, sentence=Masker().text(event.sentence))
-        self._append(partial(cloud_events.encode, job, masked))
+    def write_change(self, job: Job, event: Event | None, facts: Mapping[str, object] = {}) -> None:
+        """Write the change of the state that has led to `job`, with other `facts`; without an event, its begin."""
+        data = {**cloud_events.members(job, event), **facts}
+        if "sentence" in data:
+            data["sentence"] = Masker().text(str(data["sentence"]))
+        self._append(job.state.value, data)
 
     def write_note(self, name: str, data: Mapping[str, object]) -> None:
         """Write an event that changes no state."""
-        self._append(partial(cloud_events.encode_note, name, Masker().members(data)))
+        self._append(name, {**Masker().members(data), "event": name})
 
     def loss(self) -> str:
         """Return a sentence on the events that were not written, or "" if none is missing."""
         missing = self._count - self._written
         return f"events missing from {self._path!r}: {missing} of {self._count}" if missing else ""
 
-    def _append(self, encode: Callable[..., bytes]) -> None:
+    def _append(self, name: str, data: dict[str, object]) -> None:
         self._count += 1
-        line = encode(self._origin, number=self._count, at=iso(time.time()))
+        line = cloud_events.encode(name, data, self._origin, number=self._count, at=iso(time.time()))
         self._writes.put(self._path, partial(self._write, self._path, line))
 
     def _write(self, path: str, line: bytes) -> None:
@@ -193,10 +194,8 @@ class ReportWriter:
         # Composes the newest report when it is first read: most are replaced before, while ranks are restarted.
         self._newest: Compose = dict
         self._kept: tuple[Compose, str] = self._newest, ""  # the newest report that has been written, and its path
-        self._tried: tuple[Compose, str] = (
-            self._newest,
-            "",
-        )  # the newest one whose write has ended, and why it failed, "" if it did not
+        # The newest report whose write has ended, and why it failed, "" if it did not.
+        self._attempted: tuple[Compose, str] = self._newest, ""
         self.spare_path = ""
 
     @property
@@ -213,7 +212,7 @@ class ReportWriter:
     @property
     def problem(self) -> str:
         """Why the newest report is not in its file, "" if it is."""
-        report, problem = self._tried
+        report, problem = self._attempted
         return problem if report is self._newest else NO_RESPONSE
 
     def put(self, path: str, compose: Compose) -> None:
@@ -242,14 +241,14 @@ class ReportWriter:
         try:
             files.write_atomically(path, encode(report()))
         except OutputError as error:
-            self._tried = report, reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
+            self._attempted = report, reason(error.__cause__) if isinstance(error.__cause__, OSError) else str(error)
             raise
         self._kept = report, path
-        self._tried = report, ""
+        self._attempted = report, ""
 
 
 def composed(record: JobRecord) -> Mapping[str, object]:
-    """Return the members of a report, with the secrets in their texts masked, and counted with those of the ranks."""
+    """Return the members of a report with masked secrets, which are counted together with the secrets of the ranks."""
     report, masker = record.encode(), Masker(count=record.secrets_masked)
     masked = masker.members({name: value for name, value in report.items() if name not in _KEPT})
     return {**report, **masked, "secrets_masked": masker.count}

@@ -26,7 +26,7 @@ from ascend_runner.node import bounded
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.supervision.causes import FindingKind, NodeFinding, Slowdown
+from ascend_runner.supervision.causes import NodeFinding, Slowdown
 from ascend_runner.supervision.job_machine import AnyState, JobState
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
@@ -139,11 +139,11 @@ class Requests:
     def take_between_attempts(self, *, only_precheck: bool) -> list[NodeFinding]:
         """Return the findings about this node that were passed on since the last call.
 
-        With `only_precheck`, those that may end an attempt are left to the next one. An attempt that has ended is no
+        With `only_precheck`, findings that may end an attempt are left to the next one. An attempt that has ended is no
         longer slow.
         """
         found = [one for one in self.take_findings() if isinstance(one, NodeFinding)]
-        left = [one for one in found if only_precheck and one.kind is not FindingKind.PRECHECK]
+        left = [one for one in found if only_precheck and not one.kind.is_of_precheck]
         self._findings.extendleft(reversed(left))
         return [one for one in found if one not in left]
 
@@ -191,7 +191,7 @@ MOST_CONNECTIONS: Final = 16  # at once; the one that has been silent for longes
 PATIENCE: Final = 5.0  # seconds for a connection to send its message, and for an answer
 NAP: Final = 0.05  # seconds between two rounds, so that a flood costs little
 SHARE: Final = 0.1  # of the time, at most, is spent on showing the job
-VIEW_PATIENCE: Final = 1.0  # seconds for an answer to somebody who can do without
+VIEW_PATIENCE: Final = 1.0  # seconds for an answer that is not essential
 ASKING_LIMIT: Final = 2.0  # seconds for the loop of the runner to ask the ranks for a checkpoint, less than PATIENCE
 END_LIMIT: Final = 1.0  # seconds for the thread at the end of the job
 TIMEVAL: Final = struct.Struct("ll")  # seconds and microseconds (socket(7), SO_RCVTIMEO)

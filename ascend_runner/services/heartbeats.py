@@ -139,7 +139,7 @@ class Heartbeats:
         return self._announced.copy().keys()
 
     def saved_since(self, moment: float) -> Mapping[int, SavedCheckpoint]:
-        """Return the ranks of which every process that has announced it, and is alive, has reported since then."""
+        """Return the ranks with a report since then of every living process that has announced one."""
         found = {}
         for rank_id, reports in self._saved.copy().items():
             new = {pid: saved for pid, saved in reports.copy().items() if saved.at >= moment}
@@ -149,7 +149,7 @@ class Heartbeats:
         return found
 
     def of(self, rank_ids: Collection[int]) -> Mapping[int, Beat]:
-        """Return the last beats of those ranks that have sent any; none once they are no longer received."""
+        """Return the last beats of the ranks that have sent any; none once they are no longer received."""
         if not (self._thread and self._thread.is_alive()):
             return {}
         return {rank_id: beat for rank_id, beat in self._beats.copy().items() if rank_id in rank_ids}

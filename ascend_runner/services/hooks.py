@@ -2,11 +2,9 @@
 
 A hook has a session, a log and a time limit of its own. When it ends, all processes that it has started are killed.
 
-
-Runs the hooks for a checkpoint in the background, while the ranks go on.
-
-Each hook has a parent process that adopts the processes that the hook leaves behind, so that they are not mistaken for
-a rank's. Only the runner's loop starts these parents, because it must know them before it checks its children.
+Hooks for a checkpoint or a condition run in the background, while the ranks go on. Each of these has a parent process
+that adopts the processes that the hook leaves behind, so that they are not mistaken for a rank's. Only the runner's
+loop starts these parents, because it must know them before it checks its children.
 """
 
 from __future__ import annotations
@@ -36,18 +34,18 @@ from ascend_runner.settings.model import VARIABLES
 from ascend_runner.settings.options import VARIABLE_PREFIX
 from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.supervision.causes import Ending
-from ascend_runner.supervision.job_machine import Job
 from ascend_runner.text import format_numbers, last_lines, signal_name
 
 Value = TypeVar("Value")
 
-BEFORE_START, CHECKPOINT, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
+BEFORE_START, CHECKPOINT, SLOW, HANGING, UNHEALTHY, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
+BESIDE: Final = (CHECKPOINT, SLOW, HANGING, UNHEALTHY)  # those during which the ranks run
 
 LIMIT: Final = 60.0  # seconds for a hook
 SILENCE: Final = 3.0  # seconds until a message says what is waited for: most hooks need less
 SWEEP_POLL: Final = 0.01  # seconds
 DISK_LIMIT: Final = 1.0  # seconds for a call on its log
-SHOWN_END: Final = 4096  # bytes of its output, of which the last line is shown if it fails
+SHOWN_END: Final = 4096  # bytes of its output; the last line is shown if it fails
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -184,7 +182,7 @@ class Hooks:
         return f"hook {self.event} was killed: {why}"
 
 
-def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
+def variables(spec: JobSpec, report: Mapping[str, Any], checkpoint: str) -> dict[str, str]:
     """Return the variables of a hook about the job; `report` is the newest, `checkpoint` the newest complete one."""
     cause, attempts = report["cause"], report["attempts"]
     status = report["status"]
@@ -192,8 +190,8 @@ def variables(spec: JobSpec, job: Job, report: Mapping[str, Any], checkpoint: st
         status = attempts[-1]["status"]
     facts = {
         "JOB": spec.job_id,
-        "STATE": job.state.value,
-        "ATTEMPT": str(job.attempt),
+        "STATE": str(report["state"]),
+        "ATTEMPT": str(report["attempt"]),
         "STATUS": "" if status is None else str(status),
         "CAUSE": cause["sentence"] if cause else "",
         "LOG_DIR": spec.files.log_dir,
@@ -222,6 +220,11 @@ def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
         "MISSING": _numbers(saved["missing"]),
     }
     return {f"{VARIABLE_PREFIX}{name}": value for name, value in facts.items()}
+
+
+def of_condition(sentence: str) -> dict[str, str]:
+    """Return the variables of a hook about a condition that has begun: a hang, a slow training, an unhealthy node."""
+    return {f"{VARIABLE_PREFIX}CAUSE": sentence}
 
 
 def _numbers(ranks: Sequence[int]) -> str:
@@ -263,18 +266,18 @@ BECOME_HOLDER: Final = (
     " os.execv('/bin/sh', ['sh', '-c', *sys.argv[1:]])"
 )
 POLL_INTERVAL: Final = 0.1  # seconds between two checks at the end of an attempt
-SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook whose shell was killed
+SHELL_KILLED: Final = 128 + SIGKILL  # the exit status of a hook if its shell was killed
 
 
-class CheckpointHooks:
-    """The hooks for the checkpoints of one attempt. `pids` are those of their parent processes.
+class BackgroundHooks:
+    """The hooks of one event that run beside the ranks of an attempt. `pids` gets those of their parent processes.
 
-    The hooks of a checkpoint begin when those of the one before have ended. If a third one is saved meanwhile, the
-    hooks of the second one are skipped.
+    They begin when those of the same event before it have ended. If it occurs a third time meanwhile, the hooks of the
+    second time are skipped.
     """
 
-    def __init__(self, of_event: Hooks) -> None:
-        self.pids: set[int] = set()
+    def __init__(self, of_event: Hooks, pids: set[int]) -> None:
+        self.pids = pids
         self._hooks = of_event
         self._output = of_event.open()
         self._lock = threading.Lock()
@@ -303,7 +306,7 @@ class CheckpointHooks:
             skipped, self._next = self._next, holder
             is_idle, self._is_busy = not self._is_busy, True
         if skipped:
-            self._hooks.warn("skipped a checkpoint hook because the previous one took too long")
+            self._hooks.warn(f"skipped hook {self._hooks.event} because the previous one took too long")
             self._remove(skipped)
         if is_idle:
             try:

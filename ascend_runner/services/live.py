@@ -1,4 +1,4 @@
-"""What a running attempt shows to those who look at it: to `ascend-job` through the control socket, and to `--summary`.
+"""What a running attempt shows to observers: to `ascend-job` through the control socket, and to `--summary`.
 
 Nothing is computed or kept for viewers: a view is made from facts that the runner holds anyway, when somebody asks. The
 bytes of a view that came from a socket may be anything, so values out of range count as unknown.
@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 import orjson
@@ -25,7 +25,6 @@ import orjson
 from ascend_runner.activity import Activity
 from ascend_runner.members import LATEST, Members, iso, plain
 from ascend_runner.node import bounded
-from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.facts import Fact
 from ascend_runner.record.job_record import StepRecord
 from ascend_runner.record.rank_record import RankRecord, RankState, silences
@@ -34,6 +33,9 @@ from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import all_ranks, duration, last_lines, number_within, printable, rank_list
 from ascend_runner.views import facts
+
+if TYPE_CHECKING:
+    from ascend_runner.plan.spec import JobSpec
 
 LARGEST: Final = 1 << 24  # bytes of a view, enough for 10,000 ranks
 LARGEST_PID: Final = 1 << 22  # the kernel's limit (proc(5), pid_max)

@@ -163,7 +163,7 @@ def answer_requests(pattern: bytes, seconds: float) -> None:
 
 
 # What is searched of the output of all ranks, in bytes a second, and at once after a pause: a flood is read in parts,
-# so that it costs less than 1 % of a core. Steps that are lost in this way come too fast to be those of a training.
+# so that it costs less than 1 % of a core. Steps that are lost in this way come too fast for a training.
 RATE: Final = 1 << 19
 BURST: Final = 1 << 18
 SHORTEST_BURST: Final = 4 * LONGEST  # bytes for each rank, however many there are
@@ -248,12 +248,12 @@ class Unmatched:
 
 
 MOST_WAITING: Final = 1000  # lines
-PAUSE: Final = 0.75  # seconds in which lines are collected, so that those of a step of all ranks cost one wake-up
+PAUSE: Final = 0.75  # seconds in which lines are collected, so that one step of all ranks costs one wake-up
 CLOSE_LIMIT: Final = 2.0  # seconds for the thread to end
 CHECK_AFTER: Final = 1800.0  # seconds until a line must have matched; graphs may be compiled for almost as long
 NPU_SMI_LIMIT: Final = 5.0  # seconds
 
-# Takes the time, the number of a step, that of all steps, and the seconds of a step; see `live.Live.note_step`.
+# Takes the time, the number of a step, the number of all steps, and the seconds of a step; see `live.Live.note_step`.
 ShowStep = Callable[[float, Optional[int], Optional[int], Optional[float]], None]
 
 
@@ -327,7 +327,7 @@ class StepReader:
         return take
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Stop as soon as the ranks are to be stopped. A state without a cause at the end is that of a success."""
+        """Stop as soon as the ranks are to be stopped. A final state without a cause is a success."""
         if isinstance(fact, State):
             self._has_succeeded = fact.phase is Phase.DONE and not fact.cause
             if fact.cause or (fact.is_tearing_down and not self._has_succeeded):
@@ -397,7 +397,7 @@ class StepReader:
                 self._is_checked.set()
 
     def _next_lines(self) -> list[_Line]:
-        """Wait for a line, collect others for a moment, and return those that can be read at once."""
+        """Wait for a line, collect others for a moment, and return all lines that can be read at once."""
         lines = [self._lines.get()]
         if self.waiting < MOST_AT_ONCE:
             self._hurry.wait(self.pause)

@@ -1,7 +1,7 @@
 """A directory of a job while it runs, only for this user: small files and sockets of the runner and its ranks.
 
 `job.json` in it tells `ascend-job` where the job is, and stays when the job has ended, until there are newer ones. So
-does `job-report.json`, the final report of a job whose disk is full.
+does `job-report.json`, the final report of a job with a full disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CREDENTIALS: Final = struct.Struct("iII")  # pid, uid and gid of the sender on a
 PREFIX: Final = "run-"  # begins the names of these directories
 CONTROL: Final = "control"  # the socket of services.control
 JOBS_KEPT: Final = 20  # jobs that have ended
-LONGEST: Final = 80  # bytes of the path: that of a socket in it has at most 107 (unix(7))
+LONGEST: Final = 80  # bytes of the path: the path of a socket in it has at most 107 (unix(7))
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def bases(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_choice(chosen: str, folder: str, warn: Callable[[str], None]) -> None:
-    """Warn if the location that the user has chosen is not that of the run directory."""
+    """Warn if the run directory is not where the user wants it."""
     if chosen and os.path.normpath(os.path.dirname(folder)) != os.path.normpath(chosen):
         warn(
             f"cannot use {RUN_DIR_VARIABLE}={chosen}: expected the absolute path (at most {LONGEST} bytes) of a"
@@ -158,7 +158,7 @@ def _is_usable(base: str) -> bool:
 
 
 def _tidy(base: str) -> None:
-    """Empty the directories of jobs that have ended, of which only the newest few with a job.json stay.
+    """Empty the directories of jobs that have ended; only the newest few with a job.json stay.
 
     Other directories are left alone: ASCEND_RUNNER_RUN_DIR may name a directory with other uses.
     """

@@ -29,7 +29,8 @@ from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError, reason
 from ascend_runner.node import bounded, disks
 from ascend_runner.node.host import Host
-from ascend_runner.plan.ranks import Stage, Staged
+from ascend_runner.plan.ranks import Stage
+from ascend_runner.record.job_record import Staged
 from ascend_runner.text import counted, duration, size
 
 # Files of the runner at the top of a copy. A source that is a copy itself has them as well.
@@ -47,12 +48,13 @@ AT_ONCE: Final = 4096  # files that the threads share; they wait for each other 
 CHUNK: Final = 1 << 20  # bytes of one read, after which a stop is noticed
 ZEROS: Final = bytes(CHUNK)  # not written, so that holes stay holes
 PERMISSIONS: Final = 0o777  # not setuid and setgid: the copy belongs to the user of the job
+READABLE: Final = 0o555  # of a file: a rank must not change the data of the next job. Directories may get caches
 TYPE: Final = 0o170000  # of st_mode: directory, regular file, ... (inode(7), S_IFMT)
 COPIED: Final = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})  # not sockets, FIFOs and devices
 WRITABLE: Final = 0o700
 SECOND: Final = 10**9  # nanoseconds
 DISK_BLOCK: Final = 4096  # bytes; a file takes whole blocks
-LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, of which each character may be escaped
+LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, in which each character may be escaped
 DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 # Before Linux 5.8, syncfs(2) does not report that something could not be written, so each file is synced. Not always:
@@ -122,7 +124,7 @@ class Total:
 
 @attrs.define(kw_only=True)
 class Survey:
-    """The sizes of a dataset and of what its copy lacks."""
+    """The sizes of a dataset and of the missing part of its copy."""
 
     found: Total = attrs.field(factory=Total)
     missing: Total = attrs.field(factory=Total)
@@ -189,8 +191,9 @@ def look(top: str, path: str) -> Entry:
 
 
 def _entry(path: str, status: os.stat_result, target: str = "") -> Entry:
-    length = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return Entry(path, status.st_mode & (TYPE | PERMISSIONS), length, status.st_mtime_ns, target)
+    is_file = stat.S_ISREG(status.st_mode)
+    mode = status.st_mode & (TYPE | (READABLE if is_file else PERMISSIONS))
+    return Entry(path, mode, status.st_size if is_file else 0, status.st_mtime_ns, target)
 
 
 def is_own(name: str) -> bool:
@@ -449,11 +452,11 @@ class StageTask:
                 raise OutputError(
                     f"cannot stage {path!r}: the file changed while it was being copied; retry when it is complete"
                 )
-            os.fchmod(written, mode)
             os.utime(written, ns=(entry.mtime_ns, entry.mtime_ns))
             if self.syncs_each:
                 os.fdatasync(written)
-        os.replace(part, target)
+            os.replace(part, target)
+            os.fchmod(written, mode)  # last: a part that is read-only could not be continued
 
     def _transfer(self, entry: Entry, source: int, target: int) -> None:
         begin = os.fstat(target).st_size  # what was written before

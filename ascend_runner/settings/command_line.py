@@ -7,7 +7,6 @@ longer one, and the command must reach the ranks as it is. argparse needs a subc
 from __future__ import annotations
 
 import os.path
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -171,7 +170,7 @@ _EXAMPLE: Final = "example: ascend-runner --nproc-per-node 8 python train.py --e
 
 
 def help_text(topic: Topic | None = None) -> str:
-    """Return the text of --help: all options, the common ones first, or those of one topic."""
+    """Return the text of --help: all options, the common ones first, or the options of one topic."""
     if topic:
         options = OPTIONS_OF[topic]
         variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []
@@ -213,6 +212,8 @@ def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[str]:
 
 def _wrapped(text: str, start: str = "", indent: int = 0) -> str:
     """Break a text into lines; the first one begins with `start`, the others with `indent` spaces."""
+    import textwrap  # noqa: PLC0415  1 to 2 ms that only --help needs
+
     return textwrap.fill(
         text,
         _WIDTH,

@@ -11,7 +11,7 @@ import attrs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import Overrides
 from ascend_runner.settings.options import OPTIONS, REMOVED, SEPARATOR, VARIABLE_PREFIX, Option, with_dashes
-from ascend_runner.settings.parsing import NONE, nearest
+from ascend_runner.settings.parsing import NONE, OFF, nearest
 from ascend_runner.supervision.causes import InspectAction, WatchAction
 from ascend_runner.text import counted, rank_list
 
@@ -29,7 +29,7 @@ _OF_A_SERVICE: Final = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each unknown variable whose name begins like that of an option."""
+    """Yield a sentence for each unknown variable with a name that begins like an option's."""
     for name in sorted(environ):
         is_known = name in _KNOWN or name.startswith(STAGED) or re.fullmatch(_OF_A_SERVICE, name)
         if name.startswith(VARIABLE_PREFIX) and not is_known:
@@ -44,7 +44,6 @@ def _near_variable(name: str) -> str:
 
 # The options that have no effect without any of others.
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
-    "hang_action": ("hang_timeout",),
     "perf_action": ("perf_threshold", "perf_drop", "perf_pattern"),
     "restart_delay": ("max_restarts",),
     "restart_on": ("max_restarts", "exit_verdict"),
@@ -136,6 +135,8 @@ class Settings:
                 *flags, last = (options[other].flag for other in others)
                 either = f"{', '.join(flags)} or " if flags else ""
                 yield f"{options[name].flag} has no effect without {either}{last}"
+        if self.hang_action and self.hang_timeout == OFF:
+            yield "--hang-action has no effect with --hang-timeout off"
 
     def selects_beyond(self, rank_size: int) -> Iterator[str]:
         """Yield a sentence about each option that selects ranks which a job of this size does not have."""
@@ -147,7 +148,7 @@ class Settings:
 
     @property
     def overrides(self) -> Overrides:
-        """The facts of this node that override those of the platform."""
+        """The facts of this node that override the platform's."""
         return Overrides(
             nnodes=self.nnodes,
             min_nodes=self.min_nodes,
@@ -164,7 +165,7 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     The values of an option that is repeated are separated by `SEPARATOR`. An empty variable is not set.
 
     Raises:
-        SettingsError: A value is invalid, a variable is that of a removed option, or options contradict each other.
+        SettingsError: A value is invalid, a variable belongs to a removed option, or options contradict each other.
     """
     _check_removed(environ)
     values: dict[str, object] = {}

@@ -1,7 +1,7 @@
 """The table of options: each option of the command line is written here, once.
 
 `Settings`, the keyword arguments of `launch()`, `--help` and the table in README.md beside it follow from it;
-`scripts/generate` writes those that must be static. Choices come from the modules that implement them.
+`scripts/generate` writes the static ones. Choices come from the modules that implement them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Option:
     An option with `is_repeatable` may be given more than once, and its setting is a tuple of all values. In a variable,
     each line has one value.
 
-    `parse` turns the value into that of the setting, or raises a ValueError with the expected form. `default_text`
+    `parse` turns the text into the value of the setting, or raises a ValueError with the expected form. `default_text`
     describes a default that depends on the platform or on other settings. `shown` returns an invalid value as the error
     shows it.
     """
@@ -373,15 +373,16 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="hang_timeout",
             metavar="DURATION|auto|off",
             parse=parsing.seconds_or_auto,
-            default_text="off",
-            help="show the stack of every rank and stop the job when no rank has written anything, or sent a heartbeat,"
-            " for this long; auto follows the pauses of the job",
+            default_text="auto, and the action warn",
+            help="how long no rank may write anything, or send a heartbeat, before the job counts as hanging; auto"
+            " follows the pauses of the job and is at least 10 minutes",
         ),
         Option(
             name="hang_action",
             choices=ACTIONS,
-            default_text="restart with --max-restarts, otherwise stop",
-            help="what --hang-timeout does after it has shown the stacks; stop ends the job even with --max-restarts",
+            default_text="warn; with --hang-timeout stop, or restart with --max-restarts",
+            help="what a hang leads to after the stacks of all ranks have been collected; stop ends the job even with"
+            " --max-restarts",
         ),
         Option(
             name="checkpoint_signal",

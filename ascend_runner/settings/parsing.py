@@ -10,7 +10,6 @@ import os.path
 import re
 import signal
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from typing import Final
 
 from ascend_runner.platforms.node import MOST
@@ -25,7 +24,7 @@ ALL: Final = "all"
 NONE: Final = "none"
 AUTO: Final = "auto"
 OFF: Final = "off"
-HOOKS: Final = ("before-start", "checkpoint", "after-attempt", "before-exit")
+HOOKS: Final = ("before-start", "checkpoint", "slow", "hanging", "unhealthy", "after-attempt", "before-exit")
 STEP_GROUPS: Final = ("step", "seconds", "ms", "hardware", "e2e")  # see `training.steps.step_of`
 FEWEST_LITERALS: Final = 3  # characters in a row
 LONGEST_PATTERN: Final = 1000  # characters
@@ -98,12 +97,10 @@ def _duration(text: str) -> float:
     return number
 
 
-def seconds_or_auto(text: str) -> float | str | None:
-    """Read a duration that is not zero; "auto" stays, and None is for "off"."""
-    if text == OFF:
-        return None
+def seconds_or_auto(text: str) -> float | str:
+    """Read a duration that is not zero; "auto" and "off" stay."""
     try:
-        return AUTO if text == AUTO else positive_seconds(text)
+        return text if text in {AUTO, OFF} else positive_seconds(text)
     except ValueError as error:
         raise ValueError(f"'{AUTO}', '{OFF}' or {error}") from None
 
@@ -317,6 +314,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word nearest to a word, else one that begins with it, or "" if there is neither."""
+    import difflib  # noqa: PLC0415  3 ms that only a mistake needs
+
     words = sorted(known)
-    near = get_close_matches(word, words, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.75)
     return next(iter([*near, *(longer for longer in words if longer.startswith(f"{word}-"))]), "")

@@ -128,6 +128,7 @@ class Cause(Protocol):
     may_be_elsewhere: ClassVar[bool] = False  # any rank of the job may have caused it, also one of another node
     may_be_the_node: ClassVar[bool] = False  # earlier findings about the node may explain it
     has_stacks: ClassVar[bool] = False  # the stacks of all ranks were read because of it
+    ends_first: ClassVar[bool] = False  # it is the end of a rank that has ended first, or was not started
 
     @property
     def exit_status(self) -> int:
@@ -140,14 +141,19 @@ class Cause(Protocol):
         return None
 
     @property
+    def name(self) -> str:
+        """The name of the auxiliary process that it is about; "" if it is about a rank, or that is not known yet."""
+        return ""
+
+    @property
     def first_exit(self) -> int | None:
         """The rank that has ended first, or was not started, with which the attempt ended; None if it was none."""
-        return None
+        return self.rank_id if self.ends_first else None
 
     @property
     def title(self) -> str:
         """The rank as it is called, "" if there is none."""
-        return "" if self.rank_id is None else rank_title(self.rank_id, "")
+        return "" if self.rank_id is None else rank_title(self.rank_id, self.name)
 
     @property
     def ending(self) -> Ending | None:
@@ -198,10 +204,6 @@ class Cause(Protocol):
         """Return why it has ended a job of these seconds before its time, or "" if it has not."""
         return ""
 
-    def named(self, _names: Mapping[int, str]) -> Cause:
-        """Return it with the name of its rank; only auxiliary processes have one."""
-        return self
-
 
 @attrs.frozen
 class Exited(Cause):
@@ -214,6 +216,7 @@ class Exited(Cause):
     report_kind: ClassVar[str] = "rank_failed"
     public: ClassVar[str] = "{rank} failed{how}"
     may_be_the_node: ClassVar[bool] = True
+    ends_first: ClassVar[bool] = True
     rank_id: int
     ending: Ending
     has_stragglers: bool = False
@@ -226,23 +229,12 @@ class Exited(Cause):
         return self.ending.exit_status
 
     @property
-    def first_exit(self) -> int:
-        return self.rank_id
-
-    @property
-    def title(self) -> str:
-        return rank_title(self.rank_id, self.name)
-
-    @property
     def reason(self) -> str:
         return f"{self.title} failed ({self.ending.in_parentheses})"
 
     @property
     def fingerprint(self) -> str:
         return str(self.ending)
-
-    def named(self, names: Mapping[int, str]) -> Exited:
-        return attrs.evolve(self, name=names[self.rank_id])
 
     def __str__(self) -> str:
         verb = "ended" if self.ending.is_success else "failed"
@@ -255,18 +247,11 @@ class SpawnFailed(Cause):
 
     report_kind: ClassVar[str] = "rank_not_started"
     public: ClassVar[str] = "{rank} could not be started"
+    ends_first: ClassVar[bool] = True
     rank_id: int
     reason: str
     exit_status: int  # the exit status of the job, 125 to 127
     name: str = ""
-
-    @property
-    def first_exit(self) -> int:
-        return self.rank_id
-
-    @property
-    def title(self) -> str:
-        return rank_title(self.rank_id, self.name)
 
     @property
     def restart(self) -> Restart:
@@ -275,9 +260,6 @@ class SpawnFailed(Cause):
     @property
     def fingerprint(self) -> str:
         return f"not started: exit status {self.exit_status}"
-
-    def named(self, names: Mapping[int, str]) -> SpawnFailed:
-        return attrs.evolve(self, name=names[self.rank_id])
 
     def __str__(self) -> str:
         return f"cannot start {self.title}: {self.reason}"
@@ -342,7 +324,8 @@ class SignalReceived(Cause):
 class HangDetected(Cause):
     """No rank has written any output, or sent a heartbeat where ranks send them, for `seconds`, the limit.
 
-    With `is_over`, after a hang that has not ended the job, a rank has done so again.
+    With `is_over`, after a hang that has not ended the job, a rank has done so again. `outlier` describes the few ranks
+    that are elsewhere than all others, if such a hang has any.
     """
 
     report_kind: ClassVar[str] = "hang"
@@ -354,12 +337,14 @@ class HangDetected(Cause):
     seconds: float
     has_heartbeats: bool = False  # whether heartbeats count instead of output
     is_over: bool = False
+    outlier: str = ""
 
     def __str__(self) -> str:
         if self.is_over:
             return "the job is no longer hanging (--hang-timeout): the ranks are active again"
         silence = "sent a heartbeat" if self.has_heartbeats else "wrote any output"
-        return f"no rank {silence} for {self.seconds:g} s (--hang-timeout)"
+        outlier = f"; {self.outlier}" if self.outlier else ""
+        return f"no rank {silence} for {self.seconds:g} s (--hang-timeout){outlier}"
 
 
 @attrs.frozen
@@ -405,6 +390,12 @@ class FindingKind(enum.Enum):
     RECOVERED = "unhealthy-over"  # it has disappeared
     NOTICE = "notice"  # about the inspection itself
     PRECHECK = "precheck"  # a problem that was found before the start
+    PRECHECKED = "precheck-over"  # that check has ended; counts what it has found
+
+    @property
+    def is_of_precheck(self) -> bool:
+        """Whether it is about the check before the start, which has shown it already."""
+        return self in {FindingKind.PRECHECK, FindingKind.PRECHECKED}
 
 
 @attrs.frozen(kw_only=True)
@@ -450,7 +441,7 @@ class Rule(enum.Enum):
 class Slowdown(Cause):
     """The training has become slow by a rule of `performance`; with `is_over`, it is no longer slow by it.
 
-    `name` is that of an auxiliary process. `own` and `reference` are the times in seconds that the rule compares: a
+    `name` is for an auxiliary process. `own` and `reference` are the times in seconds that the rule compares: a
     hardware time and an end-to-end time, or a median and the best one, or the median of all ranks. `usual` are both
     times before a high ratio. With a `unit`, the inverse of a time is a throughput. `device` is the local index of a
     straggler's NPU, and `temperature` is in degrees Celsius; both are None if they are unknown.
@@ -472,10 +463,6 @@ class Slowdown(Cause):
     device: int | None = None
     temperature: int | None = None
     is_over: bool = False
-
-    @property
-    def title(self) -> str:
-        return rank_title(self.rank_id, self.name)
 
     @property
     def fingerprint(self) -> str:
@@ -513,3 +500,8 @@ class Slowdown(Cause):
 
 AnyCause = Union[Exited, SpawnFailed, SignalReceived, HangDetected, LimitReached, NodeFinding, Slowdown]
 CAUSES: Final[tuple[type[AnyCause], ...]] = get_args(AnyCause)
+
+
+def named(cause: Cause, names: Mapping[int, str]) -> Cause:
+    """Return a cause with the name of its rank; only auxiliary processes have one."""
+    return attrs.evolve(cause, name=names[cause.rank_id]) if isinstance(cause, (Exited, SpawnFailed)) else cause

@@ -17,7 +17,23 @@ import attrs
 
 from ascend_runner.members import Members
 from ascend_runner.supervision.causes import CAUSES, LAUNCHER, HangDetected, Restart, Slowdown
-from ascend_runner.supervision.job_machine import Event, Job, Verdict
+from ascend_runner.supervision.job_machine import (
+    AllStarted,
+    CheckpointBegun,
+    CheckpointOver,
+    DelayOver,
+    Ended,
+    Event,
+    Expired,
+    Failed,
+    Job,
+    Prepared,
+    Released,
+    RunnerFailed,
+    StopRequested,
+    TeardownBegun,
+    Verdict,
+)
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within, signal_name
 
 LONGEST_LINE: Final = 4096  # bytes, with its newline: what a pipe takes in one piece (pipe(7), PIPE_BUF)
@@ -30,6 +46,20 @@ SLOW: Final = "slow"
 HANGING: Final = "hanging"
 OVER: Final = "%s-over"  # % a condition that has ended
 STOP_PENDING: Final = "stop-pending"  # the ranks are stopped once they have saved, as they were already asked to
+NAMES: Final[Mapping[type[Event], str]] = {  # the member `event` of a line
+    Prepared: "prepared",
+    AllStarted: "all_started",
+    CheckpointBegun: "checkpoint",
+    CheckpointOver: "checkpoint_over",
+    TeardownBegun: "teardown",
+    Ended: "ended",
+    Failed: "ended",
+    DelayOver: "delay_over",
+    StopRequested: "stop_requested",
+    Expired: "limit_reached",
+    Released: "released",
+    RunnerFailed: "runner_failed",
+}
 WORDS: Final = {
     "begun": "job started",
     "prepared": "starting the ranks",
@@ -99,33 +129,34 @@ def _percent(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogateescape"))
 
 
-def encode(job: Job, event: Event | None, origin: Origin, *, number: int, at: str) -> bytes:
-    """Encode the change that has led to `job` as a line; the event is None for the begin of the job.
+def members(job: Job, event: Event | None) -> dict[str, object]:
+    """Return the data of the change that has led to `job`; the event is None for the begin of the job."""
+    data: dict[str, object] = {"state": job.state.value, "attempt": job.attempt}
+    if event is None:
+        return {**data, "event": BEGUN, "policy": attrs.asdict(job.policy, value_serializer=_plain)}
+    given = attrs.asdict(event, filter=lambda field, value: value != field.default, value_serializer=_plain)
+    data |= {"event": NAMES[type(event)], **given}
+    failure = event if isinstance(event, Failed) else None
+    if job.state.is_final:
+        data |= {"status": job.status}
+        if failure and failure.status != job.status:  # the job was stopped, or reached its limit, afterwards
+            data |= {"attempt_status": failure.status}
+    if failure and job.verdict:
+        data |= {"verdict": job.verdict.value, "delay": job.delay}
+    return data
+
+
+def encode(name: str, data: dict[str, object], origin: Origin, *, number: int, at: str) -> bytes:
+    """Encode the state after a change, or anything that changes none, such as RESIZED, with its data as a line.
 
     `number` tells the events of a job apart, and `at` is the time in ISO 8601. A sentence that is too long is cut.
     """
-    data: dict[str, object] = {"state": job.state.value, "attempt": job.attempt}
-    if event is None:
-        data |= {"event": BEGUN, "policy": attrs.asdict(job.policy, value_serializer=_plain)}
-    else:
-        data |= {"event": event.kind.value, **_changed(event)}
-    if job.state.is_final and event:
-        data |= {"status": job.status}
-        if event.restart and event.status != job.status:  # the job was stopped, or reached its limit, afterwards
-            data |= {"attempt_status": event.status}
-    if event and event.restart and job.verdict:
-        data |= {"verdict": job.verdict.value, "delay": job.delay}
-    document = _document(job.state.value, data, origin, number=number, at=at)
+    document = _document(name, data, origin, number=number, at=at)
     line = _line(document)
-    while len(line) > LONGEST_LINE:
+    while len(line) > LONGEST_LINE and data.get("sentence"):
         data["sentence"] = str(data["sentence"])[: -(len(line) - LONGEST_LINE) // 4 - 1]
         line = _line(document)
     return line
-
-
-def encode_note(name: str, data: Mapping[str, object], origin: Origin, *, number: int, at: str) -> bytes:
-    """Encode something that changes no state, such as RESIZED or the kind of a finding, as a line."""
-    return _line(_document(name, {**data, "event": name}, origin, number=number, at=at))
 
 
 def _document(name: str, data: object, origin: Origin, *, number: int, at: str) -> Mapping[str, object]:
@@ -143,13 +174,6 @@ def _document(name: str, data: object, origin: Origin, *, number: int, at: str) 
 def _line(document: Mapping[str, object]) -> bytes:
     # Names that are not UTF-8 are escaped: JSON has none of them.
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
-
-
-def _changed(event: Event) -> dict[str, object]:
-    """Return the members of an event that do not have their default, but for its kind."""
-    values = attrs.asdict(event, value_serializer=_plain)
-    defaults = attrs.asdict(Event(kind=event.kind), value_serializer=_plain)
-    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def _plain(_owner: object, _field: object, value: object) -> object:
@@ -214,7 +238,7 @@ def _text(data: Mapping[str, object]) -> str:
 def decision(data: Mapping[str, object]) -> str:
     """Return the decision after a failure, "restart in 10 s" or "no restart: ...", or "" if there is nothing to say.
 
-    `data` is that of an event, or the record of an attempt in a report.
+    `data` comes from an event, or is the record of an attempt in a report.
     """
     verdict, delay = str(data.get("verdict")), number_within(data.get("delay"), LONGEST_DURATION)
     if verdict == Verdict.RESTART.value and delay is not None:

@@ -38,7 +38,7 @@ class CheckpointRequested:
 
 @attrs.frozen
 class AskedToSave:
-    """Ranks were asked for a checkpoint; `reached` are those of which a process handles the signal.
+    """Ranks were asked for a checkpoint; `reached` are the ranks with a process that handles the signal.
 
     With `is_limit_moved`, the time limit that they were asked for is no longer near. Ranks that `can_report` have
     announced that they report each checkpoint.

@@ -8,7 +8,7 @@ The laws, which a test checks in every interleaving:
     time before the next one starts, ends the job. If the limit comes before the delay is over, it does so at once.
  3. There are at most `max_restarts` restarts, and at most as many in a row after the same failure as its class permits,
     unless the training has progressed in between.
- 4. The exit status is that of the last attempt, of the stop signal or the limit that prevented another one, or of the
+ 4. The exit status comes from the last attempt, the stop signal or the limit that prevented another one, or of the
     runner if it has failed itself. With `gives_verdict`, the job also reports whether a retry by its platform may help.
  5. A job is held only after a failure that no attempt follows, and if no stop signal has arrived: for `hold` if its
     cause is on this node, for `linger` if that is on another one. Whatever ends the hold, the exit status stays that of
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Final, Union
+from typing import Final, Union, get_args
 
 import attrs
 
@@ -28,13 +28,13 @@ from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.state import Phase, State
 
 FIRST_DELAY: Final = 10.0  # seconds before the second restart without progress; doubled before each further one
-LONGEST_DELAY: Final = 300.0  # seconds; both are those of Kubernetes' CrashLoopBackOff
+LONGEST_DELAY: Final = 300.0  # seconds; both as in Kubernetes' CrashLoopBackOff
 MOST_SAME_FAILURES: Final = 3  # restarts in a row after the same failure without progress
 OWN_STATUSES: Final = range(TIMED_OUT, COMMAND_NOT_FOUND + 1)  # a limit, the runner, commands that do not start
 
 
 class JobState(enum.Enum):
-    """The state of a job while no attempt runs, or its result. During an attempt it is the phase of that."""
+    """The state of a job while no attempt runs, or its result. During an attempt, its phase is the state."""
 
     PREPARING = "preparing"  # the rank table is awaited, the plan made, files are written
     RESTARTING = "restarting"  # an attempt has failed, and the next one is to come
@@ -51,22 +51,6 @@ class JobState(enum.Enum):
 
 
 AnyState = Union[Phase, JobState]
-
-
-class Kind(enum.Enum):
-    """An event of a job."""
-
-    PREPARED = "prepared"  # the plan is made, and the files that it needs are written
-    ALL_STARTED = "all_started"  # the last rank was started
-    CHECKPOINT = "checkpoint"  # the ranks are asked for a checkpoint
-    CHECKPOINT_OVER = "checkpoint_over"  # the ranks go on
-    TEARDOWN = "teardown"  # the ranks are asked to stop
-    ENDED = "ended"  # the attempt is over
-    DELAY_OVER = "delay_over"
-    STOP_REQUESTED = "stop_requested"  # a stop signal, while there is no rank to be stopped
-    LIMIT_REACHED = "limit_reached"  # the time limit has ended the attempt, or comes while there is none
-    RELEASED = "released"  # the time of the hold is over, or it was ended by request
-    RUNNER_FAILED = "runner_failed"
 
 
 class Verdict(enum.Enum):
@@ -110,30 +94,97 @@ class Policy:
     linger: float = 0.0
 
 
+@attrs.frozen
+class Prepared:
+    """The plan is made, and the files that it needs are written."""
+
+
+@attrs.frozen
+class AllStarted:
+    """The last rank was started."""
+
+
+@attrs.frozen
+class CheckpointBegun:
+    """The ranks are asked for a checkpoint."""
+
+    sentence: str = ""  # explains it to a reader, as in the events below
+
+
+@attrs.frozen
+class CheckpointOver:
+    """The ranks go on."""
+
+
+@attrs.frozen
+class TeardownBegun:
+    """The ranks are asked to stop."""
+
+    sentence: str = ""
+
+
+@attrs.frozen
+class Ended:
+    """The attempt is over, and no rank has failed: it has succeeded, or was stopped by a signal."""
+
+    status: int = 0  # the exit status
+    sentence: str = ""
+
+
 @attrs.frozen(kw_only=True)
-class Event:
-    """Something that has happened.
+class Failed:
+    """The attempt has failed, and is over."""
 
-    Of an attempt that has ENDED, `status` is the exit status; a failure has a class, `restart`, and a `fingerprint`,
-    which equal failures share. `has_progressed` is whether the training got further than before the attempt (None:
-    unknown), `is_clear` whether nothing of it is alive, and `is_local` whether the cause is on this node (None:
-    unknown). `signum` is the stop signal that has arrived, or 0; `is_orphaned`: because the job's launcher has ended.
-    `time_left` is in seconds, None without a time limit. `sentence` explains a failure, and `checkpoint` describes the
-    result of a request for one.
-    """
+    status: int  # the exit status
+    signum: int = 0  # the stop signal that has arrived
+    restart: Restart  # the class of the failure
+    fingerprint: str = ""  # equal failures share it
+    has_progressed: bool | None = False  # whether the training got further than before the attempt; None: unknown
+    is_clear: bool = True  # whether nothing of it is alive
+    is_local: bool | None = True  # whether the cause is on this node; None: unknown
+    time_left: float | None = None  # in seconds; None: there is no time limit
+    sentence: str = ""
 
-    kind: Kind
-    status: int = 0
-    signum: int = 0
-    restart: Restart | None = None
-    fingerprint: str = ""
-    has_progressed: bool | None = False
-    is_clear: bool = True
-    is_local: bool | None = True
-    time_left: float | None = None
+
+@attrs.frozen
+class DelayOver:
+    """The next attempt is due."""
+
+
+@attrs.frozen
+class StopRequested:
+    """A stop signal has arrived while there is no rank to be stopped; if `is_orphaned`, as the launcher has ended."""
+
+    signum: int
     is_orphaned: bool = False
     sentence: str = ""
-    checkpoint: str = ""
+
+
+@attrs.frozen
+class Expired:
+    """The time limit has ended the attempt, or comes while there is none."""
+
+    sentence: str = ""
+
+
+@attrs.frozen
+class Released:
+    """The time of the hold is over."""
+
+    sentence: str = ""
+
+
+@attrs.frozen
+class RunnerFailed:
+    """The runner itself has failed."""
+
+    status: int = RUNNER_FAILED
+    sentence: str = ""
+
+
+Begun = Union[Prepared, AllStarted, CheckpointBegun, CheckpointOver, TeardownBegun]
+Event = Union[Begun, Ended, Failed, DelayOver, StopRequested, Expired, Released, RunnerFailed]
+EVENTS: Final[tuple[type[Event], ...]] = get_args(Event)
 
 
 @attrs.frozen(kw_only=True)
@@ -158,12 +209,12 @@ class Job:
 
 
 Step = tuple[Job, tuple[Action, ...]]
-Handler = Callable[[Job, Event], Step]
+Handler = Callable[..., Step]  # takes the job and an event of its column's type
 
 
 def transition(job: Job, event: Event) -> Step:
     """Return the job after `event`, and the actions to perform."""
-    return TRANSITIONS[job.state][event.kind](job, event)
+    return TRANSITIONS[job.state][type(event)](job, event)
 
 
 # --- The cells of the table -------------------------------------------------------------------------------------------
@@ -178,10 +229,12 @@ def _go_to(state: AnyState, *actions: Action) -> Handler:
     return lambda job, _event: (attrs.evolve(job, state=state), actions)
 
 
-def _end(job: Job, event: Event) -> Step:
-    if event.restart is None:
-        state = JobState.STOPPED if event.status else JobState.SUCCEEDED
-        return attrs.evolve(job, state=state, status=event.status, verdict=None), ()
+def _end(job: Job, event: Ended) -> Step:
+    state = JobState.STOPPED if event.status else JobState.SUCCEEDED
+    return attrs.evolve(job, state=state, status=event.status, verdict=None), ()
+
+
+def _end_failed(job: Job, event: Failed) -> Step:
     job = _counted(job, event)
     verdict = _verdict(job, event)
     if verdict is Verdict.RESTART and event.signum:
@@ -203,7 +256,7 @@ def _prepare(job: Job, _event: Event) -> Step:
     return job, (Action.PREPARE,)
 
 
-def _stop(job: Job, event: Event) -> Step:
+def _stop(job: Job, event: StopRequested | Failed) -> Step:
     return attrs.evolve(job, state=JobState.STOPPED, status=128 + event.signum), ()
 
 
@@ -211,26 +264,32 @@ def _expire(job: Job, _event: Event) -> Step:
     return attrs.evolve(job, state=JobState.EXPIRED, status=TIMED_OUT), ()
 
 
-def _fail(job: Job, event: Event) -> Step:
+def _fail(job: Job, event: RunnerFailed) -> Step:
     return attrs.evolve(job, state=JobState.FAILED, status=event.status or RUNNER_FAILED), ()
 
 
-_IGNORED: Final[Mapping[Kind, Handler]] = dict.fromkeys(Kind, _ignore)
-_BETWEEN: Final[Mapping[Kind, Handler]] = {**_IGNORED, Kind.STOP_REQUESTED: _stop, Kind.LIMIT_REACHED: _expire}
-_OVER: Final = {**_IGNORED, Kind.ENDED: _end, Kind.LIMIT_REACHED: _expire, Kind.RUNNER_FAILED: _fail}
+_IGNORED: Final[Mapping[type[Event], Handler]] = dict.fromkeys(EVENTS, _ignore)
+_BETWEEN: Final[Mapping[type[Event], Handler]] = {**_IGNORED, StopRequested: _stop, Expired: _expire}
+_OVER: Final[Mapping[type[Event], Handler]] = {
+    **_IGNORED,
+    Ended: _end,
+    Failed: _end_failed,
+    Expired: _expire,
+    RunnerFailed: _fail,
+}
 _start: Final = _go_to(Phase.STARTING, Action.START)
 _run: Final = _go_to(Phase.RUNNING)
 _save: Final = _go_to(Phase.CHECKPOINTING)
 _tear_down: Final = _go_to(Phase.TERMINATING)
 _release: Final = _go_to(JobState.FAILED)
-TRANSITIONS: Final[Mapping[AnyState, Mapping[Kind, Handler]]] = {
-    JobState.PREPARING: {**_BETWEEN, Kind.PREPARED: _start, Kind.RUNNER_FAILED: _fail},
-    Phase.STARTING: {**_OVER, Kind.ALL_STARTED: _run, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
-    Phase.RUNNING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT: _save},
-    Phase.CHECKPOINTING: {**_OVER, Kind.TEARDOWN: _tear_down, Kind.CHECKPOINT_OVER: _run},
+TRANSITIONS: Final[Mapping[AnyState, Mapping[type[Event], Handler]]] = {
+    JobState.PREPARING: {**_BETWEEN, Prepared: _start, RunnerFailed: _fail},
+    Phase.STARTING: {**_OVER, AllStarted: _run, TeardownBegun: _tear_down, CheckpointBegun: _save},
+    Phase.RUNNING: {**_OVER, TeardownBegun: _tear_down, CheckpointBegun: _save},
+    Phase.CHECKPOINTING: {**_OVER, TeardownBegun: _tear_down, CheckpointOver: _run},
     Phase.TERMINATING: _OVER,
-    JobState.RESTARTING: {**_BETWEEN, Kind.DELAY_OVER: _prepare},
-    JobState.HOLDING: {**_IGNORED, Kind.RELEASED: _release, Kind.STOP_REQUESTED: _release, Kind.RUNNER_FAILED: _fail},
+    JobState.RESTARTING: {**_BETWEEN, DelayOver: _prepare},
+    JobState.HOLDING: {**_IGNORED, Released: _release, StopRequested: _release, RunnerFailed: _fail},
     **{state: _IGNORED for state in JobState if state.is_final},
 }
 OF_AN_ATTEMPT: Final = frozenset(state for state in TRANSITIONS if isinstance(state, Phase))
@@ -239,7 +298,7 @@ OF_AN_ATTEMPT: Final = frozenset(state for state in TRANSITIONS if isinstance(st
 # --- What follows a failure -------------------------------------------------------------------------------------------
 
 
-def _counted(job: Job, event: Event) -> Job:
+def _counted(job: Job, event: Failed) -> Job:
     """Count a failure. Unknown progress neither adds to the same failures nor resets them."""
     same = 1
     if event.fingerprint == job.fingerprint and not event.has_progressed:
@@ -248,7 +307,7 @@ def _counted(job: Job, event: Event) -> Job:
     return attrs.evolve(job, fingerprint=event.fingerprint, same_failures=same, vain=vain)
 
 
-def _verdict(job: Job, event: Event) -> Verdict:
+def _verdict(job: Job, event: Failed) -> Verdict:
     policy, restart = job.policy, _class(job.policy, event)
     if not policy.max_restarts:
         return Verdict.NOT_WANTED
@@ -264,14 +323,14 @@ def _verdict(job: Job, event: Event) -> Verdict:
     return Verdict.SAME_FAILURE if job.same_failures > limit else Verdict.RESTART
 
 
-def _class(policy: Policy, event: Event) -> Restart | None:
+def _class(policy: Policy, event: Failed) -> Restart:
     """Return the class of a failure. The user's lists of exit statuses take precedence over the diagnosis."""
     if event.status in policy.never:
         return Restart.EXCLUDED
     return Restart.TRANSIENT if event.status in policy.always else event.restart
 
 
-def _exit_verdict(policy: Policy, event: Event, verdict: Verdict) -> int | None:
+def _exit_verdict(policy: Policy, event: Failed, verdict: Verdict) -> int | None:
     """Return the exit status that says whether a retry may help, in place of that of a rank.
 
     A failure of the class `confirm` may be one of this machine, and the platform limits its retries: a wrong "no" would

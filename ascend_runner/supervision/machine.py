@@ -231,7 +231,7 @@ def _give_up(state: State, _event: Event) -> Step:
 
 # --- The cells of the phase CHECKPOINTING (law 9) ---------------------------------------------------------------------
 #
-# The ranks are asked with a signal that only processes that handle it receive. Only those that have announced it report
+# The ranks are asked with a signal that only processes that handle it receive. Only ranks that have announced it report
 # when they have saved; before a stop, the end of another rank is waited for, but otherwise nothing would end that wait.
 # A rank that does not handle the signal yet, because it still imports, is asked again and again by the manager. Whether
 # it will ever handle it is unknown, so no phase waits for that.
@@ -243,7 +243,7 @@ def _remember_request(state: State, event: CheckpointRequested) -> Step:
 
 
 def _ask_to_save(state: State, event: CheckpointRequested) -> Step:
-    """Ask all ranks whose leader is alive. If the time limit is near, they are stopped once they have answered."""
+    """Ask all ranks with a living leader. If the time limit is near, they are stopped once they have answered."""
     request = CheckpointRequest(unreached=state.leaders, is_open=True, before_limit=event.limit)
     return _asking(attrs.evolve(state, phase=Phase.CHECKPOINTING, requested=None, checkpoint=request))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
@@ -19,9 +18,9 @@ SILENT: Final = 300.0  # seconds without output of any rank that are worth a sen
 # not print at the same moment.
 STEPS: Final = 2
 PART: Final = 0.01
-FEWEST: Final = 2  # ranks whose steps are known: Megatron prints those of one rank only
+FEWEST: Final = 2  # ranks with known steps: Megatron prints the steps of one rank only
 
-# The CPU usage of a rank is an outlier if it differs from that of each other rank by BUSY percent of a core and by the
+# The CPU usage of a rank is an outlier if it differs from each other rank's by BUSY percent of a core and by the
 # factor TIMES.
 BUSY: Final = 30.0
 TIMES: Final = 3
@@ -38,7 +37,7 @@ def quiet(seconds: Mapping[int, float], succeeded: Collection[float] = ()) -> fr
         return frozenset()
     usual = sorted(seconds.values())[len(seconds) // 2]
     is_left = len(succeeded) >= len(seconds)
-    longest = LONG + FACTOR * (min(usual, statistics.median_low(succeeded)) if is_left else usual)
+    longest = LONG + FACTOR * (min(usual, sorted(succeeded)[(len(succeeded) - 1) // 2]) if is_left else usual)
     if is_left and min(succeeded) > ALONE:
         longest = min(longest, ALONE)
     return frozenset(rank_id for rank_id, silence in seconds.items() if silence > longest)

@@ -3,7 +3,7 @@
 Each of three rules reports its third breach in a row, and later the third step or window in a row without a breach:
 
 - The ratio of hardware time to end-to-end time is above a threshold, as guides of platforms define it. It also rises
-  when the host gets faster, so a report has both times, and those that were usual before.
+  when the host gets faster, so a report has both times, and the usual ones before.
 - The speed has dropped: the median time of the last steps is longer than the best one of as many steps so far.
 - A rank is slower than the others: the median of their hardware times is a small part of its own. Times of whole steps
   would prove nothing, because ranks that exchange gradients wait for the slowest one.
@@ -24,7 +24,7 @@ from ascend_runner.supervision.causes import Rule, Slowdown
 from ascend_runner.training.steps import Step
 
 IN_A_ROW: Final = 3
-WINDOW: Final = 20  # steps whose median counts
+WINDOW: Final = 20  # steps in a median
 WARM_UP: Final = 20  # steps before the first speed that can be the best: graphs are compiled then
 SHORTEST_GAP: Final = 0.1  # seconds between two lines for a speed; several may be written at once
 MOST_SERIES: Final = 16  # series of a rank
@@ -82,7 +82,7 @@ class _Series:
 
 @attrs.define
 class _Rank:
-    """What is known of a rank. Times are in seconds, and `usual` has those of steps that have not broken the ratio."""
+    """What is known of a rank. Times are in seconds; `usual` has the steps that have not broken the ratio."""
 
     ratio: _Row = attrs.field(factory=_Row)
     usual: tuple[deque[float], deque[float]] = attrs.field(factory=lambda: (_window(), _window()))

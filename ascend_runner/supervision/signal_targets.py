@@ -24,7 +24,7 @@ class RankProcess:
 
     `started` is its start time in clock ticks since boot: together with the pid it identifies a process, because a pid
     can be used again. `handled` are the signals that the process catches or waits for (`SigCgt` of /proc/PID/status, or
-    a blocked signal while it sleeps in sigtimedwait(2), as tini and dumb-init do), `ignored` those that it ignores.
+    a blocked signal while it sleeps in sigtimedwait(2), as tini and dumb-init do), `ignored` the ignored ones.
     """
 
     pid: int

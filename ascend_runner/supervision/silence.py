@@ -8,7 +8,9 @@ from typing import Final
 import attrs
 
 CHECKS: Final = 10  # within a limit that the user has set
-CHECK_EVERY: Final = 10.0  # seconds, for a limit that follows from the pauses of the job
+# Seconds between two checks for a limit that follows from the pauses of the job, which are measured by these checks. In
+# a silence, the time between two of them doubles up to a tenth of the limit: a runner whose ranks are idle sleeps.
+CHECK_EVERY: Final = 10.0
 
 # The limit that follows from the job: evaluations and checkpoints are much longer than steps, and graphs are compiled
 # before the first ones. A limit that is too short ends a good job.
@@ -49,13 +51,14 @@ class Silence:
     """Silence that becomes a hang after `limit` seconds. All other times are moments of one clock, in seconds.
 
     It is checked ten times per limit. If a rank is suspended at a check (stopped, or in a frozen control group), or the
-    check is late because this process was suspended, the limit starts over. Without a limit of the user, it is checked
-    every ten seconds, and the limit is that of the job's own pace.
+    check is late because this process was suspended, the limit starts over. Without a limit of the user, the limit is
+    that of the job's own pace, and it is checked more often while the ranks are active.
     """
 
     _users_limit: float | None
     since: float
     next_check: float = attrs.field(init=False)
+    interval: float = attrs.field(init=False)  # seconds between two checks
     _pace: OwnPace = attrs.field(init=False, factory=OwnPace)
     _last_activity: float = attrs.field(init=False)
     is_half_over: bool = attrs.field(init=False, default=False)  # whether half of the limit was over at the last check
@@ -64,17 +67,13 @@ class Silence:
 
     def __attrs_post_init__(self) -> None:
         self._last_activity = self.since
+        self.interval = self.limit / CHECKS
         self.next_check = self.since + self.interval
 
     @property
     def limit(self) -> float:
         """The limit that holds now."""
         return self._pace.limit if self._users_limit is None else self._users_limit
-
-    @property
-    def interval(self) -> float:
-        """The seconds between two checks."""
-        return CHECK_EVERY if self._users_limit is None else self._users_limit / CHECKS
 
     def go_on(self) -> None:
         """Report the next hang only after a sign of life: this one is known."""
@@ -86,10 +85,13 @@ class Silence:
         A pause that the ranks have announced is no hang before its end, and does not set the pace.
         """
         is_late = now - self.next_check > self.interval
-        if last_activity > self._last_activity:
+        is_active = last_activity > self._last_activity
+        if is_active:
             if self._last_activity >= announced_until:
                 self._pace.note_pause(last_activity - self.since, last_activity)
             self._last_activity = last_activity
+        if self._users_limit is None:
+            self.interval = CHECK_EVERY if is_active else min(2 * self.interval, self.limit / CHECKS)
         if is_late or is_held or self._was_held:
             self.since = now
         self._was_held = is_held

@@ -37,7 +37,7 @@ class Phase(enum.Enum):
 class CheckpointRequest:
     """The request for a checkpoint that is in progress, or the last one."""
 
-    unreached: frozenset[int] = frozenset()  # ranks of which no process handles the signal so far
+    unreached: frozenset[int] = frozenset()  # ranks without a process that handles the signal so far
     unsaved: frozenset[int] = frozenset()  # ranks that were reached and have neither reported a checkpoint nor ended
     can_report: frozenset[int] = frozenset()  # ranks whose report is waited for even if no stop is pending
     is_open: bool = False  # ranks that handle the signal from now on are asked as well
@@ -109,9 +109,9 @@ class Spawn:
 
 @attrs.frozen
 class AskToStop:
-    """Ask the rank's processes to stop, except those already asked and those that an ancestor takes care of.
+    """Ask the rank's processes to stop, unless they were asked already or an ancestor takes care of them.
 
-    `signal_targets.to_stop` has the rules. Asking again is harmless: it reaches only those that are new or left alone.
+    `signal_targets.to_stop` has the rules. Asking again is harmless: it reaches only new or spared processes.
     """
 
     rank_id: int

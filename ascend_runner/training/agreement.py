@@ -24,7 +24,7 @@ class Agreement:
 
     It holds the requests as pairs of a time and a step, the last step that any rank has passed, and the processes that
     are saving. A request gets the first step that no rank has passed, so no rank has to wait for another. The lock is
-    that of a process (lockf), which ends with it and is not inherited by the data-loading workers that it forks.
+    owned by a process (lockf), ends with it and is not inherited by the data-loading workers that it forks.
     """
 
     def __init__(self, path: str) -> None:

@@ -50,7 +50,7 @@ _EPOCH_AND_STEP: Final = re.compile(r"-(\d+)_(\d+)(?:_breakpoint)?\.ckpt$")  # M
 
 
 class Checkpoint:
-    """A possible checkpoint. `number` is that of the step, or of epoch and step, if the name has one."""
+    """A possible checkpoint. `number` is its step, or its epoch and step, if the name has them."""
 
     def __init__(self, path: str, written_at: float) -> None:
         self.path, self.written_at = path, written_at
@@ -86,7 +86,7 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> pathlib.Path | None:
     """Return the newest complete checkpoint in `directory`, or None if there is none, or no such directory.
 
     Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognized. A
-    checkpoint that is being saved, or whose save was interrupted, is never returned.
+    checkpoint that is being saved, or was interrupted, is never returned.
 
         import ascend_runner
 

@@ -1,7 +1,7 @@
 """The step that a line of a training reports. Pure: the bytes of a line in, a record out.
 
 A literal is searched for before any regular expression, because few lines of a job report a step. The formats are
-those of the software's own source; tests/training/test_steps.py has lines of each. Which rank prints them differs:
+taken from the software's own source; tests/training/test_steps.py has lines of each. Which rank prints them differs:
 Megatron prints on the last rank, most others on rank 0.
 """
 
@@ -16,10 +16,10 @@ MOST_LINES = 500  # lines at the end of a log that are searched for the newest f
 
 
 class Step(NamedTuple):
-    """The figures of a line; None for those that it lacks.
+    """The figures of a line; None for missing ones.
 
     `step` counts within the epoch if the line does not give the number of steps in one, and `steps` is the number at
-    the end of the training. `seconds`, `hardware` and `e2e` (end to end) are those of one step, in seconds.
+    the end of the training. `seconds`, `hardware` and `e2e` (end to end) are for one step, in seconds.
     `throughput` is in the `unit` of the software.
     """
 
@@ -39,7 +39,7 @@ NO_STEP = Step()
 class Form(NamedTuple):
     """A format: bytes that every line of it has, the expressions to search for, and the unit of its throughput.
 
-    The names of the groups are those of the figures, or `ms` (of a step), `rate` (steps a second), `epoch`, `epochs`
+    The groups are named after the figures, or `ms` (of a step), `rate` (steps a second), `epoch`, `epochs`
     and `each` (steps of an epoch).
     """
 
@@ -59,7 +59,7 @@ def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
 
 # A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". Only the prefix of a logger is permitted
 # before it: "resumed from step 23, loss 0.0417" and "eval step 23 loss 0.0417" report no step of the training. After an
-# epoch, the number of steps is that of the epoch, so it is ignored.
+# epoch, the number of steps belongs to the epoch, so it is ignored.
 _PLAIN = _expressions(
     rb"(?i:^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[]|\[[^\]]*\])*"
     rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?(?:step|iter|iteration)[ :=]{1,3}(?P<step>#)"
@@ -132,7 +132,7 @@ def parse(line: bytes) -> Step | None:
 
 
 def newest(data: bytes, before: Step = NO_STEP) -> Step:
-    """Return the newest figures in some lines, even if two lines share them; missing ones are those of `before`."""
+    """Return the newest figures in some lines, even if two lines share them; missing ones are taken from `before`."""
     figures: dict[str, object] = {}
     lines = data.rstrip(b"\n").split(b"\n")[-MOST_LINES:]
     for found in filter(None, map(parse, reversed(lines))):

@@ -84,7 +84,7 @@ def is_cut_off(path: str) -> bool:
 
 
 def is_trainer_state(path: str) -> bool:
-    """Whether a file is a JSON object, of which no part is one."""
+    """Whether a file is a JSON object; no part of one is."""
     try:
         with open(path, "rb") as file:
             return isinstance(json.loads(file.read()), dict)

@@ -68,7 +68,7 @@ class Sources:
 
 
 def gather(report: Members, path: str) -> Sources:
-    """Return the report with the files beside it; `path` is that of the JSON report."""
+    """Return the report with the files beside it; `path` is the JSON report."""
     folder, name = os.path.split(path)
     masker = Masker()
     run = _objects(os.path.join(folder, _neighbour(name, "-run")))[:1]
@@ -257,7 +257,7 @@ class Verdict:
 
 
 def verdict_of(sources: Sources, found: list[Fact]) -> Verdict:
-    """Return the head of a page, with those of the facts about the job that belong there."""
+    """Return the head of a page, with the facts about the job that belong there."""
     report, state = sources.report, _state(sources)
     known = dict(found)
     commands = (
@@ -332,7 +332,7 @@ MOST_COLUMNS: Final = 2  # columns of variables that differ by rank: the one tha
 
 @attrs.frozen(kw_only=True)
 class Variables:
-    """The variables set or changed by the runner: those that all ranks share, and those that differ."""
+    """The variables set or changed by the runner: shared by all ranks, and different for each."""
 
     shared: tuple[tuple[str, str], ...]
     columns: tuple[str, ...]
@@ -406,7 +406,7 @@ def _masked(sources: Sources, masker: Masker) -> str:
 
 
 def _log_ends(sources: Sources, first: Sequence[int], count: int) -> tuple[list[Group], tuple[int, ...]]:
-    """Return the ends of the logs, that of the rank that stands out first, and the ranks whose logs are omitted."""
+    """Return the ends of the logs, the most conspicuous rank first, and the ranks with omitted logs."""
     ends = page_ranks.group(sources.log_ends, first)
     return page_ranks.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
 

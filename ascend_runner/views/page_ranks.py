@@ -1,6 +1,6 @@
 """The ranks on a page: their table, the evidence why one failed, and the timeline. Pure.
 
-Ranks whose texts, states or times are alike share a row, a text or a strip, so that the page stays small however many
+Ranks with equal texts, states or times share a row, a text or a strip, so that the page stays small however many
 there are. Lengths of the timeline are in thousandths of its width.
 """
 
@@ -30,7 +30,7 @@ MOST_GROUPS: Final = 64
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """Ranks whose lines are identical except for numbers; `lines` are those of the first one."""
+    """Ranks with lines that are identical except for numbers; `lines` are from the first one."""
 
     rank_ids: tuple[int, ...]
     lines: tuple[str, ...]
@@ -248,7 +248,7 @@ def of_rank(culprit: RankRecord | None, found: list[Fact]) -> Evidence | None:
 
 
 def excerpt(words: str, log: str, lines: Sequence[str], error: str) -> Excerpt | None:
-    """Return an excerpt of a log whose `key` is the last line that contains the first line of the error.
+    """Return an excerpt of a log; its `key` is the last line that contains the first line of the error.
 
     Return None without lines.
     """
@@ -308,7 +308,7 @@ class Timeline:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the output of some ranks is unknown, although that of others is shown."""
+        """Whether the output of some ranks is unknown, although others are shown."""
         return any(strip.is_unknown for strip in self.strips)
 
     @property

@@ -71,7 +71,7 @@ class Progress:
             SignalReceived: self._signalled,
             SignalUnhandled: self._unhandled,
             HangDetected: self._hanging,
-            HangSeen: lambda fact: self._messages.error(wording.text(fact)),
+            HangSeen: self._hang_seen,
             Slowdown: self._slow,
             CheckpointAsked: self._checkpoint_asked,
             CheckpointPostponed: lambda fact: self._messages.info(str(fact)),
@@ -180,12 +180,15 @@ class Progress:
         if fact.is_over:
             self._messages.info(str(fact))
         elif self._job.watching.hang_action is WatchAction.WARN:
-            self._messages.warning(
-                f"{fact}; collecting the stacks of all ranks; the job continues (--hang-action warn)"
-            )
+            self._messages.warning(f"{fact}; the job continues (--hang-action warn)")
         else:
             self._told = fact
             self._messages.info(f"{fact}; collecting the stacks of all ranks")
+
+    def _hang_seen(self, fact: HangSeen) -> None:
+        """Show the stacks, unless the job continues: then the events and the report have them."""
+        if self._job.watching.hang_action is not WatchAction.WARN:
+            self._messages.error(wording.text(fact))
 
     def _slow(self, fact: Slowdown) -> None:
         if fact.is_over:
@@ -213,6 +216,6 @@ class Progress:
 
 def show_finding(finding: NodeFinding, messages: Messages) -> None:
     """Write a line for a finding of the inspection. Those of the pre-check were reported when they were found."""
-    if finding.kind is not FindingKind.PRECHECK:
+    if not finding.kind.is_of_precheck:
         is_good = finding.kind is FindingKind.RECOVERED
         (messages.info if is_good else messages.warning)(f"inspection: {finding.sentence}")

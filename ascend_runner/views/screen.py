@@ -17,8 +17,8 @@ from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events
-from ascend_runner.supervision.causes import Cause, Ending, FindingKind
-from ascend_runner.supervision.job_machine import Event, Job, Verdict
+from ascend_runner.supervision.causes import Cause, Ending, FindingKind, named
+from ascend_runner.supervision.job_machine import Failed, Job, Released, StopRequested, Verdict
 from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
@@ -52,7 +52,7 @@ def placed(job: JobSpec) -> str:
 
 def reason(cause: Cause, job: JobSpec) -> str:
     """Return a phrase for the cause of the end of a job: "rank 3 failed (exit status 1)", "received SIGTERM"."""
-    return cause.named({spec.rank_id: spec.name for spec in job.processes}).reason
+    return named(cause, {spec.rank_id: spec.name for spec in job.processes}).reason
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
@@ -251,10 +251,11 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
     return "\n" + "\n".join(lines)
 
 
-def released(event: Event, job: Job) -> str:
+def released(end: Released | StopRequested, job: Job) -> str:
     """Return the sentence on what ended the hold, with the exit status that whoever started the job sees."""
-    status = f"{128 + SIGKILL} instead of {_status(job)}" if event.signum == SIGKILL else f"{_status(job)}"
-    return f"{cloud_events.released(event.signum, is_orphaned=event.is_orphaned)}; exit status {status}"
+    signum, is_orphaned = (0, False) if isinstance(end, Released) else (end.signum, end.is_orphaned)
+    status = f"{128 + SIGKILL} instead of {_status(job)}" if signum == SIGKILL else f"{_status(job)}"
+    return f"{cloud_events.released(signum, is_orphaned=is_orphaned)}; exit status {status}"
 
 
 def lingering(job: Job) -> str:
@@ -269,7 +270,7 @@ def _status(job: Job) -> int | None:
     return job.status if job.exit_verdict is None else job.exit_verdict
 
 
-def attempt_failed(event: Event, job: Job) -> str:
+def attempt_failed(event: Failed, job: Job) -> str:
     """Describe a failed attempt and what follows: "rank 3 failed: ...; restarting in 10 s (restart 1 of 3)"."""
     delay = f" in {duration(job.delay)}" if job.delay else ""
     if job.verdict is Verdict.NO_TIME:
@@ -283,7 +284,7 @@ def attempts(job: Job) -> str:
     """Describe the attempts of a job, why it is not restarted, and the exit verdict; "" if neither was requested."""
     lines = ""
     if job.policy.max_restarts and (job.attempt or job.verdict):
-        lines = f"\n  tries  {counted(job.attempt + 1, 'attempt')}"
+        lines = f"\n  attempts {job.attempt + 1}"
     if job.policy.max_restarts and job.verdict:
         why = cloud_events.why_no_restart(job.verdict, job.fingerprint, is_by_status=job.status in job.policy.never)
         same = _same_failures(job.same_failures, job.attempt + 1)

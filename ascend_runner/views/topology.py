@@ -2,7 +2,7 @@
 
 A server is a card, a device a cell with its rank, in the order of device ids. The more cells there are, the less text
 each has; beyond a few hundred, a server is one tile, since the other sections of a page take space as well. Colors are
-those of the page's style, lengths are in the picture's own units (pixels at 100 %).
+from the page's style, lengths are in the picture's own units (pixels at 100 %).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHAPE: Final = 1.5  # width of the picture over its height, as far as cards allo
 LEAST_TITLE: Final = 18  # size of type
 NAME_GAP: Final = 7  # between a name and the cells below it
 MOST_COLUMNS: Final = 8  # columns of cells on a card
-RADII: Final = {"pod": 10, "card": 8}  # of the corners of boxes; those of cells are smaller
+RADII: Final = {"pod": 10, "card": 8}  # of the corners of boxes; cells have smaller ones
 ADVANCE: Final = 0.62  # width of a monospaced or bold character over its size, an overestimate
 
 
@@ -54,7 +54,7 @@ def draw(
 ) -> Topology | None:
     """Return the topology of a job, or None without a table or with too many servers.
 
-    `marks` may be of ranks that are not among `ranks`; all others of the table are those of other nodes. `masked` masks
+    `marks` may be of ranks that are not among `ranks`; all others of the table are on other nodes. `masked` masks
     secrets in names.
     """
     kinds = {rank.rank_id: kind_of(rank, marks) for rank in ranks if rank.rank_id >= 0}
@@ -172,7 +172,7 @@ def _plan(table: RankTable, kinds: Mapping[int, str], masked: Callable[[str], st
 
 
 def _boxes(table: RankTable) -> list[tuple[str, list[Server]]]:
-    """Return the servers of each super-pod, and then those in none."""
+    """Return the servers of each super-pod, and then the others."""
     if not table.super_pods:
         return [("", list(table.servers))]
     pod_of = {server_id: pod.super_pod_id for pod in table.super_pods for server_id in pod.server_ids}

@@ -198,7 +198,7 @@ def cause_record(outcome: Outcome) -> CauseRecord | None:
 
 
 def of_error(error: AscendRunnerError) -> CauseRecord:
-    """Return the record of an error because of which the runner could not run the job."""
+    """Return the record of an error that kept the runner from running the job."""
     kinds = {StopRequestedError: "interrupted", LimitReachedError: "expired"}
     signum = error.signum if isinstance(error, StopRequestedError) else None
     return CauseRecord(kind=kinds.get(type(error), "runner_failed"), sentence=str(error), signal=signum)

@@ -29,7 +29,10 @@ def make(top: Path, *, files: int = 20, size: int = 1000) -> Path:
 
 
 def read(top: Path) -> Tree:
-    """Return everything in a directory but the runner's own files: kind, permissions, time and contents by path."""
+    """Return everything in a directory but the runner's own files: kind, permissions, time and contents by path.
+
+    A file may be writable or not.
+    """
     found: Tree = {}
     for folder, folders, names in os.walk(top):
         for name in (*folders, *names):
@@ -37,8 +40,9 @@ def read(top: Path) -> Tree:
             status = path.lstat()
             if folder == str(top) and staging.is_own(name):
                 continue
+            mode = status.st_mode & ~0o222 if stat.S_ISREG(status.st_mode) else status.st_mode
             contents: object = os.readlink(path) if path.is_symlink() else None
             if stat.S_ISREG(status.st_mode):
                 contents = hashlib.sha256(path.read_bytes()).hexdigest()
-            found[str(path.relative_to(top))] = (oct(status.st_mode), status.st_mtime_ns, contents)
+            found[str(path.relative_to(top))] = (oct(mode), status.st_mtime_ns, contents)
     return found

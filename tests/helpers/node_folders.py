@@ -75,8 +75,7 @@ def report(number: int, count: int, culprit: int, **changes: object) -> dict[str
             "is_a_consequence": not is_own,
         },
         "ranks": [rank(one, finding=OWN if one == culprit else finding(culprit)) for one in ranks],
-        "clock": {"max_error": 0.2, "is_synchronized": True},
-        "schema_version": 4,
+        "schema_version": 5,
     }
     return members | changes
 

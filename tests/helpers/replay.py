@@ -10,8 +10,17 @@ import attrs
 
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import FindingKind, Restart
-from ascend_runner.supervision.cloud_events import BEGUN, HANGING, LIMIT_CHANGED, OVER, RESIZED, SLOW, STOP_PENDING
-from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision.cloud_events import (
+    BEGUN,
+    HANGING,
+    LIMIT_CHANGED,
+    NAMES,
+    OVER,
+    RESIZED,
+    SLOW,
+    STOP_PENDING,
+)
+from ascend_runner.supervision.job_machine import Ended, Event, Failed, Job, Policy
 
 WITHOUT_STATE: Final = {
     *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
@@ -39,8 +48,12 @@ def _policy(data: Mapping[str, Any]) -> Policy:
 
 
 def _event(data: Mapping[str, Any]) -> Event:
-    names = {field.name for field in attrs.fields(Event)} & data.keys()
-    restart: Restart | None = Restart(data["restart"]) if data.get("restart") else None
-    values = {name: data[name] for name in names - {"restart"}}
-    values["status"] = data.get("attempt_status", data.get("status", 0))
-    return Event(kind=Kind(data["event"]), restart=restart, **values)
+    kinds = {name: kind for kind, name in NAMES.items()} | {"ended": Failed if data.get("restart") else Ended}
+    kind: Any = kinds[data["event"]]
+    values = {field.name: data[field.name] for field in attrs.fields(kind) if field.name in data}
+    if "status" in values:
+        values["status"] = data.get("attempt_status", data["status"])
+    if "restart" in values:
+        values["restart"] = Restart(data["restart"])
+    event: Event = kind(**values)
+    return event

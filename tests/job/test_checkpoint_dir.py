@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.job.runner import look_for_checkpoints
+from ascend_runner.job.job_hooks import look_for_checkpoints
 from ascend_runner.node.bounded import Patience
 from tests.helpers import disk
 from tests.helpers.waiting import wait_until

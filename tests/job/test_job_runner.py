@@ -1,47 +1,28 @@
-"""What a runner does between the attempts of its job, in virtual time."""
+"""What a runner records while an attempt runs."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import json
+from pathlib import Path
 from typing import Any
 
 from ascend_runner.job.runner import JobRunner
-from ascend_runner.supervision.job_machine import Event, Kind
+from ascend_runner.supervision.causes import SignalReceived
+from ascend_runner.supervision.state import Phase, State
+from tests.helpers.waiting import LIMIT
+from tests.report.test_job_writer import PREPARED, begun
 
 
-class Signals:
-    """Time that passes only in waits."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        """Return the virtual time."""
-        return self.seconds
-
-    def wait_unless_stopped(self, seconds: float) -> None:
-        """Let time pass."""
-        self.seconds += seconds
-
-
-class WithSlowHooks(JobRunner):
-    """A runner whose hooks need 25 s for each event."""
-
-    def _run_hooks(self, event: str) -> None:
-        self._signals.wait_unless_stopped(25.0 if event else 0.0)
-
-    def hold(self) -> Event:
-        """Keep the job."""
-        return self._hold()
-
-
-def test_hold_ends_when_it_was_said_to_end() -> None:
-    """The time of the hooks counts: the end of the hold was shown, and is in the report, before they run."""
-    signals = Signals()
-    setup: Any = SimpleNamespace(signals=signals, messages=SimpleNamespace(warning=print), environ={})
-    journal: Any = SimpleNamespace(job=SimpleNamespace(delay=60.0))
+def test_reason_for_a_last_checkpoint(tmp_path: Path) -> None:
+    """The events say that the ranks save first, not that they were stopped, also if they were asked to save before."""
+    run = begun(tmp_path, [])
     console: Any = None
+    runner = JobRunner(run.setup, run.writer, console)
+    runner.change(PREPARED)
+    for cause in (None, None, SignalReceived(15)):
+        runner.observe(State(grace=1.0, phase=Phase.CHECKPOINTING, cause=cause), 0.0)
+    run.writer.flush(LIMIT)
+    lines = [json.loads(line)["data"] for line in (tmp_path / "job-events.jsonl").read_bytes().splitlines()]
 
-    event = WithSlowHooks(setup, journal, console).hold()
-
-    assert (Kind.RELEASED, 60.0) == (event.kind, signals.seconds)
+    assert ["begun", "prepared", "checkpoint", "stop-pending"] == [line["event"] for line in lines]
+    assert "received SIGTERM; the ranks save a checkpoint first" == lines[-1]["sentence"]

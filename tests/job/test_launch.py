@@ -12,8 +12,9 @@ import pytest
 
 from ascend_runner.errors import OutputError
 from ascend_runner.job import launch
+from ascend_runner.node.bounded import PATIENT
 from ascend_runner.ranks.signals import Signals
-from tests.report.test_journal import begun
+from tests.report.test_job_writer import begun
 
 
 @pytest.mark.parametrize("is_prepared", [True, False])
@@ -25,23 +26,24 @@ def test_signal_while_the_last_report_is_written(tmp_path: Path, *, is_prepared:
 
     refused: list[int] = []
     console: Any = None
-    journal = begun(tmp_path, [])
+    writer = begun(tmp_path, []).writer
     with Signals() as signals:
         signals.refuse = refused.append
         setup: Any = SimpleNamespace(
             signals=signals,
             messages=SimpleNamespace(warning=print),
             environ={},
+            patience=PATIENT,
             resources=ExitStack(),
-            journal=journal,
-            begin=lambda _spec: journal,
+            writer=writer,
+            begin=lambda _spec: writer,
             await_staging=fail,
             prepare=lambda *_args: SimpleNamespace(error=OutputError("no table")),
             end_requests=lambda: raise_signal(SIGUSR1),
         )
         if is_prepared:
             with pytest.raises(OutputError):
-                launch.run(setup, journal.spec, console)
+                launch.run(setup, writer.spec, console)
         else:
             launch.prepare(setup, (), "", console)
 

@@ -119,7 +119,7 @@ def test_settings_that_a_start_would_refuse(tmp_path: Path) -> None:
 
 def test_option_without_effect(tmp_path: Path) -> None:
     """A check lists it, and a start warns once."""
-    options = ("--nproc-per-node", "1", "--hang-action", "stop")
+    options = ("--nproc-per-node", "1", "--hang-action", "stop", "--hang-timeout", "off")
     found = lines_of(run_to_end(*options, "--check", "true", cwd=tmp_path))
     started = run_to_end(*options, "true", cwd=tmp_path)
 

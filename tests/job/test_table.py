@@ -24,10 +24,10 @@ class Writer:
     def write(self, data: bytes) -> str:
         """Write a table, which stays in use; return its path, relative to the directory."""
         path, fallback_path = (str(self.folder / place / "rank_table" / "t.json") for place in ("mount", "log"))
-        path, lock = tables.write(TableFile(path, fallback_path, data), self.warnings.append)
+        file, lock = tables.write(TableFile(path, fallback_path, data), self.warnings.append, is_checked=True)
         self.locks.append(lock)
-        assert data == Path(path).read_bytes()
-        return os.path.relpath(path, self.folder)
+        assert data == Path(file.path).read_bytes()
+        return os.path.relpath(file.path, self.folder)
 
     def end_first(self) -> None:
         """End the first of the jobs."""

@@ -11,7 +11,7 @@ from ascend_runner import problems
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.job.precheck import Precheck, Subjects
 from ascend_runner.problems import Problem
-from ascend_runner.supervision.causes import NodeFinding
+from ascend_runner.supervision.causes import FindingKind, NodeFinding
 from tests.helpers.messages import KeptMessages
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -45,19 +45,42 @@ def test_error_prevents_the_start() -> None:
 
     with pytest.raises(AscendRunnerError):
         precheck.end(go_on)
-    assert (1, 1) == (len(findings), len(messages.of("warning")))
+    assert (2, 1) == (len(findings), len(messages.of("warning")))
 
 
-def test_start_without_a_wait_is_not_checked() -> None:
-    """With --precheck warn nothing is checked unless the runner has to wait, and no later wait begins a check."""
+def test_start_without_a_wait_is_checked_beside_the_ranks() -> None:
+    """If the runner need not wait, the check begins later, with what the ranks do not change."""
     findings: list[NodeFinding] = []
-    messages = KeptMessages()
-    precheck = Precheck(lambda: [FULL], findings.append, messages, can_stop=False)
+    subjects = [("ports", False, [problems.error("port 1 is in use")]), FULL]
+    precheck = Precheck(lambda: subjects, findings.append, KeptMessages(), can_stop=False, delay=0.01)
     precheck.end(go_on)
-    precheck.begin()
+    wait_until(lambda: len(findings) == 2)
 
-    assert ([], []) == (findings, messages.of("warning"))
-    assert ["pre-check skipped, because the job did not have to wait"] == messages.of("debug")
+    assert ["space: the disk is full", "the pre-check found 1 error, not covering ports"] == [
+        found.sentence for found in findings
+    ]
+
+
+def test_short_job_is_not_checked() -> None:
+    """A check that has not begun when the job ends never does."""
+    findings: list[NodeFinding] = []
+    precheck = Precheck(lambda: [FULL], findings.append, KeptMessages(), can_stop=False, delay=LIMIT)
+    precheck.end(go_on)
+    precheck.close()
+    wait_until(lambda: "pre-check" not in {thread.name for thread in threading.enumerate()})
+
+    assert [] == findings
+
+
+def test_clean_result_is_an_event() -> None:
+    """Whoever reads the events knows that the node was checked."""
+    findings: list[NodeFinding] = []
+    precheck = Precheck(lambda: [("space", True, ())], findings.append, KeptMessages(), can_stop=True)
+    precheck.end(go_on)
+
+    assert [(FindingKind.PRECHECKED, "the pre-check found no problems")] == [
+        (found.kind, found.sentence) for found in findings
+    ]
 
 
 def test_subjects_that_ranks_change() -> None:
@@ -82,9 +105,9 @@ def test_subjects_that_ranks_change() -> None:
     assert has_begun.wait(LIMIT)
     precheck.end(go_on)
     has_started.set()
-    wait_until(lambda: len(messages.of("debug")) == 2)
+    wait_until(lambda: len(findings) == 3)
 
-    assert ["ports: port 1 is in use", "space: the disk is full"] == [found.sentence for found in findings]
+    assert ["ports: port 1 is in use", "space: the disk is full"] == [found.sentence for found in findings[:2]]
     assert "the ranks started before the pre-check had covered ports, health" == messages.of("debug")[-1]
     assert ["pre-check: space: the disk is full"] == messages.of("warning")
 

@@ -13,6 +13,7 @@ from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, Seats, pla
 from ascend_runner.plan.spec import JobSpec, RankSpec, TableFile
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
+from ascend_runner.supervision.causes import WatchAction
 from tests.helpers.plans import changed
 
 NODE = Node(node_rank=4, nnodes=8, master_addr="10.0.0.1")
@@ -381,3 +382,23 @@ def test_platform_and_framework() -> None:
         _plan({}, settings, detected).platform,
         _plan({}, settings, detected).framework,
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "timeout", "action"),
+    [
+        (NOTHING_SET, "auto", WatchAction.WARN),
+        (Settings(max_restarts=1), "auto", WatchAction.WARN),
+        (Settings(hang_action="stop"), "auto", WatchAction.STOP),
+        (Settings(hang_timeout="auto"), "auto", WatchAction.STOP),
+        (Settings(hang_timeout=60.0, max_restarts=1), 60.0, WatchAction.RESTART),
+        (Settings(hang_timeout="off"), None, WatchAction.STOP),
+    ],
+)
+def test_hang_ends_a_job_only_if_the_user_has_set_a_limit(
+    settings: Settings, timeout: float | str | None, action: WatchAction
+) -> None:
+    """By default a job is watched at its own pace, and a hang is only a warning."""
+    watching = _plan({}, settings).watching
+
+    assert (timeout, action) == (watching.hang_timeout, watching.hang_action)

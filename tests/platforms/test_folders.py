@@ -121,3 +121,21 @@ def test_folders_below_dataset() -> None:
     assert {"dataset-0": "/home/ma-user/datasets/dataset-0"} == listed["datasets"]
     assert {} == listed["models"]
     assert {} == places.named("", "", _subfolders)["datasets"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"DATASET": "/data/"}, {"DATASET": "/fast"}),
+        ({"DATASET": "/data/a/b"}, {"DATASET": "/fast/a/b"}),
+        ({"DATASET": "/database", "CACHED_DATASET": "/data"}, {"CACHED_DATASET": "/fast"}),
+        ({"DATASET": "/"}, {}),
+        ({"DATASET": "data"}, {}),
+        ({"DATASET_MAP": '{"a": "/data/a", "b": "/b"}'}, {"DATASET_MAP": '{"a": "/fast/a", "b": "/b"}'}),
+        ({"DATASET_MAP": '{"b":"/b"}'}, {}),
+        ({"DATASET_MAP": "{key1: value1}"}, {}),
+    ],
+)
+def test_variables_of_datasets_lead_to_copies(environ: dict[str, str], expected: dict[str, str]) -> None:
+    """A path that was copied, or is below one, has its place in the copy; everything else stays."""
+    assert expected == places.staged(environ, [("/data", "/fast"), ("/other", "/slow")])

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.members import Members, iso, plain
-from ascend_runner.node.clock import Clock
-from ascend_runner.plan.ranks import Staged
 from ascend_runner.record.job_record import (
     AttemptRecord,
     CauseRecord,
     CheckpointRecord,
     Condition,
     JobRecord,
+    Staged,
     StepRecord,
 )
 from ascend_runner.record.rank_record import RankRecord, RankState
@@ -83,7 +82,6 @@ JOBS: Final = records(
     cause=CAUSES,
     ranks=st.lists(RANKS, max_size=2, unique_by=lambda rank: rank.rank_id).map(tuple),
     hang=some(records(StackGroup)),
-    clock=st.none() | records(Clock, disk_offset=st.none() | SECONDS.map(lambda seconds: -seconds)),
     attempts=some(
         records(
             AttemptRecord,

@@ -9,22 +9,29 @@ from pathlib import Path
 import attrs
 import pytest
 
-from ascend_runner.node.bounded import PATIENT, Patience
+from ascend_runner.node.bounded import Patience
 from ascend_runner.plan.ranks import HTML_STATES
+from ascend_runner.plan.spec import Attempt
 from ascend_runner.record.facts import SignalsSent
 from ascend_runner.report import html_page
-from ascend_runner.report.journal import Journal
 from ascend_runner.report.writing import ReportWriter, WriteQueue
 from ascend_runner.supervision.causes import Cause, Ending, Exited, LimitReached, SignalReceived
-from ascend_runner.supervision.job_machine import Event, JobState, Kind
+from ascend_runner.supervision.job_machine import JobState, Released
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import page
 from tests.helpers.plans import changed
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.report.test_journal import ENDED, FAILED, begun, plan
+from tests.report.test_job_writer import ENDED, FAILED, PREPARED, Run, plan
 from tests.report.test_writing import void
 
 FAILURE = Exited(0, Ending(exit_code=7))
+
+
+def page_writer(folder: Path, html: str) -> html_page.PageWriter:
+    """Return the writer of the page of a job, during its only attempt."""
+    writer = html_page.PageWriter(WriteQueue(Patience(warn=pytest.fail)))
+    writer.attempt = Attempt(changed(plan(folder), html_states=HTML_STATES[html]))
+    return writer
 
 
 @pytest.mark.deep(quick=4)
@@ -47,11 +54,9 @@ def test_load_ahead(
     """What a page needs is loaded and compiled once when the ranks end, whether or not any has to be stopped."""
     page.environment.cache_clear()
     threads = {*threading.enumerate()}
-    journal = Journal(changed(plan(tmp_path), html_states=HTML_STATES[html]), PATIENT)
-    journal.begin(b"{}")
-    journal.feed(Event(kind=Kind.PREPARED))
+    writer = page_writer(tmp_path, html)
     for phase in (Phase.RUNNING, *phases):
-        journal.observe(State(grace=1.0, phase=phase, cause=None if phase is Phase.RUNNING else cause), 0.0)
+        writer.observe(State(grace=1.0, phase=phase, cause=None if phase is Phase.RUNNING else cause), 0.0)
     wait_until(lambda: threads >= {*threading.enumerate()})
 
     assert is_loaded == (page.environment.cache_info().misses == 1)
@@ -63,13 +68,12 @@ def test_signals_come_first(tmp_path: Path) -> None:
     """Nothing is loaded before the ranks have been sent the signal to stop, which would be late otherwise."""
     page.environment.cache_clear()
     threads = {*threading.enumerate()}
-    journal = begun(tmp_path, [])
-    journal.spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
-    journal.observe(SignalsSent({0: 10}), 0.0)  # the user's SIGUSR1
-    journal.observe(State(grace=1.0, phase=Phase.TERMINATING, cause=FAILURE), 0.0)
+    writer = page_writer(tmp_path, "failure")
+    writer.observe(SignalsSent({0: 10}), 0.0)  # the user's SIGUSR1
+    writer.observe(State(grace=1.0, phase=Phase.TERMINATING, cause=FAILURE), 0.0)
     wait_until(lambda: threads >= {*threading.enumerate()})
     misses_before = page.environment.cache_info().misses
-    journal.observe(SignalsSent({1: 15}), 0.0)
+    writer.observe(SignalsSent({1: 15}), 0.0)
     wait_until(lambda: threads >= {*threading.enumerate()})
 
     assert (0, 1) == (misses_before, page.environment.cache_info().misses)
@@ -131,19 +135,17 @@ def test_page_waits_for_what_is_being_loaded(tmp_path: Path) -> None:
 def test_page_of_a_held_job(tmp_path: Path) -> None:
     """The page shows that a job is held, and is written again when it is released."""
     told: list[str] = []
-    journal = begun(tmp_path, [])
-    spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
-    journal.spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
-    journal.job = attrs.evolve(journal.job, policy=journal.spec.restarts)
+    spec = plan(tmp_path)
+    run = Run(attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0)), pytest.fail)
     shown = []
-    for event in (Event(kind=Kind.PREPARED), ENDED, Event(kind=Kind.RELEASED, sentence="over")):
-        journal.feed(event)
-        if event.kind is not Kind.PREPARED:
-            journal.finish(FAILED, LIMIT)
-            journal.write_page(told.append, LIMIT)
+    for event in (PREPARED, ENDED, Released(sentence="over")):
+        run.feed(event)
+        if event is not PREPARED:
+            run.writer.finish(FAILED, LIMIT)
+            run.end.page.write(spec, run.writer.reports, told.append, LIMIT)
             shown.append((tmp_path / "job-report.html").read_text())
 
-    assert JobState.FAILED is journal.job.state
+    assert JobState.FAILED is run.job.state
     assert [f"HTML report: {tmp_path}/job-report.html"] * 2 == told
     assert [True, False] == ["<strong>holding</strong>" in text for text in shown]
     assert "<strong>failed</strong>" in shown[1]
@@ -161,14 +163,12 @@ def test_events_do_not_wait_for_the_page(tmp_path: Path) -> None:
     (tmp_path / "job-report.html").mkdir()  # then the page cannot be written, and its thread reports that
     spec = changed(plan(tmp_path), html_states=HTML_STATES["failure"])
     spec = attrs.evolve(spec, restarts=attrs.evolve(spec.restarts, hold=60.0))
-    journal = Journal(spec, Patience(warn=warn))
-    journal.begin(b"{}")
-    for event in (Event(kind=Kind.PREPARED), ENDED):
-        journal.feed(event)
-    journal.finish(FAILED, LIMIT)
-    journal.write_page(lambda _: None, 0.01)
-    journal.feed(Event(kind=Kind.RELEASED, sentence="over"))
-    journal.finish(FAILED, LIMIT)
+    run = Run(spec, warn)
+    run.feed(PREPARED, ENDED)
+    run.writer.finish(FAILED, LIMIT)
+    run.end.page.write(spec, run.writer.reports, lambda _: None, 0.01)
+    run.feed(Released(sentence="over"))
+    run.writer.finish(FAILED, LIMIT)
     last = (tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1]
     released.set()
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,17 +13,16 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.errors import OutputError
-from ascend_runner.node.bounded import Patience
-from ascend_runner.node.clock import Clock
+from ascend_runner.node.bounded import PATIENT
 from ascend_runner.plan.spec import JobSpec, RankSpec
-from ascend_runner.record.job_record import SCHEMA_VERSION
+from ascend_runner.record.job_record import SCHEMA_VERSION, JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
-from ascend_runner.report import journal
-from ascend_runner.report.writing import WriteQueue, composed, encode
+from ascend_runner.report import job_writer
+from ascend_runner.report.writing import composed, encode
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived, SpawnFailed
+from ascend_runner.supervision.events import Spawned
 from ascend_runner.views import wording
 from tests.helpers import plans
-from tests.helpers.waiting import LIMIT
 
 NAN = Finding(exception="ValueError: loss is nan", last_lines=("a",), points_at=(Peer(rank_id=1),))
 
@@ -97,9 +94,15 @@ FAILED = Outcome(
 )
 
 
+def recorded(outcome: Outcome, spec: JobSpec) -> JobRecord:
+    """Return the record of a job that has ended."""
+    ended = job_writer.of_outcome(outcome, job_writer.of_plan(spec, outcome.started_at))
+    return attrs.evolve(ended, status=outcome.status)
+
+
 def report_of(outcome: Outcome, spec: JobSpec | None = None) -> Any:  # Any: what JSON contains
     """Write the report of a job, of two ranks without a plan, and read it again."""
-    return json.loads(encode(composed(journal.of_outcome(outcome, spec or job()))))
+    return json.loads(encode(composed(recorded(outcome, spec or job()))))
 
 
 def test_failed_job() -> None:
@@ -135,26 +138,15 @@ def test_failed_job() -> None:
 
 
 def test_several_nodes() -> None:
-    """The report of one of several nodes has its number, what to think of a lost peer, and the clock."""
+    """The report of one of several nodes has its number and what to think of a lost peer."""
     root = RootCause(rank_id=0, summary="lost", certainty=Certainty.OPEN, may_be_a_peer=True, alike=(0, 1))
-    clock = Clock(wall_start=10.0, monotonic_start=1.0, wall_end=60.25, monotonic_end=51.0, max_error=0.0004)
     spec = attrs.evolve(job(), node_number=3, nodes=(4, 5), platform="Slurm", framework="torch")
-    made = report_of(attrs.evolve(FAILED, root=root, clock=clock), spec)
+    made = report_of(attrs.evolve(FAILED, root=root), spec)
 
     assert (3, 4) == (made["node_rank"], made["node_count"])
     assert ("Slurm", "torch") == (made["platform"], made["framework"])
     assert (True, False) == (made["cause"]["may_be_a_peer"], made["cause"]["is_a_consequence"])
     assert [0, 1] == made["cause"]["alike"]
-    assert {
-        "wall_start": 10.0,
-        "monotonic_start": 1.0,
-        "wall_end": 60.25,
-        "monotonic_end": 51.0,
-        "max_error": 0.0004,
-        "is_synchronized": True,
-        "disk_offset": None,
-        "disk_round_trip": None,
-    } == made["clock"]
 
 
 def test_successful_job() -> None:
@@ -194,7 +186,9 @@ def test_stopped_job() -> None:
 
 def test_job_that_has_not_ended() -> None:
     """A report has the same members at any time, with no end, status or cause until the job has them."""
-    made: Any = journal.of_plan(job(), 60.0, {0: (11, 60.5)}).encode()
+    writer = job_writer.JobWriter(job(), PATIENT)
+    writer.observe(Spawned(rank_id=0, pid=11), 0.0)
+    made: Any = writer.record.encode()
     (rank,) = made["ranks"]
 
     assert list(report_of(FAILED)) == list(made)
@@ -205,7 +199,7 @@ def test_job_that_has_not_ended() -> None:
 
 def test_job_that_the_runner_could_not_run() -> None:
     """The error is the cause, with the members that every cause has."""
-    made: Any = attrs.evolve(journal.of_plan(job(), 60.0), cause=wording.of_error(OutputError("no room"))).encode()
+    made: Any = attrs.evolve(job_writer.of_plan(job(), 60.0), cause=wording.of_error(OutputError("no room"))).encode()
 
     assert {
         **report_of(FAILED)["cause"],
@@ -231,7 +225,7 @@ def test_document() -> None:
 
 def test_one_line_for_each_rank() -> None:
     """Grep finds a rank's part of the file on one line."""
-    lines = encode(composed(journal.of_outcome(FAILED, job()))).splitlines()
+    lines = encode(composed(recorded(FAILED, job()))).splitlines()
 
     assert 2 == sum(line.startswith(b'  {"rank_id":') for line in lines)
 
@@ -273,7 +267,7 @@ def test_times_differ_by_the_seconds() -> None:
         began, seconds = 1795400000 + number * 0.00037, number * 0.01111
         rank = RankRecord(rank_id=0, ending=Ending(exit_code=1), started_after=number * 0.00071, seconds=seconds)
         outcome = Outcome(cause=None, started_at=began, seconds=seconds, ranks=(rank,))
-        made = journal.of_outcome(outcome, job(ranks=1))
+        made = recorded(outcome, job(ranks=1))
         later: Any = attrs.evolve(made, seconds=began + seconds - round(began, 3)).encode()
         report: Any = made.encode()
 
@@ -281,48 +275,3 @@ def test_times_differ_by_the_seconds() -> None:
             start, end = (datetime.fromisoformat(record[name]) for name in ("started_at", "ended_at"))
 
             assert record["seconds"] == round((end - start).total_seconds(), 3)
-
-
-CLOCK = Clock(wall_start=0.0, monotonic_start=0.0, wall_end=1.0, monotonic_end=1.0)
-CLOCKED = Outcome(cause=Exited(0, Ending(exit_code=1)), clock=CLOCK)
-
-
-def ignore(_warning: str) -> None:
-    """Take a warning."""
-
-
-def test_local_disk(tmp_path: Path) -> None:
-    """A disk that is no server's has no time of its own, and its file stays as it is."""
-    spec = attrs.evolve(plans.job_spec((), log_dir=str(tmp_path)), nodes=(2, 2), node_number=1)
-    path = Path(spec.report_path)
-    path.touch()
-    before = path.stat().st_mtime_ns
-
-    assert journal.compared_clock(CLOCKED, spec, WriteQueue(Patience(warn=ignore)), LIMIT) == CLOCK
-    assert before == path.stat().st_mtime_ns
-
-
-def test_hung_disk(tmp_path: Path) -> None:
-    """A disk that does not respond is waited for as long as the limit says, and gives no time."""
-    spec = attrs.evolve(plans.job_spec((), log_dir=str(tmp_path)), nodes=(2, 2), node_number=1)
-    writes, is_back = WriteQueue(Patience(warn=ignore)), threading.Event()
-
-    def hang() -> None:
-        is_back.wait()
-
-    writes.put("path", hang)
-
-    assert journal.compared_clock(CLOCKED, spec, writes, 0.0) == CLOCK
-    is_back.set()
-    assert writes.wait(LIMIT)
-
-
-def test_no_comparison(tmp_path: Path) -> None:
-    """A job of one node, and one that has succeeded, do not touch the disk."""
-    single = plans.job_spec((), log_dir=str(tmp_path / "missing"))
-    several = attrs.evolve(single, nodes=(2, 2), node_number=1)
-    writes = WriteQueue(Patience(warn=ignore))
-
-    assert journal.compared_clock(CLOCKED, single, writes, LIMIT) == CLOCK
-    succeeded = attrs.evolve(CLOCKED, cause=None)
-    assert journal.compared_clock(succeeded, several, writes, LIMIT) == CLOCK

@@ -12,7 +12,7 @@ from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, Restart, SignalReceived, SpawnFailed
-from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision.job_machine import DelayOver, Ended, Event, Expired, Failed, Job, Policy, Prepared
 from ascend_runner.supervision.state import Phase
 from ascend_runner.views import screen, wording
 from tests.helpers.plans import job_spec, rank_spec
@@ -376,19 +376,19 @@ def test_rank_that_is_elsewhere_in_a_hang() -> None:
     assert wording.sentence(outcome).endswith(f", likely because of {place}")
 
 
-FAILURE = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
-AGAIN = (FAILURE, Event(kind=Kind.DELAY_OVER), Event(kind=Kind.PREPARED))
+FAILURE = Failed(status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+AGAIN = (FAILURE, DelayOver(), Prepared())
 
 
 @pytest.mark.parametrize(
     ("policy", "events", "expected"),
     [
-        (Policy(), (Event(kind=Kind.ENDED),), ""),
+        (Policy(), (Ended(),), ""),
         (Policy(), (FAILURE,), ""),
-        (Policy(max_restarts=3), (Event(kind=Kind.ENDED),), ""),
-        (Policy(max_restarts=3), (*AGAIN, *AGAIN, Event(kind=Kind.ENDED)), "\n  tries  3 attempts"),
-        (Policy(max_restarts=3), (*AGAIN, Event(kind=Kind.LIMIT_REACHED)), "\n  tries  2 attempts"),
-        (Policy(max_restarts=3), (*AGAIN, Event(kind=Kind.ENDED, status=143)), "\n  tries  2 attempts"),
+        (Policy(max_restarts=3), (Ended(),), ""),
+        (Policy(max_restarts=3), (*AGAIN, *AGAIN, Ended()), "\n  attempts 3"),
+        (Policy(max_restarts=3), (*AGAIN, Expired()), "\n  attempts 2"),
+        (Policy(max_restarts=3), (*AGAIN, Ended(status=143)), "\n  attempts 2"),
     ],
 )
 def test_number_of_attempts(policy: Policy, events: tuple[Event, ...], expected: str) -> None:

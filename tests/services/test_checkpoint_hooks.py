@@ -9,7 +9,7 @@ import pytest
 
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian import process_tree, sweep
-from ascend_runner.services.hooks import CheckpointHooks, Hooks
+from ascend_runner.services.hooks import BackgroundHooks, Hooks
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -25,7 +25,7 @@ class Job:
             [rank_spec()], log_dir=str(folder), hooks=tuple(("checkpoint", command) for command in commands)
         )
         environ = {**os.environ, "FOLDER": str(folder)}
-        self.hooks = CheckpointHooks(
+        self.hooks = BackgroundHooks(
             Hooks(
                 job=spec,
                 event="checkpoint",
@@ -34,7 +34,8 @@ class Job:
                 warn=self.warnings.append,
                 limit=limit,
                 silence=silence,
-            )
+            ),
+            set(),
         )
 
     def tell(self, sentence: str) -> None:
@@ -96,7 +97,7 @@ def test_only_the_newest_checkpoint_waits(tmp_path: Path) -> None:
     (tmp_path / "down").touch()
     job.finish()
 
-    assert ["skipped a checkpoint hook because the previous one took too long"] == job.warnings
+    assert ["skipped hook checkpoint because the previous one took too long"] == job.warnings
     assert "1\n3\n" == job.log
 
 

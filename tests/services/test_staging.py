@@ -18,7 +18,8 @@ import attrs
 import pytest
 
 from ascend_runner.errors import OutputError
-from ascend_runner.plan.ranks import Stage, Staged
+from ascend_runner.plan.ranks import Stage
+from ascend_runner.record.job_record import Staged
 from ascend_runner.services import staging as datasets
 from ascend_runner.services.staging import PART, CancelledError, Entry, StageTask, Total, check_room, part_name
 from ascend_runner.text import size
@@ -199,6 +200,15 @@ def replace_by_folder(path: Path) -> None:
     """Put a directory in the place of a link."""
     path.unlink()
     path.mkdir()
+
+
+def test_copy_is_read_only(staging: Staging) -> None:
+    """No rank changes the data of the next job by accident; what it caches beside them has its place."""
+    staging.stage()
+    modes = {path.stat().st_mode & 0o222 for path in staging.target.rglob("sample-*")}
+
+    assert {0} == modes
+    assert (staging.target / "class-0").stat().st_mode & 0o200
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

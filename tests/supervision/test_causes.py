@@ -19,6 +19,7 @@ from ascend_runner.supervision.causes import (
     SignalReceived,
     Slowdown,
     SpawnFailed,
+    named,
 )
 from ascend_runner.supervision.machine import TRANSITIONS
 from ascend_runner.supervision.state import Phase
@@ -88,7 +89,7 @@ def test_restart_and_fingerprint(expected: tuple[Restart, str], cause: Cause) ->
     ("expected", "cause"),
     [
         ("rank 1 failed (exit status 3)", FAILED),
-        ("scheduler failed (exit status 3)", Exited(-1, Ending(exit_code=3)).named({-1: "scheduler"})),
+        ("scheduler failed (exit status 3)", named(Exited(-1, Ending(exit_code=3)), {-1: "scheduler"})),
         ("received SIGTERM", STOP),
         ("ascend-runner (pid 5) was killed", KILLED),
         ("the process that launched ascend-runner (pid 7) has ended", ORPHAN),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.supervision import cloud_events, job_machine
 from ascend_runner.supervision.causes import Restart
-from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision.job_machine import EVENTS, AllStarted, Event, Failed, Job, Policy, Prepared, RunnerFailed
 from ascend_runner.supervision.state import Phase
 from tests.helpers.replay import replay
 
@@ -26,23 +27,30 @@ POLICY = Policy(
     linger=30.0,
 )
 
-happenings = st.builds(
-    Event,
-    kind=st.sampled_from(Kind),
-    status=st.integers(0, 255),
-    signum=st.integers(0, 64),
-    restart=st.sampled_from((None, *Restart)),
-    fingerprint=st.text(max_size=20),
-    has_progressed=st.sampled_from((True, False, None)),
-    is_clear=st.booleans(),
-    is_local=st.sampled_from((True, False, None)),
-    sentence=st.text(st.characters(), max_size=50),
-)
+VALUES = {
+    "status": st.integers(0, 255),
+    "signum": st.integers(0, 64),
+    "restart": st.sampled_from(Restart),
+    "fingerprint": st.text(max_size=20),
+    "has_progressed": st.sampled_from((True, False, None)),
+    "is_clear": st.booleans(),
+    "is_local": st.sampled_from((True, False, None)),
+    "sentence": st.text(st.characters(), max_size=50),
+}
+
+
+def happening(kind: type[Event]) -> st.SearchStrategy[Event]:
+    """Return the events of a kind."""
+    return st.builds(kind, **{field.name: VALUES[field.name] for field in attrs.fields(kind) if field.name in VALUES})
+
+
+happenings = st.one_of(list(map(happening, EVENTS)))
 
 
 def line(job: Job, event: Event | None, number: int = 1) -> bytes:
     """Encode one event."""
-    return cloud_events.encode(job, event, ORIGIN, number=number, at=AT)
+    data = cloud_events.members(job, event)
+    return cloud_events.encode(job.state.value, data, ORIGIN, number=number, at=AT)
 
 
 @given(st.lists(happenings, max_size=40))
@@ -62,7 +70,7 @@ def test_replay_gives_the_state(happened: list[Event]) -> None:
 def test_last_line_has_the_exit_status_of_the_job() -> None:
     """A stop signal during a teardown decides on the exit status; that of the attempt is reported as well."""
     job = Job(policy=Policy(max_restarts=1), state=Phase.TERMINATING)
-    ended = Event(kind=Kind.ENDED, status=7, signum=15, restart=Restart.TRANSIENT)
+    ended = Failed(status=7, signum=15, restart=Restart.TRANSIENT)
     job, _actions = job_machine.transition(job, ended)
     data = json.loads(line(job, ended))["data"]
 
@@ -73,7 +81,7 @@ def test_line_that_is_cut_off_does_not_count() -> None:
     """A file that ends in the middle of a line leads to the job before it, and an empty one to none."""
     job = Job(policy=POLICY)
     began = line(job, None)
-    started = line(job_machine.transition(job, Event(kind=Kind.PREPARED))[0], Event(kind=Kind.PREPARED))
+    started = line(job_machine.transition(job, Prepared())[0], Prepared())
 
     for size in range(len(started)):
         assert job == replay([began, started[:size]])
@@ -86,7 +94,7 @@ def test_line_about_the_size_changes_nothing() -> None:
     job = Job(policy=POLICY)
     lines = [
         line(job, None),
-        cloud_events.encode_note(cloud_events.RESIZED, {"nodes": 3, "nnodes": 4}, ORIGIN, number=2, at=AT),
+        cloud_events.encode("resized", {"event": "resized", "nodes": 3, "nnodes": 4}, ORIGIN, number=2, at=AT),
     ]
     document = json.loads(lines[1])
 
@@ -98,7 +106,7 @@ def test_line_about_the_size_changes_nothing() -> None:
 def test_cloud_event() -> None:
     """A line has the attributes that CloudEvents 1.0 requires, and its type is the state."""
     job = Job(policy=POLICY, state=Phase.RUNNING)
-    document = json.loads(line(job, Event(kind=Kind.ALL_STARTED), 7))
+    document = json.loads(line(job, AllStarted(), 7))
 
     assert {
         "specversion": "1.0",
@@ -114,7 +122,7 @@ def test_cloud_event() -> None:
 @pytest.mark.parametrize("sentence", ["x" * 10_000, "\udc80" * 3000, "誤" * 3000, "\n\0\\" * 3000])
 def test_line_is_whole_whatever_the_sentence(sentence: str) -> None:
     """A line has at most 4096 bytes and one newline, and can be read again."""
-    event = Event(kind=Kind.RUNNER_FAILED, status=125, sentence=sentence, fingerprint="誤" * 200)
+    event = RunnerFailed(status=125, sentence=sentence)
     job, _actions = job_machine.transition(Job(policy=POLICY), event)
     encoded = line(job, event)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import attrs
 import pytest
 
@@ -11,7 +9,7 @@ from ascend_runner.diagnosis import failure
 from ascend_runner.members import plain
 from ascend_runner.supervision import cloud_events, job_machine
 from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, NodeFinding, Restart, Rule, Slowdown
-from ascend_runner.supervision.job_machine import Event, Job, Kind, Policy
+from ascend_runner.supervision.job_machine import Failed, Job, Policy
 from ascend_runner.supervision.state import Phase
 from ascend_runner.views import screen
 
@@ -56,13 +54,13 @@ def test_option_that_excludes_a_restart(cause: Cause, action: Restart, option: s
     """Events and screen name the option that keeps a job from being restarted, and no other one."""
     never = frozenset({cause.exit_status} if action is not Restart.EXCLUDED else ())
     fingerprint = failure.fingerprint(cause, Ending(exit_code=3), None)
-    ended = Event(kind=Kind.ENDED, status=cause.exit_status, restart=action, fingerprint=fingerprint)
+    ended = Failed(status=cause.exit_status, restart=action, fingerprint=fingerprint)
     running = Job(policy=Policy(max_restarts=1, never=never), state=Phase.RUNNING)
     job, _actions = job_machine.transition(running, ended)
-    line = cloud_events.encode(job, ended, cloud_events.origin("job", "", "1"), number=1, at="2026-11-22T15:00:00")
+    event = {"time": "2026-11-22T15:00:00", "data": cloud_events.members(job, ended)}
 
     expected = f"; no restart: {option} excludes it"
-    assert cloud_events.described(json.loads(line))[2].endswith(expected)
+    assert cloud_events.described(event)[2].endswith(expected)
     assert screen.attempts(job).endswith(expected)
 
 

@@ -17,14 +17,26 @@ from hypothesis import strategies as st
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.job_machine import (
+    EVENTS,
     TRANSITIONS,
     Action,
+    AllStarted,
     AnyState,
+    CheckpointBegun,
+    CheckpointOver,
+    DelayOver,
+    Ended,
     Event,
+    Expired,
+    Failed,
     Job,
     JobState,
-    Kind,
     Policy,
+    Prepared,
+    Released,
+    RunnerFailed,
+    StopRequested,
+    TeardownBegun,
     Verdict,
 )
 from ascend_runner.supervision.state import Phase
@@ -60,16 +72,16 @@ class World:
         if self.doing is Action.START:
             yield from self._in_an_attempt()
         elif self.doing is Action.PREPARE:
-            yield attrs.evolve(self, doing=None), (Event(kind=Kind.PREPARED),)
-            yield attrs.evolve(self, doing=None), (Event(kind=Kind.RUNNER_FAILED, status=125),)
+            yield attrs.evolve(self, doing=None), (Prepared(),)
+            yield attrs.evolve(self, doing=None), (RunnerFailed(status=125),)
         elif self.doing is Action.WAIT:
-            yield attrs.evolve(self, doing=None), (Event(kind=Kind.DELAY_OVER),)
+            yield attrs.evolve(self, doing=None), (DelayOver(),)
         elif self.doing is Action.HOLD:
-            yield attrs.evolve(self, doing=None), (Event(kind=Kind.RELEASED),)
+            yield attrs.evolve(self, doing=None), (Released(),)
         if self.doing in {Action.PREPARE, Action.WAIT, Action.HOLD}:
-            yield attrs.evolve(self, doing=None, told=True), (Event(kind=Kind.STOP_REQUESTED, signum=SIGTERM),)
+            yield attrs.evolve(self, doing=None, told=True), (StopRequested(signum=SIGTERM),)
         if self.doing in {Action.PREPARE, Action.WAIT}:
-            yield attrs.evolve(self, doing=None, is_expired=True), (Event(kind=Kind.LIMIT_REACHED),)
+            yield attrs.evolve(self, doing=None, is_expired=True), (Expired(),)
 
     def _in_an_attempt(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
         if not self.told:
@@ -82,13 +94,13 @@ class World:
             expired = attrs.evolve(self, is_expired=True, to_start=0, is_stopping=True, cause_is_limit=True)
             yield expired, self._teardown()
         if self.alive and not (self.to_start or self.is_stopping):
-            kind = Kind.CHECKPOINT_OVER if self.is_checkpointing else Kind.CHECKPOINT
-            yield attrs.evolve(self, is_checkpointing=not self.is_checkpointing), (Event(kind=kind),)
+            event = CheckpointOver() if self.is_checkpointing else CheckpointBegun()
+            yield attrs.evolve(self, is_checkpointing=not self.is_checkpointing), (event,)
         if self.to_start:
             started = attrs.evolve(self, to_start=self.to_start - 1, alive=self.alive + 1)
-            yield started, () if started.to_start else (Event(kind=Kind.ALL_STARTED),)
+            yield started, () if started.to_start else (AllStarted(),)
             if not started.to_start:  # a checkpoint was asked for meanwhile
-                yield attrs.evolve(started, is_checkpointing=True), (Event(kind=Kind.CHECKPOINT),)
+                yield attrs.evolve(started, is_checkpointing=True), (CheckpointBegun(),)
             failed = attrs.evolve(self, to_start=0, has_failed=True, is_stopping=True)
             yield failed, self._teardown()
         if self.alive:
@@ -100,17 +112,17 @@ class World:
             yield from self._ends()
 
     def _teardown(self) -> tuple[Event, ...]:
-        return () if self.is_stopping else (Event(kind=Kind.TEARDOWN),)
+        return () if self.is_stopping else (TeardownBegun(),)
 
     def _ends(self) -> Iterator[tuple[World, tuple[Event, ...]]]:
         """Return the ends of an attempt: of a failed one, for each class and progress."""
         over = attrs.evolve(self, doing=None, is_survived=self.alive > 0)
         if self.cause_is_signal:
-            yield over, (Event(kind=Kind.ENDED, status=STOPPED),)
+            yield over, (Ended(status=STOPPED),)
         elif self.cause_is_limit:
-            yield over, (Event(kind=Kind.LIMIT_REACHED, status=EXPIRED),)
+            yield over, (Expired(),)
         elif not self.has_failed:
-            yield over, (Event(kind=Kind.ENDED),)
+            yield over, (Ended(),)
         else:
             for restart in Restart:
                 event = failed(restart, signum=SIGTERM if self.told else 0)
@@ -144,10 +156,9 @@ def failed(
     signum: int = 0,
     fingerprint: str = "ValueError at train.py:3",
     has_progressed: bool | None = False,
-) -> Event:
+) -> Failed:
     """Return the end of an attempt that has failed."""
-    return Event(
-        kind=Kind.ENDED,
+    return Failed(
         status=status,
         signum=signum,
         restart=restart,
@@ -203,7 +214,7 @@ def follow(job: Job, world: World, events: tuple[Event, ...]) -> tuple[Job, Worl
             assert (JobState.FAILED, before.status, ()) == (job.state, job.status, actions), "law 5"
         if job.state is JobState.SUCCEEDED:
             assert not world.has_failed
-        if world.told and job.state is JobState.FAILED and event.restart:
+        if world.told and job.state is JobState.FAILED and isinstance(event, Failed):
             assert job.verdict is not Verdict.RESTART
         if world.is_survived:
             assert job.status is not None, "law 1"
@@ -226,30 +237,30 @@ policies = st.builds(
 )
 
 
-def play(policy: Policy, *ends: Event) -> Job:
+def play(policy: Policy, *ends: Failed) -> Job:
     """Let attempts end one after the other, until there are no more or the job is over."""
     job = Job(policy=policy)
     for end in ends:
-        job, actions = job_machine.transition(job, Event(kind=Kind.PREPARED))
+        job, actions = job_machine.transition(job, Prepared())
         assert (Action.START,) == actions
         job, actions = job_machine.transition(job, end)
         if job.state.is_final:
             assert () == actions
             return job
         assert (Action.WAIT,) == actions
-        job, actions = job_machine.transition(job, Event(kind=Kind.DELAY_OVER))
+        job, actions = job_machine.transition(job, DelayOver())
         assert (Action.PREPARE,) == actions
     return job
 
 
 @given(policies, st.lists(events, min_size=12, max_size=12))
-def test_restarts_are_limited_in_random_histories(policy: Policy, ends: list[Event]) -> None:
+def test_restarts_are_limited_in_random_histories(policy: Policy, ends: list[Failed]) -> None:
     """No history of failures has more restarts than its limits permit, counted here by hand."""
     job = play(policy, *ends)
     made = ends[: job.attempt + 1]
     in_a_row = 1
     for index, end in enumerate(made[:-1]):  # those that were followed by a restart
-        restart = Restart.TRANSIENT if end.status in policy.always else end.restart or Restart.NEVER
+        restart = Restart.TRANSIENT if end.status in policy.always else end.restart
         limit = {Restart.CONFIRM: 1, Restart.TRANSIENT: job_machine.MOST_SAME_FAILURES}.get(restart, 0)
         is_same = index > 0 and end.fingerprint == made[index - 1].fingerprint
         if not is_same or end.has_progressed:
@@ -329,10 +340,10 @@ def test_delays(delay: float | None, progress: tuple[bool, ...], expected: list[
     job, delays = Job(policy=policy), []
     for number, has_progressed in enumerate(progress[:-1]):
         different = str(number)  # the same failure would not be retried as often
-        for event in (Event(kind=Kind.PREPARED), failed(has_progressed=has_progressed, fingerprint=different)):
+        for event in (Prepared(), failed(has_progressed=has_progressed, fingerprint=different)):
             job, _actions = job_machine.transition(job, event)
         delays.append(job.delay)
-        job, _actions = job_machine.transition(job, Event(kind=Kind.DELAY_OVER))
+        job, _actions = job_machine.transition(job, DelayOver())
 
     assert expected == delays
 
@@ -362,7 +373,7 @@ def test_restart_that_would_come_after_the_limit(
 ) -> None:
     """The limit ends a job at once if it comes before the next attempt; one that is not restarted has failed."""
     job = Job(policy=Policy(max_restarts=1, delay=delay))
-    for event in (Event(kind=Kind.PREPARED), attrs.evolve(failed(restart), time_left=time_left)):
+    for event in (Prepared(), attrs.evolve(failed(restart), time_left=time_left)):
         job, _actions = job_machine.transition(job, event)
 
     assert expected == (job.state, job.status, job.verdict)
@@ -383,7 +394,7 @@ def test_restart_that_would_come_after_the_limit(
         (Policy(max_restarts=9), [failed(Restart.TRANSIENT), failed(Restart.NEVER)], 93),
     ],
 )
-def test_exit_verdict(policy: Policy, ends: list[Event], expected: int) -> None:
+def test_exit_verdict(policy: Policy, ends: list[Failed], expected: int) -> None:
     """The last failure decides: only one that would come again, by its class or because it did, is hopeless."""
     job = play(attrs.evolve(policy, gives_verdict=True), *ends)
 
@@ -417,14 +428,14 @@ def test_job_is_held_after_its_last_attempt_only() -> None:
     """A failure that another attempt follows is not held; the one that nothing follows is, with its exit status."""
     job, attempts = Job(policy=Policy(max_restarts=1, hold=60.0)), []
     for event in (
-        Event(kind=Kind.PREPARED),
+        Prepared(),
         failed(),
-        Event(kind=Kind.DELAY_OVER),
-        Event(kind=Kind.PREPARED),
+        DelayOver(),
+        Prepared(),
         failed(),
     ):
         job, actions = job_machine.transition(job, event)
-        attempts += [(job.state, actions)] if event.kind is Kind.ENDED else []
+        attempts += [(job.state, actions)] if isinstance(event, Failed) else []
 
     assert [(JobState.RESTARTING, (Action.WAIT,)), (JobState.HOLDING, (Action.HOLD,))] == attempts
     assert 7 == job.status
@@ -437,11 +448,17 @@ def test_every_state_has_a_row() -> None:
     assert {*JobState, *phases} == TRANSITIONS.keys()
 
 
+ONE_OF_EACH: tuple[Event, ...] = (
+    *(Prepared(), AllStarted(), CheckpointBegun(), CheckpointOver(), TeardownBegun(), Ended(1), failed()),
+    *(DelayOver(), StopRequested(SIGTERM), Expired(), Released(), RunnerFailed()),
+)
+
+
 @pytest.mark.parametrize("state", TRANSITIONS)
 def test_table_is_total(state: AnyState) -> None:
     """Every state has an entry for every kind of event, and none leads out of a final state."""
-    assert set(Kind) == TRANSITIONS[state].keys()
+    assert {*EVENTS} == {*map(type, ONE_OF_EACH)} == TRANSITIONS[state].keys()
 
     if state.is_final:
         job = Job(policy=Policy(max_restarts=1), state=state, status=0)
-        assert {(job, ())} == {job_machine.transition(job, Event(kind=kind, status=1)) for kind in Kind}
+        assert {(job, ())} == {job_machine.transition(job, event) for event in ONE_OF_EACH}

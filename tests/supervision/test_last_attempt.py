@@ -22,7 +22,7 @@ from ascend_runner.supervision.causes import (
     Slowdown,
     SpawnFailed,
 )
-from ascend_runner.supervision.job_machine import Event, Job, JobState, Kind, Policy, is_last
+from ascend_runner.supervision.job_machine import Failed, Job, JobState, Policy, is_last
 from ascend_runner.supervision.state import CheckpointRequest, Phase, State
 
 FAILED = Exited(0, Ending(exit_code=7))
@@ -86,7 +86,7 @@ def test_last_attempt_is_never_followed(restart: Restart, max_restarts: int, att
     """Where a failure makes an attempt the last one, the machine of the job restarts it in no case."""
     policy = Policy(max_restarts=max_restarts)
     job = Job(policy=policy, state=Phase.TERMINATING, attempt=attempt)
-    event = Event(kind=Kind.ENDED, status=7, restart=restart, fingerprint="exit status 7", has_progressed=True)
+    event = Failed(status=7, restart=restart, fingerprint="exit status 7", has_progressed=True)
 
     assert is_last(in_phase(Phase.DONE, FAILED), policy, attempt)
     assert job_machine.transition(job, event)[0].state is JobState.FAILED

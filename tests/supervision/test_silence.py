@@ -94,3 +94,18 @@ def test_own_pace_never_ends_a_job_within_ten_minutes() -> None:
 
     assert [3600.0] == looks(silent, 10_000.0)
     assert [now + 600.0] == looks(fast, 10_000.0, last_activity=now)
+
+
+def test_idle_ranks_wake_the_runner_rarely() -> None:
+    """Without a limit of the user, the time between two checks doubles in a silence, up to a tenth of the limit."""
+    silence = Silence(None, since=0.0)
+    first = silence.next_check
+    silence.check(first, first - 5.0, is_held=False)  # the first output
+    checks = [first, silence.next_check]
+    while not silence.check(checks[-1], first - 5.0, is_held=False):
+        checks.append(silence.next_check)
+    gaps = [after - before for before, after in zip(checks, checks[1:])]
+
+    assert 360.0 == first
+    assert [10.0, 20.0, 40.0, 80.0, 160.0, 320.0] == gaps[:6]
+    assert {360.0} >= set(gaps[6:-1])

@@ -129,7 +129,7 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
         "warnings": [f"a warning{text}"],
         "runner_version": "0.1.0",
         "secrets_masked": 0,
-        "schema_version": 4,
+        "schema_version": 5,
     }
     return report | changes
 

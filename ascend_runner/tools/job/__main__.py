@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.11: -P
@@ -16,10 +17,13 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run one command and return the exit status."""
+    gc.disable()  # as in the runner: modules do not become garbage
     try:
         # Imported here so that Ctrl-C during the imports does not print a traceback.
         from ascend_runner.tools.job.main import main as run  # noqa: PLC0415
 
+        gc.freeze()
+        gc.enable()
         return run()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -33,6 +33,7 @@ LARGEST: Final = 1 << 20  # bytes of a file of commands
 PROGRAM: Final = "ascend-runner"  # a line may begin with it
 LOG_DIR: Final = "ASCEND_RUNNER_LOG_DIR"
 JOB_NAME: Final = "ASCEND_RUNNER_JOB_NAME"
+RESULT: Final = "RESULT"  # what the task-training platform collects
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +82,18 @@ class BatchFile:
         base = os.path.splitext(os.path.abspath(self.path))[0]
         name = re.sub(r"[^\w.+@-]", "_", f"{os.path.basename(base)}-{number}").lstrip(".+@-")
         return {LOG_DIR: f"{base}-{number}", JOB_NAME: name}
+
+    def environ(self, entry: Entry, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a command, whose RESULT is a directory of its own below the given one.
+
+        Raises:
+            OutputError: That directory cannot be made.
+        """
+        own = self.variables(entry.number)
+        if environ.get(RESULT):
+            own[RESULT] = os.path.join(environ[RESULT], own[JOB_NAME])
+            files.make_folder(own[RESULT])
+        return {**environ, **own}
 
     def log_dir(self, entry: Entry, environ: Mapping[str, str]) -> str:
         """Return the log directory of a command, without the path if it is beside the file."""
@@ -132,7 +145,7 @@ class BatchFile:
         return os.fsdecode(content).split("\n")  # not splitlines(): a form feed does not end a line
 
     def _entries(self, commands: Sequence[tuple[int, tuple[str, ...]]]) -> tuple[Entry, ...]:
-        """Number the commands by their place in the file, unless the number is that of another one's logs."""
+        """Number the commands by their place in the file, unless another command's logs have the number."""
         known: dict[tuple[str, ...], list[tuple[int, Result]]] = {}
         for number, words, past in self._remembered():
             known.setdefault(words, []).append((number, past))
@@ -238,7 +251,7 @@ def _run_all(
             if entry.has_succeeded:
                 continue
             tell(f"command {index + 1} of {len(entries)}: {entry.text}")
-            ended = _run(entry, {**environ, **batch.variables(entry.number)}, signals)
+            ended = _run(entry, batch.environ(entry, environ), signals)
             entries = (*entries[:index], attrs.evolve(entry, result=ended), *entries[index + 1 :])
             batch.write(entries)
             if ended.status and not keeps_going:

@@ -11,7 +11,6 @@ import signal
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from importlib import resources
 from typing import Final
 
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
@@ -59,7 +58,9 @@ FILES: Final = {"bash": "ascend-runner", "zsh": "_ascend-runner", "fish": "ascen
 
 def completion(options: Namespace) -> int:
     """Print the completions of all programs for a shell."""
-    script = resources.files(__package__) / "completions" / options.shell / FILES[options.shell]
+    import importlib.resources  # noqa: PLC0415  15 ms, with pathlib, tempfile and urllib
+
+    script = importlib.resources.files(__package__) / "completions" / options.shell / FILES[options.shell]
     write_text(script.read_text(encoding="utf-8"))
     return DONE
 
@@ -87,7 +88,7 @@ def release(options: Namespace) -> int:
 
 
 def _is_held(job: FoundJob, why: str) -> bool:
-    """Ask the runner whether it holds a job whose report cannot be read, for the reason `why`.
+    """Ask the runner whether it holds a job with a report that cannot be read, for the reason `why`.
 
     Raises:
         RefusedError: It does not answer.
@@ -293,7 +294,7 @@ def _width() -> int | None:
 
 
 def list_jobs(options: Namespace) -> int:
-    """List the jobs of this machine, those that are running first."""
+    """List the jobs of this machine, running ones first."""
     seen = [jobs.take(job, asks=options.json) for job in jobs.all_jobs(options.environ)]
     seen.sort(key=lambda one: one.condition is not Condition.RUNNING)
     _show_list(seen, options)

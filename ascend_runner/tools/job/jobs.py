@@ -51,7 +51,7 @@ class UnknownJobError(AscendRunnerError):
 class FoundJob:
     """A job, or the part of one on this node, as its runner has described it (see `run_folder.write_job_file`).
 
-    `owner` is the user who has written the description, and `log_dir` the directory in which it was found, if it was
+    `owner` is the owner of the description, and `log_dir` the directory in which it was found, if it was
     found beside the logs. `began` is in seconds since the epoch.
     """
 
@@ -94,7 +94,7 @@ class FoundJob:
         return (self.host, self.pid_namespace) == (os.uname().nodename, run_folder.pid_namespace())
 
     def has_guardian(self) -> bool:
-        """Whether the first process is alive, and its pid is not that of a later process or of another user."""
+        """Whether the first process is alive, and its pid was not reused by a later process or another user."""
         found = process_tree.look(self.pid)
         try:
             owner = os.stat(f"/proc/{self.pid}").st_uid
@@ -173,7 +173,7 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
 
 
 def at_path(path: str) -> list[FoundJob]:
-    """Return the jobs with their logs in a directory, or that of a run file, a report or a name in a directory."""
+    """Return the jobs with their logs in a directory, or the job of a run file, a report or a name in a directory."""
     if os.path.isdir(path):
         return in_directory(path)
     job = _read(path)
@@ -188,7 +188,7 @@ def _are_of_one_job(jobs: Sequence[FoundJob]) -> bool:
 
 
 def parts(job: FoundJob) -> list[FoundJob]:
-    """Return all parts of a job, such as those of several nodes, that have their logs in the same directory.
+    """Return all parts of a job, such as several nodes, that have their logs in the same directory.
 
     Raises:
         UnknownJobError: The logs have been removed.
@@ -390,7 +390,7 @@ class Snapshot:
 
     @property
     def pids(self) -> str:
-        """The pids of the runner: the one that takes signals, and that of its child, which supervises the ranks."""
+        """The pids of the runner: the process that takes signals, and its child, which supervises the ranks."""
         return f"pid {self.job.pid}, child pid {self.job.runner_pid}"
 
     @property
@@ -499,7 +499,7 @@ def _with_logs(seen: Snapshot) -> Snapshot:
 
 
 def _log_paths(seen: Snapshot) -> Iterator[tuple[int, str]]:
-    """Yield the path of each rank's log. A path in a report is only that of a file in its directory."""
+    """Yield the path of each rank's log. Of a path in a report, only the name counts, in its directory."""
     for rank in seen.record.ranks:
         if rank.log_name:
             yield rank.rank_id, os.path.join(seen.job.log_dir, rank.log_name)

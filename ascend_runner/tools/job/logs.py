@@ -32,7 +32,7 @@ EVERYTHING: Final = -1  # stands for all lines
 
 @attrs.frozen(kw_only=True)
 class LineFilter:
-    """Which lines of each log are shown: the last `lines` of those that `pattern` matches (None: all match)."""
+    """Which lines of each log are shown: the last `lines` that match `pattern` (None: all match)."""
 
     lines: int = EVERYTHING
     pattern: re.Pattern[str] | None = None
@@ -270,14 +270,14 @@ def _is_copy(old: int, new: int, size: int) -> bool:
 
 
 BEGIN_LIMIT: Final = 60.0  # seconds to find the beginning in all logs
-READERS: Final = 16  # threads: enough for a network disk, whose answers take long
+READERS: Final = 16  # threads: enough for a network disk with slow answers
 STATE_INTERVAL: Final = 1.0  # seconds between two states of a progress bar that is followed, as on the console
 LINES_AT_ONCE: Final = 1000  # lines that are written at once
 
 
 @attrs.frozen(kw_only=True)
 class Query:
-    """The logs to show: those of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
+    """The logs to show: of `ranks` (None: all), since a time in seconds since the epoch (None: the beginning)."""
 
     line_filter: LineFilter
     ranks: frozenset[int] | None
@@ -340,7 +340,7 @@ class LogViewer:
                 changed = watch.wait(STATE_INTERVAL if drawn or not end.locks else None, *end.locks)
 
     def _logs_of(self, names: set[str] | None) -> list[_ShownLog]:
-        """Return the logs with these names, also those that are new, or all logs without names."""
+        """Return the logs with these names, also new ones, or all logs without names."""
         if names is None or not names <= self._shown.keys():
             self._new_logs()
         return [self._shown[name] for name in (self._shown if names is None else names & self._shown.keys())]
@@ -359,7 +359,7 @@ class LogViewer:
         return [*new.values()]
 
     def _check(self, *, may_come: bool) -> None:
-        """Check that the ranks have logs; those of a job that begins `may_come`."""
+        """Check that the ranks have logs; at the beginning of a job, they `may_come`."""
         job = self._parts[0]
         there = {log.rank_id for log in find_logs(job.log_dir, job.job_id)}
         missing = (self._query.ranks or there) - there

@@ -19,13 +19,12 @@ from ascend_runner.settings.parsing import nearest
 from ascend_runner.text import is_whole_number, parse_numbers, quoted
 from ascend_runner.tool import commands_of, duration
 from ascend_runner.tools.job import commands, jobs
-from ascend_runner.tools.job.commands import RefusedError
+from ascend_runner.tools.job.commands import EVERYTHING, RefusedError
 from ascend_runner.tools.job.jobs import UnknownJobError
-from ascend_runner.tools.job.logs import EVERYTHING
 
 PROGRAM: Final = "ascend-job"
 DEFAULT: Final = "status"
-FUNCTIONS: Final = {"list": "list_jobs", "logs": "show_logs"}  # of commands whose function has another name
+FUNCTIONS: Final = {"list": "list_jobs", "logs": "show_logs"}  # of commands with a function of another name
 SHELLS: Final = ("bash", "zsh", "fish")
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
 COMMAND_WIDTH: Final = 14  # cells of a command in the help, with its indentation
@@ -61,7 +60,7 @@ class HelpFormatter(RawDescriptionHelpFormatter):
 
 
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
-    """Return the parser, and that of each command by its name; see `tool.commands_of`."""
+    """Return the parser, and the parsers of the commands by name; see `tool.commands_of`."""
     parser = ArgumentParser(
         prog=PROGRAM,
         description="Show the jobs of ascend-runner, running or ended, and control running ones.\n"
@@ -158,7 +157,11 @@ def _add_changers(add: Adder) -> None:
 def _add_others(add: Adder) -> None:
     summary = "run the commands of a file one after another; a second run skips those that have succeeded"
     batch = add("batch", summary, "sweep.txt --keep-going")
-    text = "a file with one command per line, preceded by its options for ascend-runner; # starts a comment"
+    text = (
+        "a file with one command per line, preceded by its options for ascend-runner; # starts a comment;"
+        " if the variable RESULT is set, each command has a directory of its own below it, so that one tensorboard"
+        " --logdir shows all"
+    )
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")
     summary = "print a completion script for bash, zsh or fish"

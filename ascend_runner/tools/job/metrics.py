@@ -136,7 +136,7 @@ def _phase(seen: Snapshot) -> Phase | None:
 
 
 def _states(seen: Snapshot, now: float) -> list[str]:
-    """Return the states of the ranks; those that have been quiet for unusually long do not count as running."""
+    """Return the states of the ranks; a rank that has been quiet for unusually long does not count as running."""
     long_quiet = outliers.quiet(*seen.record.silences(now))
     return [QUIET if rank.rank_id in long_quiet else rank.state.value for rank in seen.record.ranks]
 
@@ -198,7 +198,7 @@ def _family(name: str, text: str, labels: tuple[str, ...]) -> Family:
 
 
 def _with_values(family: Family, values: Iterable[tuple[tuple[str, ...], float | None]]) -> Iterator[Metric]:
-    """Yield a family with those of its values that are known, if there are any."""
+    """Yield a family with its known values, if there are any."""
     for labels, value in values:
         if value is not None:
             family.add_metric(labels, value)

@@ -53,7 +53,7 @@ class Standing(enum.Enum):
     """What a node shows of itself, the likeliest cause of a failure first."""
 
     OWN = "own"  # an error of its own
-    UNKNOWN = "unknown"  # no report of its end, or a failure that may be its own or that of a peer
+    UNKNOWN = "unknown"  # no report of its end, or a failure that may be its own or a peer's
     LOST_PEER = "lost peer"
     NONE = "-"
 
@@ -85,7 +85,7 @@ class NodeReport:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What nodes share that report the same: their sentences differ at most in numbers."""
+        """What nodes with equal reports share: their sentences differ at most in numbers."""
         return self.standing.value, self.state, re.sub(r"\d+", "0", self.sentence)
 
 
@@ -99,13 +99,13 @@ class NodeReports:
 
     @property
     def state(self) -> str:
-        """The state of the job, by those of its nodes."""
+        """The state of the job, from the states of its nodes."""
         states = {node.state for node in self.nodes}
         return next((state for state in STATES if state in states), "unknown")
 
     @property
     def candidates(self) -> tuple[NodeReport, ...]:
-        """The nodes that may have caused the failure, those that most others suspect first; none if nothing failed.
+        """The nodes that may have caused the failure, the most suspected ones first; none if nothing failed.
 
         Nodes with the same error of their own are one: that error is the cause, whichever node had it first.
         """
@@ -125,7 +125,7 @@ class NodeReports:
         return len(found) > 1 or (len(found) == 1 and found[0].standing is Standing.LOST_PEER)
 
     def reasons(self) -> Iterator[str]:
-        """Yield why the candidates are those, and what speaks against it."""
+        """Yield the reasons for these candidates, and against them."""
         found = self.candidates
         if found[0].standing is not Standing.OWN:
             yield "no node has an error of its own"
@@ -262,7 +262,7 @@ def _names(path: str) -> list[str]:
 
 
 def _numbered(found: Iterable[_Found], left_out: list[str]) -> dict[int, _Found]:
-    """Return the newest report of each node by its number, without those of an earlier run."""
+    """Return the newest report of each node by its number, without reports of an earlier run."""
     numbered: dict[int, _Found] = {}
     for one in sorted(found, key=lambda one: (-one.record.started_at, one.path)):
         newest = numbered.setdefault(one.number, one)
@@ -326,7 +326,7 @@ def standing_of(record: JobRecord, cause: CauseRecord) -> Standing:
 
 
 def _named(nodes: Iterable[NodeReport], records: Iterable[JobRecord]) -> Iterator[int]:
-    """Yield the numbers of the nodes whose ranks others suspect, once for each of these others."""
+    """Yield the numbers of the nodes with ranks that others suspect, once for each of these others."""
     holders = {rank_id: node.number for node in nodes for rank_id in node.rank_ids}
     for record in records:
         peer = record.cause.suspected_peer if record.cause else None

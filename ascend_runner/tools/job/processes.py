@@ -32,7 +32,7 @@ UNINTERRUPTIBLE: Final = "D"  # the state of a process that waits for a disk or 
 class Usage:
     """The resource usage of the processes of a rank.
 
-    `cpu` is in percent of a core since the last measurement, None in the first one. `cpu_seconds` include those of the
+    `cpu` is in percent of a core since the last measurement, None in the first one. `cpu_seconds` include the
     processes that they have waited for, `resident` is in bytes. `uninterruptible` is from the last walk.
     """
 
@@ -138,7 +138,7 @@ def leaders(seen: Snapshot) -> dict[int, int]:
 def text(pids: Mapping[int, int], py_spy: str, seconds: float) -> str:
     """Show the stacks of these ranks in one of the samples taken within `seconds`, and which ranks stood out.
 
-    Their processes are not paused, so the stacks of those that run may be inexact. `py_spy` is the path of the program,
+    Their processes are not paused, so the stacks of running ones may be inexact. `py_spy` is the path of the program,
     or "" for kernel stacks, which are not compared.
     """
     collector = StackCollector(py_spy, may_pause=False)

@@ -31,8 +31,8 @@ def make(options: Namespace) -> str:
     """Write the HTML report of what `jobs.find` finds, or of a JSON report; return what the command prints.
 
     Without an output file it is written beside the JSON report, where links lead to the logs. If the reports of several
-    nodes of a job are in one directory, or in those of the arguments, the command prints a table of them, and writes a
-    page only to an output file: that of the node that is the likely cause.
+    nodes of a job are in one directory, or in several given ones, the command prints a table of them, and writes a
+    page only to an output file: the page of the node that is the likely cause.
 
     Raises:
         OutputError: It cannot be written.
@@ -58,7 +58,7 @@ def _output(options: Namespace) -> str | None:
     """Return the file to write, None for the default.
 
     Raises:
-        SettingsError: It cannot be that of a page, or a public page has none.
+        SettingsError: It cannot be the file of a page, or a public page has none.
     """
     output: str | None = options.output
     if options.public and not output:

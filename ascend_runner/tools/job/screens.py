@@ -137,7 +137,7 @@ def _cells_of(rank: RankRecord, silences: Mapping[int, float]) -> tuple[str, ...
 
 
 def in_order(snapshot: Snapshot, now: float) -> list[RankRecord]:
-    """Return the ranks: the one that is the cause, others that have failed, then those that are behind or quiet.
+    """Return the ranks: the cause, others that have failed, then ranks that are behind or quiet.
 
     Ranks that have succeeded come last.
     """

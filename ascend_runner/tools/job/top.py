@@ -48,7 +48,7 @@ class CpuWindow:
     def look(self, seconds: Mapping[int, float], now: float) -> dict[int, float]:
         """Return the average usage of each rank in percent of a core; `seconds` is its CPU time until now.
 
-        A rank whose time has become less is left out: it was restarted, or one of its processes has ended.
+        A rank with a smaller time than before is left out: it was restarted, or one of its processes has ended.
         """
         self._seen.append((now, dict(seconds)))
         while len(self._seen) > 1 and now - self._seen[1][0] >= WINDOW:
@@ -60,7 +60,7 @@ class CpuWindow:
         return {rank_id: 100 * more / (now - began) for rank_id, more in used.items() if more >= 0}
 
 
-MOST_EXAMINED: Final = 256  # logs each time, besides those that are shown
+MOST_EXAMINED: Final = 256  # logs each time, besides the visible ones
 MOST_READ: Final = 32  # likewise
 FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
 
@@ -84,7 +84,7 @@ class LogTails:
         self._turn = 0
 
     def look(self, paths: Mapping[int, str], shown: Collection[int]) -> None:
-        """Examine logs, by rank: those that are shown, and in turn some of the others."""
+        """Examine logs, by rank: the visible ones, and in turn some of the others."""
         others = [rank_id for rank_id in paths if rank_id not in shown]
         ends = range(self._turn, self._turn + min(MOST_EXAMINED, len(others)))
         in_turn = [others[index % len(others)] for index in ends]
@@ -239,7 +239,7 @@ def _npus_of_ranks(host: Host, runner_pid: int) -> tuple[int, ...]:
 
 DISK_PATIENCE: Final = 1.0  # seconds for the disk with the logs; until it responds, only the records are shown
 LIST_INTERVAL: Final = 10.0  # seconds between two lists of the logs
-FEW: Final = 64  # ranks, whose logs are all read
+FEW: Final = 64  # ranks: if there are at most as many, all logs are read
 
 
 class Observer:

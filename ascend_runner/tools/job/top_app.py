@@ -55,7 +55,7 @@ class Pager:
         if not path:
             return f"cannot find the log of rank {rank_id}"
         command = self._command()
-        if not command:  # the escapes are those of `ascend-job logs`
+        if not command:  # with the same escapes as `ascend-job logs`
             follow = ("logs", self.job.log_dir, "-f", "-r", str(rank_id))
             return _run((sys.executable, sys.argv[0], *follow))
         options = ("+F",) if os.path.basename(command[0]) == LESS else ()
@@ -133,7 +133,7 @@ def _ignore(_signum: int, _frame: object) -> None:
 
 INTERVAL: Final = 1.0  # seconds
 PAGE: Final = 10  # ranks
-# The colors are those of the terminal, so that they suit its background.
+# The colors are the terminal's, so that they suit its background.
 STYLES: Final = {
     Style.PLAIN: RichStyle(),
     Style.DIM: RichStyle(dim=True),
@@ -177,7 +177,7 @@ class Picture(Widget):
         self._lines: tuple[Line, ...] = ()
 
     def show(self, lines: tuple[Line, ...]) -> None:
-        """Show other lines; only those that differ are drawn."""
+        """Show other lines; only the differences are drawn."""
         old, self._lines = self._lines, lines
         pairs = zip(lines, (*old, *[None] * len(lines)))
         width = self.size.width
@@ -260,7 +260,7 @@ class Top(App[None]):
             self._draw()
 
     def action_all(self) -> None:
-        """Show all ranks, or those that differ."""
+        """Show all ranks, or only the outliers."""
         self._note = ""
         self._shows_all = not self._shows_all
         self._draw()
@@ -313,7 +313,7 @@ def show(job: FoundJob, environ: Mapping[str, str]) -> None:
 
 
 def _lower_priority() -> None:
-    """Lower the priority of all threads: setpriority(2) changes that of one."""
+    """Lower the priority of all threads: setpriority(2) changes only one thread's."""
     for tid in os.listdir("/proc/self/task"):
         with suppress(ProcessLookupError):  # it has just ended
             os.setpriority(os.PRIO_PROCESS, int(tid), LOWEST_PRIORITY)

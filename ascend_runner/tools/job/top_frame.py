@@ -186,7 +186,7 @@ class JobView:
 
     `outlook` is how long it is held, or which attempt this is. It runs on the node or nodes of `place`. `step` is the
     last one that a rank has printed, with the seconds that a step takes. `now` is the time on the monotonic clock.
-    Without `has_npus`, the numbers of NPUs are only those of the devices of the node. With `has_stacks`, the stacks of
+    Without `has_npus`, the numbers of NPUs are only the node's device ids. With `has_stacks`, the stacks of
     its ranks can be read.
     """
 
@@ -245,7 +245,7 @@ def last_steps(ranks: Iterable[RankView]) -> dict[int, int]:
 def in_order(ranks: Sequence[RankView]) -> list[RankView]:
     """Return ranks in the order in which they are shown: the culprit, the outliers, and the others by number.
 
-    Of ranks that have ended with the job, those come first that were behind; those that have succeeded come last.
+    Of ranks that have ended with the job, the ones that were behind come first; successful ones come last.
     """
     were_behind = outliers.behind(last_steps(ranks))
 
@@ -298,7 +298,7 @@ def _known(value: float | None, unit: str = "") -> str:
 
 
 def _figure(name: str, unit: str) -> Callable[[RankView, float], str]:
-    """Return the cells of a figure of the NPU; one that is old is marked."""
+    """Return the cells of a figure of the NPU; old values are marked."""
 
     def text(rank: RankView, now: float) -> str:
         value = getattr(rank.device, name) if rank.device else None
@@ -338,7 +338,7 @@ BY_WORTH: Final = (*BEFORE_LINE, NPU, DEVICE, AI_CORE, HBM, CPU, TEMPERATURE, ME
 
 @attrs.frozen
 class Table:
-    """The columns that fit, with their widths; `curve` and `line` are those of the output and of the last line."""
+    """The columns that fit, with their widths; `curve` and `line` are the output over time and the last line."""
 
     columns: tuple[tuple[Column, int], ...]
     curve: int
@@ -368,7 +368,7 @@ class Table:
 
 
 def fitting(ranks: Sequence[RankView], now: float, cells: int, *, has_npus: bool) -> Table:
-    """Return the columns that are worth most among those that fit into a line."""
+    """Return the most valuable columns that fit into a line."""
     known = [column for column in IN_ORDER if column is not (DEVICE if has_npus else NPU)]
     widths = {column: _column_width(column, ranks, now) for column in known if _is_worth(column, ranks, now)}
     for_line = LINE_WIDTH if any(rank.last_line for rank in ranks) else 0
@@ -472,7 +472,7 @@ class Screen:
 
 @attrs.frozen
 class Frame:
-    """The lines, as many as the terminal has at most; `ranks` are those that the cursor can reach, in order."""
+    """The lines, at most as many as the terminal has; `ranks` are the ranks that the cursor can reach, in order."""
 
     lines: tuple[Line, ...]
     ranks: tuple[int, ...]
@@ -608,7 +608,7 @@ def _odd(job: JobView, screen: Screen) -> Line:
     style = Style.ODD if sentence else Style.PLAIN  # a rank that is busier need not be slow
     running = [rank for rank in job.ranks if rank.state is State.RUNNING]
     averages = {rank.rank_id: rank.average_cpu for rank in running if rank.average_cpu is not None}
-    if not sentence and len(averages) == len(running):  # those of other machines are unknown
+    if not sentence and len(averages) == len(running):  # processes on other machines are unknown
         sentence = outliers.busy_sentence(averages)
     if not sentence and job.has_stacks and len(running) > 1:
         return WHICH_RANK
@@ -655,7 +655,7 @@ def _others(others: Sequence[RankView], screen: Screen) -> Line:
 
 
 def _keys(screen: Screen, useless: Collection[str]) -> Line:
-    """Return the last line: the keys, without those that have no effect now, or a note."""
+    """Return the last line: the keys that have an effect now, or a note."""
     if screen.note:
         return ((padded(f" {printable(screen.note)}", screen.columns), Style.ODD),)
     keys = [(key, f" {what}") for key, what in KEYS if key not in useless]

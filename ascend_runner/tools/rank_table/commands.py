@@ -294,7 +294,7 @@ def _facts_of_server(server: Server, super_pod_id: str | None) -> dict[str, obje
 
 
 def _device_rows(table: RankTable) -> Iterator[tuple[str, ...]]:
-    """Return a row per device, without the cells that equal those of the row above."""
+    """Return a row per device, without the cells that equal the row above."""
     pod_of = _super_pods(table)
     shared: tuple[str, ...] = ()
     for server in table.servers:

@@ -31,7 +31,7 @@ REMOVED: Final[Mapping[str, str]] = {  # commands of earlier versions, and what 
 
 
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
-    """Return the parser, and that of each command by its name; see `tool.commands_of`."""
+    """Return the parser, and the parsers of the commands by name; see `tool.commands_of`."""
     parser = ArgumentParser(
         prog=PROGRAM,
         description="Show, check, convert, generate and compare the rank tables of Ascend jobs.",

@@ -280,3 +280,14 @@ def test_name_of_a_job() -> None:
 
     assert "my__first__jobs-2" == environ[JOB_NAME]
     assert "my__first__jobs-2" == decode({}, environ).job_name
+
+
+def test_each_command_has_a_result_of_its_own(batch: Batch) -> None:
+    """It is a directory below the given one, which exists when the command starts."""
+    batch.path.write_text("--nproc-per-node 1 sh -c 'echo $0 > $RESULT/events' one\n--nproc-per-node 1 true\n")
+    batch.env["RESULT"] = str(batch.folder / "result")
+    status, _summary = batch.run()
+
+    assert 0 == status
+    assert "one\n" == (batch.folder / "result" / "sweep-1" / "events").read_text()
+    assert (batch.folder / "result" / "sweep-2").is_dir()

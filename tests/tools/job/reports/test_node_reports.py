@@ -369,7 +369,7 @@ def test_ends_before_starts(tmp_path: Path) -> None:
 def test_hostile_members(tool: Tool, tmp_path: Path) -> None:
     """Members of any type and size are unknown; no byte of theirs controls the terminal."""
     wild: list[object] = [None, -1, 10**30, 1e308, "\x1b[31m\0\ud800", [], {}, [[]], True, "9" * 5000]
-    names = ("node_rank", "node_count", "started_at", "ended_at", "cause", "ranks", "clock", "server_id", "state")
+    names = ("node_rank", "node_count", "started_at", "ended_at", "cause", "ranks", "server_id", "state")
     for index, value in enumerate(wild):
         for name in names:
             node_folders.write(tmp_path, 2, culprit=1)

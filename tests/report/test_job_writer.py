@@ -4,31 +4,134 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import attrs
 import pytest
 
-from ascend_runner.errors import OutputError, StopRequestedError
+from ascend_runner.errors import AscendRunnerError, OutputError, StopRequestedError
+from ascend_runner.job.end import End
 from ascend_runner.node.bounded import Patience
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.facts import LimitChanged
 from ascend_runner.record.rank_record import Outcome, RankRecord
-from ascend_runner.report.journal import Journal
+from ascend_runner.report.job_writer import JobWriter
 from ascend_runner.report.writing import write_last_cause
 from ascend_runner.supervision.causes import Ending, Exited, HangDetected, NodeFinding, Restart, SignalReceived
 from ascend_runner.supervision.events import Spawned
-from ascend_runner.supervision.job_machine import Action, Event, JobState, Kind, Policy
-from ascend_runner.supervision.state import Phase, State
+from ascend_runner.supervision.job_machine import (
+    Action,
+    AllStarted,
+    DelayOver,
+    Event,
+    Failed,
+    Job,
+    JobState,
+    Policy,
+    Prepared,
+    StopRequested,
+    TeardownBegun,
+    transition,
+)
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.waiting import LIMIT
 
 FAILED = Outcome(cause=Exited(0, Ending(exit_code=7)), ranks=(RankRecord(rank_id=0, ending=Ending(exit_code=7)),))
-ENDED = Event(kind=Kind.ENDED, status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+PREPARED, ALL_STARTED, TEARDOWN = Prepared(), AllStarted(), TeardownBegun()
+ENDED = Failed(status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+
+
+class Run:
+    """A job whose changes and ends are written, without any process."""
+
+    def __init__(self, spec: JobSpec, warn: Callable[[str], None], termination_log: str = "") -> None:
+        self.messages = SimpleNamespace(info=print, debug=print, warning=print, error=print, warnings=[])
+        setup: Any = SimpleNamespace(
+            patience=Patience(warn=warn),
+            messages=self.messages,
+            signals=Signals(),
+            environ={},
+            end_requests=lambda: None,
+        )
+        hooks: Any = SlowHooks(setup.signals)
+        self.setup, self.job = setup, Job(policy=spec.restarts)
+        self.writer = JobWriter(spec, setup.patience)
+        self.writer.termination_log = termination_log or self.writer.termination_log
+        self.end = End(setup, self.writer, hooks)
+        self.writer.begin(b"{}")
+
+    def feed(self, *events: Event) -> tuple[Action, ...]:
+        """Change the state of the job; return the last actions."""
+        actions: tuple[Action, ...] = ()
+        for event in events:
+            self.job, actions = transition(self.job, event)
+            self.writer.change(self.job, event)
+        return actions
+
+    def end_attempt(self) -> tuple[Action, ...]:
+        """End an attempt by a failure; return the actions."""
+        actions = self.feed(ENDED)
+        self.end.outcome = attrs.evolve(FAILED)  # another object than that of the attempt before
+        self.end.report(self.job, ENDED)
+        return actions
+
+    def finish(self) -> Outcome:
+        """Finish the job after its last attempt."""
+
+        def feed(event: Event) -> tuple[Job, object]:
+            actions = self.feed(event)
+            return self.job, actions
+
+        return self.end.finish(self.job, ENDED, feed)
+
+    def fail(self, error: AscendRunnerError) -> None:
+        """End the job by an error of the runner."""
+        self.end.fail(error, self.feed)
+
+    def stop(self) -> None:
+        """Stop the job between two attempts."""
+        stop = StopRequested(signum=15)
+        self.feed(stop)
+        self.end.report(self.job, stop)
+
+
+class Signals:
+    """Signals in virtual time, of which SIGTERM is the first."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        """Return the virtual time."""
+        return self.seconds
+
+    def wait_unless_stopped(self, seconds: float) -> None:
+        """Let time pass."""
+        self.seconds += seconds
+
+    def first_stop(self) -> SignalReceived:
+        """Return the signal."""
+        return SignalReceived(15)
+
+
+class SlowHooks:
+    """Hooks that need 25 s for each event, and are run once."""
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+
+    def run(self, _event: str) -> None:
+        """Run the hooks of an event."""
+        self._signals.seconds += 25.0
+
+    def run_last(self) -> None:
+        """Run those for the end of a job that have not been run."""
 
 
 def plan(folder: Path, max_restarts: int = 0) -> JobSpec:
@@ -36,18 +139,9 @@ def plan(folder: Path, max_restarts: int = 0) -> JobSpec:
     return job_spec([rank_spec()], log_dir=str(folder), restarts=Policy(max_restarts=max_restarts))
 
 
-def begun(folder: Path, warnings: list[str], max_restarts: int = 0) -> Journal:
-    """Return the journal of a job that was begun."""
-    journal = Journal(plan(folder, max_restarts), Patience(warn=warnings.append))
-    journal.begin(b"{}")
-    return journal
-
-
-def start(journal: Journal, *phases: Phase) -> None:
-    """Let an attempt start and go through some phases."""
-    journal.feed(Event(kind=Kind.PREPARED))
-    for phase in phases:
-        journal.observe(State(grace=1.0, phase=phase), 0.0)
+def begun(folder: Path, warnings: list[str], max_restarts: int = 0) -> Run:
+    """Return a job that was begun."""
+    return Run(plan(folder, max_restarts), warnings.append)
 
 
 def report(folder: Path) -> dict[str, object]:
@@ -59,21 +153,19 @@ def report(folder: Path) -> dict[str, object]:
 def test_each_change_is_written(tmp_path: Path) -> None:
     """Events and report follow a job through two attempts; both are complete after `flush`."""
     warnings: list[str] = []
-    journal = begun(tmp_path, warnings, max_restarts=1)
+    run = begun(tmp_path, warnings, max_restarts=1)
     seen = [report(tmp_path)["state"]]
-    for phases in ((Phase.STARTING,), (Phase.RUNNING,), (Phase.HOLDING, Phase.TERMINATING, Phase.KILLING, Phase.DONE)):
-        start(journal, *phases)
-        journal.flush(LIMIT)
+    for event in (PREPARED, ALL_STARTED, TEARDOWN):
+        run.feed(event)
+        run.writer.flush(LIMIT)
         seen.append(report(tmp_path)["state"])
-    assert (Action.WAIT,) == journal.feed(ENDED)
-    journal.finish(FAILED, LIMIT)
-    journal.flush(LIMIT)
+    assert (Action.WAIT,) == run.end_attempt()
+    run.writer.flush(LIMIT)
     restarting = report(tmp_path)
-    journal.feed(Event(kind=Kind.DELAY_OVER))
-    start(journal)
-    assert () == journal.feed(ENDED)
-    journal.finish(FAILED, LIMIT)
-    document = journal.report
+    run.feed(DelayOver())
+    run.feed(PREPARED)
+    assert () == run.end_attempt()
+    document = run.writer.reports.newest
 
     assert ["preparing", "starting", "running", "stopping"] == seen
     assert ("restarting", None, 0, 1) == (
@@ -89,13 +181,11 @@ def test_each_change_is_written(tmp_path: Path) -> None:
 
 def test_job_that_is_stopped_between_attempts(tmp_path: Path) -> None:
     """The records of the attempts stay as they are; the job was interrupted."""
-    journal = begun(tmp_path, [], max_restarts=1)
-    start(journal)
-    journal.feed(ENDED)
-    journal.finish(FAILED, LIMIT)
-    journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
-    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15)), LIMIT)
-    document = journal.report
+    run = begun(tmp_path, [], max_restarts=1)
+    run.feed(PREPARED)
+    run.end_attempt()
+    run.stop()
+    document = run.writer.reports.newest
 
     assert (JobState.STOPPED.value, 143) == (document["state"], document["status"])
     assert [("rank_failed", 7)] == [
@@ -118,9 +208,9 @@ def test_errors_of_the_runner(tmp_path: Path) -> None:
 
 def test_changed_limit_is_an_event(tmp_path: Path) -> None:
     """It changes no state, so that a replay passes over it."""
-    journal = begun(tmp_path, [])
-    journal.observe(LimitChanged(3600.0), 0.0)
-    journal.flush(LIMIT)
+    run = begun(tmp_path, [])
+    run.writer.observe(LimitChanged(3600.0), 0.0)
+    run.writer.flush(LIMIT)
     last = (tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1]
 
     assert "io.ascend-runner.job.limit-changed.v1" == json.loads(last)["type"]
@@ -130,16 +220,16 @@ def test_changed_limit_is_an_event(tmp_path: Path) -> None:
 
 def test_ranks_that_run_are_in_the_report(tmp_path: Path) -> None:
     """While an attempt runs, the report has each rank that was started, with its pid; the next attempt has its own."""
-    journal = begun(tmp_path, [], max_restarts=1)
+    run = begun(tmp_path, [], max_restarts=1)
     seen = [report(tmp_path)["ranks"]]
-    journal.feed(Event(kind=Kind.PREPARED))
-    journal.observe(Spawned(rank_id=0, pid=4711), 0.0)
-    journal.observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)
-    journal.flush(LIMIT)
+    run.feed(PREPARED)
+    run.writer.observe(Spawned(rank_id=0, pid=4711), 0.0)
+    run.feed(ALL_STARTED)
+    run.writer.flush(LIMIT)
     running = report(tmp_path)["ranks"]
-    journal.feed(ENDED)
-    journal.feed(Event(kind=Kind.DELAY_OVER))
-    journal.flush(LIMIT)
+    run.feed(ENDED)
+    run.feed(DelayOver())
+    run.writer.flush(LIMIT)
     seen.append(report(tmp_path)["ranks"])
 
     assert isinstance(running, list)
@@ -150,25 +240,24 @@ def test_ranks_that_run_are_in_the_report(tmp_path: Path) -> None:
 def test_disk_without_room_is_told_once_for_each_file(tmp_path: Path) -> None:
     """A job whose events and report cannot be written goes on."""
     warnings: list[str] = []
-    journal = begun(tmp_path / "missing", warnings)
-    start(journal, Phase.RUNNING, Phase.TERMINATING)
-    journal.feed(ENDED)
-    journal.finish(FAILED, LIMIT)
+    run = begun(tmp_path / "missing", warnings)
+    run.feed(PREPARED, ALL_STARTED, TEARDOWN)
+    run.end_attempt()
 
-    assert JobState.FAILED is journal.job.state
+    assert JobState.FAILED is run.job.state
     assert 2 == len(warnings)
 
 
 def test_missing_events_are_told_at_the_end(tmp_path: Path) -> None:
     """The end of the job says how many events a disk without room has not taken, once."""
     warnings: list[str] = []
-    journal = begun(tmp_path, warnings)
+    run = begun(tmp_path, warnings)
     (tmp_path / "job-events.jsonl").rename(tmp_path / "first")
     (tmp_path / "job-events.jsonl").mkdir()
-    start(journal, Phase.RUNNING)
-    journal.flush(LIMIT)
-    journal.close()
-    journal.close()
+    run.feed(PREPARED, ALL_STARTED)
+    run.writer.flush(LIMIT)
+    run.writer.close()
+    run.writer.close()
 
     assert 2 == len(warnings)
     assert f"events missing from {str(tmp_path / 'job-events.jsonl')!r}: 2 of 3" == warnings[-1]
@@ -176,12 +265,10 @@ def test_missing_events_are_told_at_the_end(tmp_path: Path) -> None:
 
 def test_end_between_two_attempts(tmp_path: Path) -> None:
     """It has its own time, which begins with the last attempt, and the cause tells of the failure before."""
-    journal = begun(tmp_path, [], max_restarts=1)
-    start(journal, Phase.STARTING, Phase.RUNNING)
-    journal.feed(ENDED)
-    journal.finish(FAILED, LIMIT)
-    journal.feed(Event(kind=Kind.STOP_REQUESTED, signum=15))
-    journal.finish(attrs.evolve(FAILED, cause=SignalReceived(15), last_failure=FAILED), LIMIT)
+    run = begun(tmp_path, [], max_restarts=1)
+    run.feed(PREPARED, ALL_STARTED)
+    run.end_attempt()
+    run.stop()
     document = report(tmp_path)
 
     assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])  # type: ignore[index]  # JSON
@@ -195,21 +282,20 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
 def test_secrets(tmp_path: Path, secret: str) -> None:
     """Each one is masked and counted: in names of the node, errors, findings and warnings; in report and events."""
     warnings: list[str] = []
-    journal = Journal(attrs.evolve(plan(tmp_path), server_id=secret, pod_name=secret), Patience(warn=warnings.append))
-    journal.termination_log = str(tmp_path / "log")
-    journal.begin(b"{}")
-    journal.flush(LIMIT)
+    spec = attrs.evolve(plan(tmp_path), server_id=secret, pod_name=secret)
+    run = Run(spec, warnings.append, str(tmp_path / "log"))
+    run.writer.flush(LIMIT)
     counts = [report(tmp_path)["secrets_masked"]]
-    start(journal, Phase.STARTING, Phase.RUNNING)
-    journal.observe(NodeFinding(subject="disk", sentence=secret, at=0.0), 0.0)
-    journal.feed(ENDED)
-    journal.finish(attrs.evolve(FAILED, warnings=(secret,)), LIMIT)
+    run.feed(PREPARED, ALL_STARTED)
+    run.writer.observe(NodeFinding(subject="disk", sentence=secret, at=0.0), 0.0)
+    run.messages.warnings.append(secret)
+    run.end_attempt()
     counts.append(report(tmp_path)["secrets_masked"])
     other = tmp_path / "other"
     other.mkdir()
     failed = begun(other, [])
     failed.fail(OutputError(secret))
-    failed.flush(LIMIT)
+    failed.writer.flush(LIMIT)
     counts.append(report(other)["secrets_masked"])
 
     assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and WORD in path.read_text()]
@@ -218,14 +304,13 @@ def test_secrets(tmp_path: Path, secret: str) -> None:
 
 def test_finding_between_two_attempts(tmp_path: Path) -> None:
     """A finding that comes during the delay leaves the cause of the last attempt in the report."""
-    journal = begun(tmp_path, [], max_restarts=1)
-    start(journal, Phase.STARTING, Phase.RUNNING)
-    journal.feed(ENDED)
-    journal.finish(FAILED, LIMIT)
-    journal.flush(LIMIT)
+    run = begun(tmp_path, [], max_restarts=1)
+    run.feed(PREPARED, ALL_STARTED)
+    run.end_attempt()
+    run.writer.flush(LIMIT)
     before = report(tmp_path)
-    journal.observe(NodeFinding(subject="device 5", sentence="device 5 reported 80E01801", at=141.0), 0.0)
-    journal.flush(LIMIT)
+    run.writer.observe(NodeFinding(subject="device 5", sentence="device 5 reported 80E01801", at=141.0), 0.0)
+    run.writer.flush(LIMIT)
     document = report(tmp_path)
 
     assert before["cause"]
@@ -238,28 +323,15 @@ def test_cause_for_kubernetes(tmp_path: Path) -> None:
     file = tmp_path / "termination-log"
     for max_restarts, expected in ((1, "before"), (0, "rank 0 failed: exit status 7")):
         file.write_text("before")
-        journal = begun(tmp_path, [], max_restarts=max_restarts)
-        journal.termination_log = str(file)
-        start(journal, Phase.STARTING, Phase.RUNNING)
-        journal.feed(ENDED)
-        journal.finish(FAILED, LIMIT)
+        run = Run(plan(tmp_path, max_restarts), pytest.fail, str(file))
+        run.feed(PREPARED, ALL_STARTED)
+        run.end_attempt()
 
         assert expected == file.read_text()
     file.unlink()
-    journal.fail(OutputError("no room"))
+    run.fail(OutputError("no room"))
 
     assert not file.exists()
-
-
-def test_reason_for_a_last_checkpoint(tmp_path: Path) -> None:
-    """The events say that the ranks save first, not that they were stopped."""
-    journal = begun(tmp_path, [])
-    start(journal, Phase.STARTING, Phase.RUNNING)
-    journal.observe(State(grace=1.0, phase=Phase.CHECKPOINTING, cause=SignalReceived(15)), 0.0)
-    journal.flush(LIMIT)
-    last = json.loads((tmp_path / "job-events.jsonl").read_bytes().splitlines()[-1])
-
-    assert "received SIGTERM; the ranks save a checkpoint first" == last["data"]["sentence"]
 
 
 def test_cause_for_kubernetes_is_cut(tmp_path: Path) -> None:
@@ -273,10 +345,10 @@ def test_cause_for_kubernetes_is_cut(tmp_path: Path) -> None:
 
 def test_hang_begins_with_the_silence(tmp_path: Path) -> None:
     """A hang is detected later than it begins."""
-    journal = begun(tmp_path, [])
-    start(journal, Phase.STARTING, Phase.RUNNING)
-    journal.observe(HangDetected(3600.0), 0.0)
-    journal.flush(LIMIT)
+    run = begun(tmp_path, [])
+    run.feed(PREPARED, ALL_STARTED)
+    run.writer.observe(HangDetected(3600.0), 0.0)
+    run.writer.flush(LIMIT)
     (condition,) = cast("list[dict[str, str]]", report(tmp_path)["conditions"])
 
     assert datetime.fromisoformat(condition["since"]).timestamp() < time.time() - 3599
