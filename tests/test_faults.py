@@ -120,6 +120,41 @@ def test_hang_that_only_warns_is_a_condition(program: Program) -> None:
     assert ["hanging", "hanging-over"] == [kind for kind in kinds if kind.startswith("hanging")][:2]
 
 
+WAITING = """
+import os, time
+
+
+def all_reduce():
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+
+
+def load_batch():
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+
+
+load_batch() if os.environ["RANK"] == "2" else all_reduce()
+"""
+
+
+@pytest.mark.deep
+def test_warning_of_a_hang_names_the_rank_that_stands_out(program: Program) -> None:
+    """The screen has one line; the events and the report have the stacks while the job goes on."""
+    (program.folder / "train.py").write_text(WAITING)
+    options = ("--nproc-per-node", "4", "--hang-timeout", "2", "--hang-action", "warn")
+    run = program.start(*options, sys.executable, "train.py")
+    run.wait_for("the job continues")
+    wait_until(lambda: program.report()["hang"])
+    (program.folder / "go").touch()
+
+    assert 0 == run.finish()
+    assert "(--hang-timeout); rank 2 in load_batch (train.py:" in run.screen
+    assert "outliers first" not in run.screen
+    (stacks,) = [event["sentence"] for event in program.events() if event["event"] == "stacks"]
+    assert stacks.startswith("rank 2 in load_batch (train.py:")
+
+
 def test_missing_py_spy_is_noted_at_the_start(program: Program) -> None:
     """A job that is watched for a hang says before its ranks start that it will have no Python stacks."""
     (program.folder / "python").symlink_to(os.path.realpath(sys.executable))  # py-spy is looked for beside it

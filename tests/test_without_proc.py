@@ -45,8 +45,8 @@ def test_grace_is_kept(program: Program, under: tuple[str, ...]) -> None:
     assert 1 == run.screen.count("WARNING /proc is missing or belongs to another PID namespace: ")
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("is_killed", [True, False])
 @pytest.mark.parametrize("under", SURROUNDINGS)
 def test_nothing_is_left(program: Program, under: tuple[str, ...], *, is_killed: bool) -> None:
     """Processes that ignore SIGTERM or have left their rank's session are killed, also after SIGKILL of the runner."""

@@ -20,7 +20,7 @@ from ascend_runner.members import plain
 from ascend_runner.node import bounded
 from ascend_runner.node.bounded import Patience
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.record.facts import CheckpointEnded, Fact, LimitChanged
+from ascend_runner.record.facts import CheckpointEnded, Fact, HangSeen, LimitChanged
 from ascend_runner.record.job_record import AttemptRecord, Condition, JobRecord, StepRecord
 from ascend_runner.record.rank_record import Outcome, RankState
 from ascend_runner.report.recorder import planned
@@ -120,6 +120,10 @@ class JobWriter:
             self.note(cloud_events.LIMIT_CHANGED, {"limit": fact.limit})
         elif isinstance(fact, (HangDetected, Slowdown)):
             self._note_condition(fact)
+        elif isinstance(fact, HangSeen):
+            self.record = attrs.evolve(self.record, hang=fact.stacks)
+            self.note(cloud_events.STACKS, {"sentence": wording.places(fact.stacks)})
+            self._write_report()
         elif isinstance(fact, NodeFinding):
             self._note_finding(fact)
         elif isinstance(fact, CheckpointEnded):

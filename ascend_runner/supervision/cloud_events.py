@@ -44,6 +44,7 @@ RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
 SLOW: Final = "slow"
 HANGING: Final = "hanging"
+STACKS: Final = "stacks"  # of the ranks of a job that hangs
 OVER: Final = "%s-over"  # % a condition that has ended
 STOP_PENDING: Final = "stop-pending"  # the ranks are stopped once they have saved, as they were already asked to
 NAMES: Final[Mapping[type[Event], str]] = {  # the member `event` of a line

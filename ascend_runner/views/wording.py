@@ -26,6 +26,7 @@ _COLLECTIVE: Final = (
     r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|(?:monitored_)?barrier|reduce|i?send|i?recv"
     r"|batch_isend_irecv|scatter|gather|synchronize)(?:_[a-z_]+)? \("
 )
+LONGEST_PLACES: Final = 2000  # characters, so that it fits into a line of the events
 ALL: Final = "stacks of all ranks, outliers first:"
 UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
 _CHANGES: Final = {
@@ -50,6 +51,12 @@ def text(hang: HangSeen, title: str = ALL) -> str:
         ranks_by_beat.setdefault(_beat(beat), []).append(rank_id)
     lines += [f"last heartbeat of {rank_list(ranks)}: {text}" for text, ranks in ranks_by_beat.items()]
     return "\n  ".join(lines)
+
+
+def places(groups: Sequence[StackGroup]) -> str:
+    """Say in one line where ranks are: "rank 2 in load_batch (data.py:3); ranks 0, 1 in all_reduce (train.py:7)"."""
+    found = [f"{rank_list(group.rank_ids)} in {(*group.frames, 'no stack')[0]}" for group in groups]
+    return printable("; ".join(found))[:LONGEST_PLACES]
 
 
 def suspects(groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
