@@ -43,6 +43,7 @@ def prepare(
 
     Raises:
         RankTableError: The rank table is missing, incomplete or invalid.
+        SettingsError: The platform's name of the job is not a plain file name.
         OutputError: The converted rank table cannot be written.
     """
     environ = os.environ if environ is None else environ
@@ -64,7 +65,9 @@ def prepare(
         host_name=os.uname().nodename,
         is_folder=os.path.isdir,
     )
-    environ["RANK_TABLE_FILE"] = tables.write(tables.placed(found, context), _warn, is_checked=False).path
+    written, lock = tables.write(tables.placed(found, context), _warn, is_checked=False)
+    os.set_inheritable(lock, True)  # until this process ends, and also the program that it may become by exec
+    environ["RANK_TABLE_FILE"] = written.path
     environ["RANK_SIZE"] = rank_size
     return found
 

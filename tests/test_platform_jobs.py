@@ -19,6 +19,7 @@ from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode
 from tests.helpers.program import ACTOR, Program, run_to_end, sentence
+from tests.helpers.surroundings import permitted
 from tests.platforms import platform_cases
 
 CASES = [
@@ -95,12 +96,13 @@ def test_ranks_of_a_platform(name: str, expected: dict[str, Any], tmp_path: Path
     case = platform_cases.load(name)
     args = [*_told(case), *_ranks_of(case, tmp_path, has_table=bool(expected["table"]))]
     wanted = {"ASCEND_RUNNER_ATTEMPT": "0", **expected["set"]}
-    if "RANK_TABLE_FILE" in wanted:
-        home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or str(tmp_path / "log")
-        wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
     env = {**case.variables, "HOST_IP": HOST_IP}
     plan = plan_of(tmp_path, *args, "--framework", expected["framework"], env=env)
     rank = plan["ranks"][expected["local_rank"]]
+    if "RANK_TABLE_FILE" in wanted:
+        logs = str(tmp_path / "log" / plan["job_id"])
+        home = case.variables.get("MA_MOUNT_PATH") or case.variables.get("MA_HOME") or logs
+        wanted["RANK_TABLE_FILE"] = f"{home}/rank_table/jobstart_hccl.json"
 
     assert case.expected["nproc"] == len(plan["ranks"])
     assert wanted == {key: value for key, value in rank["variables"].items() if key not in OWN}
@@ -668,3 +670,27 @@ def test_options_for_each_rank_are_not_an_engines(option: str, tmp_path: Path) -
 
     assert error.startswith(option.replace(" cores", ""))
     assert "--launcher torchrun" in error
+
+
+# --- /cache -----------------------------------------------------------------------------------------------------------
+
+# Runs a command where the root directory has a /cache besides everything that it has anyway.
+WITH_CACHE = """
+mount -t tmpfs none "$0" && mkdir "$0/cache" || exit
+for place in /*; do
+    if [ -L "$place" ]; then cp -P "$place" "$0$place"
+    elif [ -d "$place" ] && [ "$place" != /cache ]; then mkdir -p "$0$place" && mount --rbind "$place" "$0$place"; fi
+done
+exec chroot "$0" /bin/sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
+"""
+
+
+@pytest.mark.deep
+def test_folders_in_the_cache(program: Program) -> None:
+    """On ModelArts without MA_MOUNT_PATH, ranks work in /cache/device<N>, as with the platform's own scripts."""
+    (program.folder / "root").mkdir()
+    under = (*permitted("unshare", "--mount"), "sh", "-c", WITH_CACHE, str(program.folder / "root"))
+    run = program.start("--nproc-per-node", "2", "sh", "-c", "echo in $PWD", under=under)
+
+    assert 0 == run.finish()
+    assert {"[rank 0] in /cache/device0\n", "[rank 1] in /cache/device1\n"} <= {*run.lines}

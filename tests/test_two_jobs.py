@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,18 +16,20 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.platforms.node import MASTER_PORT
-from tests.helpers.program import Program
-from tests.helpers.surroundings import CLEAN, permitted
+from tests.helpers.program import Program, Run
+from tests.helpers.surroundings import CLEAN, bound_to_free_port, permitted
 from tests.helpers.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[1]
 
-# Rank 0 serves at MASTER_PORT, as torch's rendezvous does; rank 1 meets it there. Both end when the file exists.
+# Rank 0 serves at MASTER_PORT, without SO_REUSEADDR; rank 1 meets it there. Both end when the file exists.
 MEETS = """
 import os, pathlib, socket, sys, time
 place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 if os.environ["RANK"] == "0":
-    with socket.create_server(place) as server:
+    with socket.socket() as server:
+        server.bind(place)
+        server.listen()
         print("met", place[1], server.accept()[0].recv(10), flush=True)
 else:
     while True:
@@ -96,6 +100,21 @@ def test_both_run(program: Program) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("_default_port")
+def test_ports_of_jobs_that_start_together(program: Program) -> None:
+    """However many jobs start at the same time, each has a port of its own, and rank 0 can bind it."""
+    binds = "import os, socket; socket.socket().bind(('', int(os.environ['MASTER_PORT']))); print('bound')"
+    waits = 'echo port $MASTER_PORT; until [ -e both ]; do sleep 0.05; done; exec "$0" -c "$1"'
+    runs = [program.start_plain("--nproc-per-node", "1", "sh", "-c", waits, program.python, binds) for _one in range(6)]
+    for run in runs:
+        run.wait_for("] port ")
+    (program.folder / "both").touch()
+
+    assert [0] * 6 == [run.finish() for run in runs]
+    assert 6 == len({line.split()[-1] for run in runs for line in run.lines if "] port " in line})
+
+
+@pytest.mark.deep
 def test_earlier_runs_in_logs(program: Program) -> None:
     """Of the directories of earlier runs of a job the newest are kept, but never that of a run that has not ended."""
     waits = "echo runs; while [ ! -e both ]; do sleep 0.1; done"
@@ -134,3 +153,102 @@ def test_port_that_is_named(program: Program, options: tuple[str, ...], env: dic
 
     assert 0 == run.finish()
     assert f"[rank 0] port {MASTER_PORT}\n" in run.lines
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("message", ["", "cannot listen on [::]:{port}: Address already in use"])
+def test_process_that_has_the_port(message: str, program: Program) -> None:
+    """The screen names the process that listens on the port, whether the error names the port or means MASTER_PORT."""
+    with bound_to_free_port() as server:
+        server.listen()
+        port = server.getsockname()[1]
+        fails = f"raise SystemExit({message.format(port=port)!r})"
+        binds = f"import socket; socket.socket().bind(('127.0.0.1', {port}))"
+        options = ("--nproc-per-node", "1", "--master-port", str(MASTER_PORT if message else port))
+        run = program.start_plain(*options, program.python, "-c", fails if message else binds)
+
+        assert 1 == run.finish()
+    assert f"process {os.getpid()} (" in run.screen
+    assert f") on port {port}\n" in run.screen
+
+
+# --- The rank table ---------------------------------------------------------------------------------------------------
+
+# Looks at its table, and once more when it is let go.
+LOOKS = """
+look() { echo "looked $RANK_TABLE_FILE $(grep -o '"server_id": *"[^"]*"' "$RANK_TABLE_FILE")"; }
+look; until [ -e "$0" ]; do sleep 0.02; done; look
+"""
+PREPARES = f"""
+import os, sys, ascend_runner
+ascend_runner.prepare(sys.argv[1])
+os.execvp("sh", ["sh", "-c", {LOOKS!r}, sys.argv[2]])
+"""
+
+
+class Mount:
+    """A MA_MOUNT_PATH that several programs share, each with a rank table of its own."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.documented = f"{program.folder}/mount/rank_table/jobstart_hccl.json"
+        self._begun: dict[str, Run] = {}
+
+    def begin(self, kind: str, name: str) -> Run:
+        """Start a job, or a script that calls `prepare()`, and wait until it has looked at its table."""
+        device = {"device_id": "0", "device_ip": "10.0.0.1", "rank_id": "0"}
+        server = {"server_id": name, "device": [device]}
+        document = {"status": "completed", "version": "1.0", "server_count": "1", "server_list": [server]}
+        table = self.program.folder / f"{name}.json"
+        table.write_text(json.dumps(document))
+        env = {"MA_MOUNT_PATH": f"{self.program.folder}/mount"}
+        if kind == "script":
+            run = self.program.run([self.program.python, "-c", PREPARES, str(table), name], env)
+        else:
+            options = ("--rank-table", str(table), "--log-dir", f"{name}-log", "--workdir", "inherit")
+            run = self.program.start_plain(*options, "sh", "-c", LOOKS, name, env=env)
+        run.wait_for("looked ")
+        self._begun[name] = run
+        return run
+
+    def end(self, name: str) -> str:
+        """Let a program go on to its end; return the path of the table at which it has looked twice."""
+        run = self._begun[name]
+        (self.program.folder / name).touch()
+        assert 0 == run.finish()
+        (seen,) = {line.partition("looked ")[2] for line in run.lines if "looked " in line}
+        path, server_id = seen.split(maxsplit=1)
+        assert name in server_id
+        return path
+
+
+@pytest.fixture
+def mount(program: Program) -> Mount:
+    """Return a mount."""
+    return Mount(program)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("job", "job"), ("job", "script"), ("script", "job"), ("script", "script")]
+)
+def test_tables_of_programs_that_share_a_mount(first: str, second: str, mount: Mount) -> None:
+    """The first has the documented path until it ends; nobody sees a table change, whatever starts and ends beside."""
+    mount.begin(first, "a")
+    mount.begin(second, "b")
+    mount.begin("job", "c")
+    of_a = mount.end("a")
+    mount.begin(second, "d")
+    of_b, of_c = mount.end("b"), mount.end("c")
+
+    assert (mount.documented, mount.documented) == (of_a, mount.end("d"))
+    assert 3 == len({mount.documented, of_b, of_c})
+
+
+def test_table_of_a_killed_job(mount: Mount) -> None:
+    """The place of a runner that was killed is free."""
+    killed = mount.begin("job", "a")
+    os.kill(killed.runner_pid, signal.SIGKILL)
+    killed.finish()
+    mount.begin("job", "b")
+
+    assert mount.documented == mount.end("b")

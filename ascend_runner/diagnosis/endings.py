@@ -39,6 +39,7 @@ class Circumstances:
     shm_size: int | None = None
     shm_used: int | None = None
     full_disks: tuple[str, ...] = ()
+    listeners: tuple[str, ...] = ()  # on ports that were in use
 
 
 def signal_behind(ending: Ending) -> int:
@@ -156,10 +157,17 @@ def may_be_a_full_disk(code: str) -> bool:
     return code in _OF_DISKS
 
 
+def may_be_a_listener(code: str) -> bool:
+    """Return whether an error may be due to another process that listens on a port."""
+    return code == "Address already in use"
+
+
 def beside(code: str, circumstances: Circumstances) -> str:
     """Return how the present state of the machine explains an error, such as a full disk, or "" if it does not."""
     if may_be_a_full_disk(code) and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
+    if may_be_a_listener(code) and circumstances.listeners:
+        return f"listening now: {', '.join(circumstances.listeners)}"
     usage = _shm_usage(circumstances)
     if code in _OF_SHM and usage:
         return f"/dev/shm {'is full' if _is_shm_full(circumstances) else 'now'}: {usage}"  # noqa: S108  only named

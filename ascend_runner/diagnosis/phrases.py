@@ -468,7 +468,7 @@ root Name or service not known = a host name cannot be resolved: check it (MASTE
     Name or service not known|Temporary failure in name resolution|gai error|resolve host
 root Cannot assign requested address = an address does not belong to this server: check MASTER_ADDR
     Cannot assign requested address|EADDRNOTAVAIL
-root Address already in use = the port is taken: a leftover process, or two jobs on one server
+root Address already in use = the port is in use: by another rank, a leftover process or another job
     address already in use|EADDRINUSE|, but another process is utilizing it
 root no such network interface = no such network interface: check GLOO_SOCKET_IFNAME and similar variables
     Unable to find address for: |no socket interface found

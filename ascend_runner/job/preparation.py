@@ -7,7 +7,7 @@ the runner waits half an hour for a rank table.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,7 @@ from ascend_runner.plan.ranks import Command, Kind, NodeShare, PlanContext, Seat
 from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms import detect, tf_config
 from ascend_runner.platforms.detect import SingleProcess
-from ascend_runner.platforms.node import FREE_PORT, Node
+from ascend_runner.platforms.node import FREE_PORT, HIGHEST_PORT, Node, hccl_ports
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.record.facts import Fact
@@ -97,17 +97,31 @@ def device_ids(spec: JobSpec, environ: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], None]) -> NodeShare:
-    """Choose the port of a job on a single node if neither the user nor the platform has."""
+    """Reserve the port of node 0; if neither the user nor the platform has named it, a single node chooses one."""
     node = share.node
-    if node.nnodes > 1 or "master_port" in node.sources:
+    first, is_given = node.master_port, node.nnodes > 1 or "master_port" in node.sources
+    if is_given and node.node_rank > 0:
         return share
-    port = context.hold_port(node.master_port)
-    if port == node.master_port:
+    port = context.reserve_port([first] if is_given else _ports_from(first, context.environ))
+    if is_given or port is None or port == first:
         return share
 
-    say(f"port {node.master_port} is in use; using port {port} instead")
+    say(f"port {first} is in use; using port {port} instead")
     sources = {**node.sources, "master_port": FREE_PORT}
     return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))
+
+
+def _ports_from(first: int, environ: Mapping[str, str]) -> Iterator[int]:
+    """Yield a port and all above it but HCCL's.
+
+    Those that the kernel may give to a connection before rank 0 binds them come last; the first is 29500 in any case,
+    which users and firewalls expect.
+    """
+    yield first
+    hccl, temporary = hccl_ports(environ), network.temporary_ports(Host())
+    for is_temporary in (False, True):
+        above = range(first + 1, HIGHEST_PORT + 1)
+        yield from (port for port in above if port not in hccl and (port in temporary) is is_temporary)
 
 
 def await_release(
@@ -258,7 +272,7 @@ class Preparer:
         has_name = self._has_name()
         table = self._find_share()
         file = None
-        if command and table and table.devices:
+        if command and has_name and table and table.devices:
             file = self._place_table(table)
         self._check_variables(file)
         if not self._share or not has_name:
@@ -317,12 +331,19 @@ class Preparer:
 
         table = self._table = self._found.ask(Subject.RANK_TABLE, self._read_table)
         if table:
-            self._found.add(Subject.RANK_TABLE, table.notes)
+            self._show_table(table)
         if table and not table.devices:  # a job on CPUs: its ranks get no table
             self._count_ranks(None)
         elif table and node:
             self._share = self._found.ask(Subject.NODE, self._find_share_of_table, table, node)
         return table
+
+    def _show_table(self, table: RankTable) -> None:
+        from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
+
+        self._found.add(Subject.RANK_TABLE, table.notes)
+        for text in tables.texts(table) if self.context.settings.verbose else ():
+            self.messages.details(text)
 
     def _count_ranks(self, devices: int | None) -> None:
         nproc = self.context.settings.nproc_per_node or devices or 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -20,7 +20,6 @@ from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec, TableFile
-from ascend_runner.platforms.node import HIGHEST_PORT, hccl_ports
 from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from ascend_runner.job.precheck import Precheck
     from ascend_runner.record.job_record import Staged
     from ascend_runner.services.staging import Staging
+
+CACHE: Final = "/cache"  # where ModelArts mounts a node's local disk
 
 
 def of_logs(cwd: str) -> str:
@@ -66,8 +67,8 @@ def current() -> str:
         raise SettingsError(f"cannot use the current directory: {reason(error)}; change to another one") from error
 
 
-def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> TableFile | None:
-    """Create the directories and files of a plan; return its rank table with the actual path.
+def write(job: JobSpec, warn: Callable[[str], None], *, checks_table: bool) -> tuple[TableFile, int] | None:
+    """Create the directories and files of a plan; return its rank table with the actual path, and a lock on it.
 
     Raises:
         OutputError: A directory or file cannot be made.
@@ -108,15 +109,15 @@ class JobSetup:
         self._settings = settings
         self._context: PlanContext | None = None
         self._prepared: Preparation | None = None
-        self._port: socket.socket | None = None  # the port of node 0, bound as long as this process lives
+        self._table_claim = self.resources.enter_context(ExitStack())  # keeps other jobs from replacing the rank table
+        self._port: tuple[int, socket.socket] | None = None  # the port of node 0, and what reserves it
         self._staging: Staging | None = None
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
         """Plan the job, or find all problems. Waits for the rank table, except for a check.
 
-        The port of a job on a single node is held from now on, except for a dry run, which shows the default. Nothing
-        is written, except that a job that has to wait writes its report first. `version` is the runner's, for the
-        report.
+        The port of node 0 is reserved from now on, except for a dry run, which shows the default. Nothing is written,
+        except that a job that has to wait writes its report first. `version` is the runner's, for the report.
 
         Raises:
             SettingsError: The current directory cannot be used.
@@ -131,7 +132,7 @@ class JobSetup:
 
     def _gather(self, command: Sequence[str], version: str) -> PlanContext:
         cwd = current()
-        return PlanContext(
+        context = PlanContext(
             settings=self._settings,
             command=tuple(command),
             environ=self.environ,
@@ -141,14 +142,15 @@ class JobSetup:
             started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
+            cache=CACHE if os.access(CACHE, os.W_OK | os.X_OK) else "",
             read_text=Host().read_text,
             own_addresses=network.own_addresses,
-            hold_port=int if self._settings.dry_run else self._hold_port,
             cores=cores.available(Host()),
             columns=terminal.columns(terminal.STDOUT),
             has_colors=self._has_colors(),
             is_in_background=self._is_in_background,
         )
+        return context if self._settings.dry_run else attrs.evolve(context, reserve_port=self._reserve_port)
 
     def _is_in_background(self) -> bool:
         is_plan_only = self._settings.dry_run or self._settings.check
@@ -234,9 +236,12 @@ class JobSetup:
         if self.precheck:
             self.resources.callback(self.precheck.close)
             self.precheck.end(self.pause)
+        self._table_claim.close()  # the one of the attempt before
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
-        if written and written != job.files.table and self._prepared:
-            job = self._prepared.job(written)
+        if written:
+            table, lock = written
+            self._table_claim.callback(os.close, lock)
+            job = self._prepared.job(table) if self._prepared and table != job.files.table else job
         self.pause(0.0)
         return job
 
@@ -300,10 +305,8 @@ class JobSetup:
             self.requests.is_ending = True
             raise errors.LimitReachedError(str(LimitReached(limit)))
 
-    def _hold_port(self, first: int) -> int:
-        """Hold a port until the end of the job: the first one, or else the next that is free and not HCCL's."""
-        if self._port:
-            return int(self._port.getsockname()[1])
-        own = hccl_ports(self.environ)
-        self._port = network.hold_port(port for port in range(first, HIGHEST_PORT + 1) if port not in own)
-        return self._port.getsockname()[1] if self._port else first
+    def _reserve_port(self, ports: Iterable[int]) -> int | None:
+        """Reserve a port until the end of the job; all of its attempts have the same."""
+        if not self._port:
+            self._port = network.reserve_port(ports)
+        return self._port[0] if self._port else None

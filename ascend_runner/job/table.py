@@ -5,22 +5,30 @@ Only a job that needs a rank table imports this module, and with it everything t
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import attrs
 
-from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError
+from ascend_runner import files
+from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, reason
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.platforms import chips
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table import RankTable, checks, codec, source
+from ascend_runner.rank_table.fields import Document
+from ascend_runner.ranks.message_format import FURTHER_LINE
+from ascend_runner.text import counted
 
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
+MOST_LINES: Final = 2_000  # of a table that is shown; about 400 devices
+MOST_PLACES: Final = 100  # of jobs with different tables that run at the same time
 
 
 def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> RankTable:
@@ -102,22 +110,72 @@ def placed(table: RankTable, context: PlanContext) -> TableFile:
     return context.place_table(codec.to_hccl_bytes(table))
 
 
-def write(table: TableFile, warn: Callable[[str], None], *, is_checked: bool) -> TableFile:
-    """Write the rank table at its path, or else, with a warning, at its fallback path; return it with the path.
+def texts(table: RankTable) -> Iterator[str]:
+    """Yield the rank table as it was read and, unless it is the same, as HCCL will read it, for people."""
+    written = codec.to_hccl_bytes(table)
+    yield _text(f"the rank table {table.source} as it was read:", table.data)
+    if written != table.data:
+        yield _text("the rank table after its conversion:", written)
+
+
+def _text(head: str, data: bytes) -> str:
+    lines = json.dumps(codec.parse(data, Document("")), indent=2, ensure_ascii=False).split("\n")
+    more = [f"... ({counted(len(lines) - MOST_LINES, 'more line')})"] if len(lines) > MOST_LINES else []
+    return FURTHER_LINE.join([head, *lines[:MOST_LINES], *more])
+
+
+def write(table: TableFile, warn: Callable[[str], None], *, is_checked: bool) -> tuple[TableFile, int]:
+    """Write the rank table, and return it with its path, and a lock: it is not replaced until the descriptor is closed.
+
+    It goes to its path, unless another job that is running has a different one there or, with a warning, it cannot be
+    written. Else it goes to its fallback path, or beside that for the same reasons.
 
     Raises:
-        OutputError: It can be written at neither.
-        RankTableError: HCCL would not read it at the fallback path (with `is_checked`).
+        OutputError: It can be written nowhere.
+        RankTableError: HCCL would not read it at the path that is left (with `is_checked`).
     """
     try:
-        source.write(table.path, table.data)
+        lock = _claim(table.path, table.data)
+        problem = f"another job is using the rank table {table.path!r}"
     except OutputError as error:
-        warn(f"{error}; writing the rank table to {table.fallback_path!r} instead")
-    else:
-        return table
+        lock, problem = None, str(error)
+    if lock is not None:
+        return table, lock
 
-    source.write(table.fallback_path, table.data)
-    problem = checks.name_problem(os.path.realpath(table.fallback_path))
-    if problem and is_checked:
-        raise RankTableError(f"{problem}; {NO_TABLE_CHECKS}")
-    return attrs.evolve(table, path=table.fallback_path)
+    for path in _places(table.fallback_path):
+        unreadable = checks.name_problem(os.path.realpath(path)) if is_checked else ""
+        if unreadable:
+            raise RankTableError(f"{unreadable}; {NO_TABLE_CHECKS}")
+        lock = _claim(path, table.data)
+        if lock is not None:
+            warn(f"{problem}; writing the rank table to {path!r} instead")
+            return attrs.evolve(table, path=path), lock
+    raise OutputError(f"{problem}, and so are the {MOST_PLACES} others beside {table.fallback_path!r}")
+
+
+def _places(path: str) -> Iterator[str]:
+    yield path
+    folder, name = os.path.split(path)
+    yield from (os.path.join(f"{folder}-{number}", name) for number in range(2, MOST_PLACES + 1))
+
+
+def _claim(path: str, data: bytes) -> int | None:
+    """Write a table unless a different one is in use at its path; return the descriptor of the lock.
+
+    The nodes of a job and other jobs with the same table share it.
+    """
+    files.make_folder(os.path.dirname(path))
+    name = f"{path}.lock"
+    try:
+        lock = files.open_lock(name)
+    except OSError as error:
+        raise OutputError(f"cannot create {name!r}: {reason(error)}") from error
+    with ExitStack() as unless_claimed:
+        unless_claimed.callback(os.close, lock)
+        if files.try_lock(lock):
+            files.write_atomically(path, data)
+        # Between the two locks another job may have written its own (flock(2)).
+        if files.try_lock(lock, fcntl.LOCK_SH) and files.read_end(path, len(data) + 1) == data:
+            unless_claimed.pop_all()
+            return lock
+    return None

@@ -18,9 +18,10 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import reason
-from ascend_runner.node import bounded, disks, memory
+from ascend_runner.node import bounded, disks, memory, network
 from ascend_runner.node.findings import Defect, Findings, Node, Place, Probe, UnusableError
-from ascend_runner.node.host import Host, name_of, open_files
+from ascend_runner.node.host import Host
+from ascend_runner.node.network import PortUser
 from ascend_runner.node.npu_probes import DeviceNodes, Links, NpuHealth, devices, leftovers, software
 from ascend_runner.text import abbreviated, counted, size
 
@@ -230,24 +231,11 @@ def of_limit(limit: Limit, soft: int) -> str | Defect:
     return Defect(sentence, limit.remedy)
 
 
-LISTEN: Final = "0A"  # a socket's state in /proc/net/tcp
-INODE: Final = 9  # the column of its inode
-
-
-@attrs.frozen(order=True, kw_only=True)
-class _Socket:
-    is_listening: bool
-    port: int
-    inode: str
-
-
 def ports(node: Node) -> Findings:
     """Report processes that use the ports that the ranks will need."""
-    used = {found.port: found for found in _sockets(node.host) if found.port in node.ports}
-    pids = _pids({found.inode for found in used.values()}, node.host)
-    for port, found in sorted(used.items()):
-        holder = f"process {name_of(node.host, pids[found.inode])}" if found.inode in pids else "a process"
-        yield _of_port(found, node.ports[port], holder)
+    used = network.port_users(node.host, node.ports)
+    for found in used:
+        yield _of_port(found, node.ports[found.port])
     if node.ports and not used:
         numbers = sorted(port for port, owner in node.ports.items() if owner == HCCL)
         free = [f"{numbers[0]}-{numbers[-1]} (HCCL)"] if numbers else []
@@ -255,36 +243,19 @@ def ports(node: Node) -> Findings:
         yield f"free: {', '.join(free)}"
 
 
-def _of_port(found: _Socket, user: str, holder: str) -> Defect:
+def _of_port(found: PortUser, user: str) -> Defect:
     if not found.is_listening:
         return Defect(
-            f"port {found.port} ({user}) is in use by a connection of {holder}",
+            f"port {found.port} ({user}) is in use by a connection of {found.process}",
             "if this persists, reserve the port with sysctl net.ipv4.ip_local_reserved_ports",
         )
     # A port of the user's is taken as it is: not every framework listens on it.
     other = "; HCCL would report EI0019" if user == HCCL else f", or use another {user} on all nodes"
     return Defect(
-        f"port {found.port} ({user}) is in use: {holder} listens on it",
+        f"port {found.port} ({user}) is in use: {found.process} listens on it",
         f"kill it if it belongs to an earlier job{other}",
         is_error=user == HCCL,
     )
-
-
-def _sockets(host: Host) -> list[_Socket]:
-    """Read the local TCP ports, listening sockets last. Sockets without an inode only wait for their last packets."""
-    rows = [line.split() for name in ("tcp", "tcp6") for line in host.read_lines(f"/proc/net/{name}")[1:]]
-    return sorted(
-        _Socket(is_listening=row[3] == LISTEN, port=int(row[1].rpartition(":")[2], 16), inode=row[INODE])
-        for row in rows
-        if len(row) > INODE and row[INODE] != "0"
-    )
-
-
-def _pids(inodes: set[str], host: Host) -> dict[str, int]:
-    targets = {f"socket:[{inode}]": inode for inode in inodes}
-    if not targets:
-        return {}
-    return {targets[target]: pid for pid, target in open_files(host) if target in targets}
 
 
 def names(node: Node) -> Findings:

@@ -87,7 +87,6 @@ def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, .
 
 
 TABLE_NAME: Final = "jobstart_hccl.json"
-CACHE: Final = "/cache"  # the local disk of a ModelArts node
 LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its files add to it
 LATEST: Final = "latest"  # beside the log directories of all jobs, a link to the newest
 
@@ -113,10 +112,12 @@ class PlanContext:
     version: str = ""  # the runner's
     host_name: str
     is_folder: Callable[[str], bool]
+    cache: str = ""  # the local disk of a ModelArts node ("": there is none, or it cannot be written)
     read_text: Callable[[str], str] = lambda _path: ""  # "": there is no such file
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str  # turns a host name into an address
-    hold_port: Callable[[int], int] = int  # holds a port that no other job here uses, the given one if it is free
+    # Reserves the first of some ports that nothing else here uses (None: there is none).
+    reserve_port: Callable[[Iterable[int]], int | None] = lambda ports: next(iter(ports), None)
     cores: int | None = None  # the number of cores that this node may use (None: unknown)
     columns: int = 0  # the width of the terminal that shows lines of ranks (0: there is none)
     has_colors: bool = False  # whether the prefixes of these lines are colored
@@ -177,7 +178,8 @@ class PlanContext:
     @property
     def has_own_workdirs(self) -> bool:
         """Whether each process gets a working directory of its own, which the runner makes."""
-        default = WORKDIR_DEVICE if self.environ.get("MA_MOUNT_PATH") else WORKDIR_INHERIT
+        is_expected = self.environ.get("MA_MOUNT_PATH") or (self.cache and detect.log_dirs(self.environ))
+        default = WORKDIR_DEVICE if is_expected else WORKDIR_INHERIT
         return (self.settings.workdir or default) == WORKDIR_DEVICE
 
     def workdir(self, folder: str) -> str:
@@ -186,20 +188,17 @@ class PlanContext:
             mount = self.environ.get("MA_MOUNT_PATH")
             if mount:
                 return os.path.join(self.cwd, mount, "workspace", folder)
-            return os.path.join(CACHE if self.is_folder(CACHE) else self.log_dir, folder)
+            return os.path.join(self.cache or self.log_dir, folder)
 
         named = self.settings.workdir
         return os.path.join(self.cwd, named) if named and named != WORKDIR_INHERIT else self.cwd
 
     def place_table(self, data: bytes) -> TableFile:
-        """Choose where to write the rank table: below MA_MOUNT_PATH, else MA_HOME, else the log directory."""
-        log_dir = self.log_dir
-        root = os.path.join(self.cwd, self.environ.get("MA_MOUNT_PATH") or self.environ.get("MA_HOME") or log_dir)
-        return TableFile(
-            path=os.path.join(root, "rank_table", TABLE_NAME),
-            fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
-            data=data,
-        )
+        """Choose where to write the rank table: below MA_MOUNT_PATH, else MA_HOME, else the job's part of the logs."""
+        own = os.path.join(self.log_dir, self.job_id)
+        root = os.path.join(self.cwd, self.environ.get("MA_MOUNT_PATH") or self.environ.get("MA_HOME") or own)
+        path, fallback_path = (os.path.join(place, "rank_table", TABLE_NAME) for place in (root, own))
+        return TableFile(path, fallback_path, data)
 
 
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts
@@ -396,11 +395,11 @@ def _names_of_pod(context: PlanContext) -> dict[str, str]:
 
 
 def _share_of_pod(table: RankTable, names: Mapping[str, str], context: PlanContext) -> NodeShare:
-    """Find the devices of the pod with one of some names, or of the only pod unless the user has named one."""
+    """Find the devices of the pod with one of some names, or of the only pod if no option or variable names one."""
     pods = {pod_name: server for server in table.servers for pod_name in server.pod_names}
     instances = (*pods, *table.idle_pods)
     own = next((name for name in names.values() if name in instances), None)
-    if own is None and len(instances) == 1 and "--pod-name" not in names:
+    if own is None and len(instances) == 1 and not {"--pod-name", *detect.POD_NAMES} & names.keys():
         _check_current_address(table, context)
         own = instances[0]
     if own is None:

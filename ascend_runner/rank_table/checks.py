@@ -43,7 +43,7 @@ COUNTS_OF_910: Final = frozenset({1, 2, 4, 8})
 def implied_chip(table: RankTable) -> str | None:
     """Return the chip that a table is for, where its version or its chip_info determines it."""
     if table.dialect is Dialect.RANK_LIST:
-        return "950"
+        return "A3" if rank_list.is_oxc(table) else "950"
     if table.version == SUPER_PODS:
         return "A3"
 
@@ -56,7 +56,7 @@ def check_version(table: RankTable, found: Document, chip: str | None) -> None:
     if chip == "950" and version != rank_list.VERSION:
         stated = f"version is '{version}'" if version else f"version is '{PLAIN}' after conversion"
         found.error(f"{stated}, but the 950 requires '{rank_list.VERSION}'", "version")
-    elif version == rank_list.VERSION and chip != "950":
+    elif version == rank_list.VERSION and chip != "950" and not (chip == "A3" and rank_list.is_oxc(table)):
         sentence = f"version is '{version}' (950 only), but the {chip} requires '{PLAIN}' or '{SUPER_PODS}'"
         found.error(sentence, "version")
     elif version == SUPER_PODS and chip != "A3":
@@ -360,7 +360,11 @@ NET_TYPES: Final = ("TOPO_FILE_DESC", "CLOS", "1DMESH", "2DMESH", "A3_SERVER", "
 DETOURS: Final = ("true", "false")
 
 
-def check_rank_list(table: RankTable, found: Document) -> None:
+OXC_LAYERS: Final = (0, 1, 2, 3)
+OXC_LAYER: Final = 2
+
+
+def check_rank_list(table: RankTable, found: Document, chip: str | None) -> None:
     """Check every rank and every level of it."""
     document = Document(table.source)
     top = Fields(document, table.extra_keys)
@@ -371,13 +375,38 @@ def check_rank_list(table: RankTable, found: Document) -> None:
         _check_choice(top, "detour", ("", *DETOURS))
 
     address_counts: dict[tuple[int, str], int] = {}  # by net_layer and net_instance_id
+    is_oxc = chip == "A3" and rank_list.is_oxc(table)
     for server in table.servers:
         _check_local_ids(top, server)
         for device in server.devices:
-            _check_rank(_fields_of(device, top), address_counts)
+            rank = _fields_of(device, top)
+            _check_oxc_rank(rank) if is_oxc else _check_rank(rank, address_counts)
     _check_spares(top, table)
 
     found.problems += document.errors
+
+
+def _check_oxc_rank(rank: Fields) -> None:
+    """Check the place in a super-pod and the four levels of a rank whose server is joined by optical cross-connects."""
+    _json_text(rank, "super_pod_id")
+    rank.whole_number("super_device_id")
+    levels = rank.objects("level_list")
+    layers = tuple(level.whole_number("net_layer") for level in levels)
+    if layers != OXC_LAYERS and UNREADABLE not in layers:
+        rank.refuse(f"level_list has the levels {', '.join(map(str, layers))}, expected 0, 1, 2, 3", "level_list")
+    for layer, level in zip(layers, levels):
+        net_type, instance = _json_text(level, "net_type"), _json_text(level, "net_instance_id")
+        _json_text(level, "net_attr", default="")
+        if layer == OXC_LAYER and net_type and net_type != rank_list.OXC:
+            level.refuse(f"net_type is {shown(net_type)}, expected '{rank_list.OXC}' on level {layer}", "net_type")
+        if layer == OXC_LAYER and instance and instance != "0":
+            level.refuse(f"net_instance_id is {shown(instance)}, expected '0' on level {layer}", "net_instance_id")
+        for address in level.objects("rank_addr_list"):
+            for key in ("addr", "addr_type", "plane_id"):
+                _json_text(address, key, default="")
+            ports = address.values.get("ports")
+            if not isinstance(ports, list) or not all(isinstance(port, str) for port in ports):
+                address.refuse_value("ports", "an array of strings")
 
 
 def _fields_of(device: Device, top: Fields) -> Fields:
@@ -436,7 +465,8 @@ def _check_rank(rank: Fields, address_counts: dict[tuple[int, str], int]) -> Non
 
 def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> int:
     layer = _json_number(level, "net_layer", 0, LAST_LAYER)
-    instance = level.text("net_instance_id")
+    instance = _json_text(level, "net_instance_id")
+    _json_text(level, "net_attr", default="")
     if len(instance.encode(errors="surrogatepass")) > LONGEST_INSTANCE:
         level.refuse(f"net_instance_id is longer than {LONGEST_INSTANCE} bytes", "net_instance_id")
     if "net_type" in level.values:
@@ -459,6 +489,7 @@ def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> i
 
 def _check_address(address: Fields) -> None:
     kind = _check_typed(address)
+    _json_text(address, "plane_id", default="")
     if "backup_addr" in address.values:
         _check_backup_addresses(address, kind)
 
@@ -521,6 +552,17 @@ def _refuse_array(fields: Fields, key: str, expected: str) -> None:
         fields.refuse_value(key, expected)
 
 
+def _json_text(fields: Fields, key: str, *, default: str | None = None) -> str:
+    """Read a string, for which HCCL accepts no number; with a `default` it may be missing or empty."""
+    value = fields.values.get(key, default)
+    if isinstance(value, str) and (value or default is not None):
+        return value
+
+    code = BAD_VALUE if isinstance(value, str) else MISSING_FIELD
+    fields.refuse_value(key, "a non-empty string" if default is None else "a string", code=code)
+    return ""
+
+
 def _json_number(fields: Fields, key: str, first: int, last: int) -> int:
     """Read a number that HCCL requires as a JSON number, not as a string."""
     number = fields.whole_number(key)
@@ -570,7 +612,7 @@ def check(  # noqa: PLR0913  keywords: most callers need few
     if chip == "910":
         check_910(table, found)
     if table.dialect is Dialect.RANK_LIST:
-        check_rank_list(table, found)
+        check_rank_list(table, found, chip)
     else:
         check_server_list(table, found, chip, is_roce_wanted=is_roce_wanted)
     if is_unconverted:

@@ -56,6 +56,7 @@ OTHERS: Final[tuple[tuple[frozenset[str], str], ...]] = (
     (frozenset({"topo_file_path"}), "the root info of a machine (hccl_rootinfo.json, topo_file_path)"),
     (frozenset({"peer_list"}), "a topology file (peer_list, edge_list)"),
     (frozenset({"edge_list"}), "a topology file (peer_list, edge_list)"),
+    (frozenset({"tor_count"}), "a list of switches for affinity scheduling (tor_node.json, tor_count)"),
     (frozenset({"pod_name", "devices"}), "the annotation of one pod (pod_name, devices)"),
 )
 

@@ -164,8 +164,11 @@ class Fields:
         self.refuse_value(key, "a whole number")
         return UNREADABLE
 
-    def check_count(self, key: str, actual: int, noun: str, *, of: str) -> None:
-        """Check a count, which may be missing, against the number of entries of the array `of`."""
+    def check_count(self, key: str, actual: int, noun: str, *, of: str, is_dropped: bool = False) -> None:
+        """Check a count, which may be missing, against the number of entries of the array `of`.
+
+        A wrong one that `is_dropped` is only a warning, because HCCL never reads it.
+        """
         if self.values.get(key) is None:
             return
 
@@ -175,7 +178,7 @@ class Fields:
             return
 
         sentence = f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed"
-        if self.document.lists_decide:
+        if self.document.lists_decide or is_dropped:
             self.document.warn(f"{sentence}; the count is ignored", self.path(key), BAD_VALUE)
         else:
             self.refuse(sentence, key)

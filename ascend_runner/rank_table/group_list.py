@@ -69,7 +69,7 @@ def decode(top: Fields) -> RankTable:
         group = _decode_group(fields, index)
         groups.append(group)
         index += sum(len(pod.devices) for pod in group)
-    top.check_count("group_count", len(groups), "group", of="group_list")
+    top.check_count("group_count", len(groups), "group", of="group_list", is_dropped=True)
 
     instances = [instance for group in groups for instance in group]
     _refuse_same_names(instances)
@@ -96,7 +96,7 @@ def decode(top: Fields) -> RankTable:
 def decode_lab(top: Fields) -> RankTable:
     """Decode a completed table in the lab form; problems are recorded in `top.document`."""
     groups = top.objects("group_list")
-    top.check_count("group_count", len(groups), "group", of="group_list")
+    top.check_count("group_count", len(groups), "group", of="group_list", is_dropped=True)
 
     lists: list[str] = []
     devices_of: dict[str, list[Device]] = {}

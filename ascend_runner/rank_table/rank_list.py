@@ -5,6 +5,9 @@ is unique on a server: so the net_instance_id of a rank's lowest level is the se
 than a machine (a rack), device ids repeat in it; each repetition counts as a further server.
 
 Numbers are numbers in this dialect. A rank's levels are in `Device.extra_keys`, as in the document.
+
+HCCL reads the same version on the A3 if the servers are joined by optical cross-connects (OXC): then the third of four
+levels has the type OXC_Mesh, and each rank its place in a super-pod (topoinfo_ranktableOxc.cc of hcomm).
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ascend_runner.rank_table.fields import Fields
+from ascend_runner.rank_table.fields import MISSING_FIELD, Fields
 from ascend_runner.rank_table.model import Device, Dialect, Layout, RankTable, Server
 
 VERSION: Final = "2.0"
 KNOWN_TOP: Final = frozenset({"status", "version", "rank_count", "rank_list"})
 KNOWN_OF_RANK: Final = frozenset({"rank_id", "device_id"})
+OXC: Final = "OXC_Mesh"
 HOST_TYPES: Final = ("IPV4", "IPV6")  # according to CANN's documentation only for a machine's own network cards
 
 
@@ -37,6 +41,8 @@ def decode(top: Fields) -> RankTable:
         top.document.warn_of_type("number", top.document.first_non_number)
     if "rank_count" not in top.values:
         top.document.warn_of_type("number", "rank_count")
+    elif top.values["rank_count"] is None:
+        top.refuse_value("rank_count", "a whole number", code=MISSING_FIELD)
 
     return RankTable(
         servers=_gather_servers(ranks),
@@ -60,6 +66,12 @@ def encode(table: RankTable) -> dict[str, object]:
             {"rank_id": device.rank_id, "device_id": device.device_id, **device.extra_keys} for device in table.devices
         ],
     }
+
+
+def is_oxc(table: RankTable) -> bool:
+    """Return whether a rank list is one of an A3 whose servers are joined by optical cross-connects."""
+    levels = (level for device in table.devices[:1] for level in _objects(device.extra_keys.get("level_list")))
+    return any(level.get("net_type") == OXC for level in levels)
 
 
 def _decode_device(fields: Fields) -> Device:
@@ -96,6 +108,7 @@ def _host_addresses(devices: Iterable[Device]) -> Iterator[str]:
     """Find the addresses of the machine's own network cards, as far as the levels contain any."""
     for device in devices:
         yield from _address(device.extra_keys.get("control_plane"))
+        yield from _address({"addr": device.extra_keys.get("host_ip")})
         for level in _objects(device.extra_keys.get("level_list")):
             for address in _objects(level.get("rank_addr_list")):
                 if address.get("addr_type") in HOST_TYPES:  # not a set: the value may be unhashable

@@ -31,6 +31,10 @@ class Messages:
         """Report a detail that only --verbose shows."""
         self._send(Level.DEBUG, printable(sentence))
 
+    def details(self, text: str) -> None:
+        """Report details that only --verbose shows; further lines of `text` begin with two spaces."""
+        self._send(Level.DEBUG, text)
+
     def info(self, sentence: str) -> None:
         """Report progress."""
         self._send(Level.INFO, printable(sentence))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -14,7 +15,7 @@ from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Diagnosis, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
-from ascend_runner.node import disks, executables, memory
+from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
@@ -24,9 +25,10 @@ from ascend_runner.record.facts import HangSeen, RankOutput
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
-from ascend_runner.text import lines_of
+from ascend_runner.text import is_whole_number, lines_of
 from ascend_runner.views import wording
 
+_PORT: Final = re.compile(r"(?:\bport\W{0,3}|[\]\w]:)(\d{2,5})\b", re.IGNORECASE)
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
 
 
@@ -85,6 +87,9 @@ class Investigation:
         deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
         if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
+        in_use = [death.evidence.code_line for death in deaths if endings.may_be_a_listener(death.evidence.code)]
+        if in_use:
+            circumstances = attrs.evolve(circumstances, listeners=self._listeners(in_use))
         return diagnose(deaths, circumstances, places_of(self.job), first_exit)
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
@@ -124,6 +129,13 @@ class Investigation:
         first = self.job.processes[0]
         paths = [self.job.files.log_dir, "/dev/shm", "/tmp", *(spec.cwd for spec in self.job.processes)]  # noqa: S108  only read
         return disks.full([*paths, *disks.named_in(first.argv, first.cwd)], patience=self.patience)
+
+    def _listeners(self, lines: Iterable[str]) -> tuple[str, ...]:
+        """Return the processes that listen on the ports that lines name; most name none, and mean MASTER_PORT."""
+        named = {int(number) for line in lines for number in _PORT.findall(line)}
+        port = self.job.processes[0].env.get("MASTER_PORT", "")
+        users = network.port_users(Host(), named or ({int(port)} if is_whole_number(port) else ()))
+        return tuple(f"{user.process} on port {user.port}" for user in users if user.is_listening)
 
     def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
         specs = {spec.rank_id: spec for spec in self.job.processes}

@@ -248,7 +248,7 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="workdir",
             metavar=f"{WORKDIR_DEVICE}|{WORKDIR_INHERIT}|DIR",
             parse=parsing.directory_or(WORKDIR_DEVICE, WORKDIR_INHERIT),
-            default_text="device if MA_MOUNT_PATH is set, else inherit",
+            default_text="device on ModelArts, else inherit",
             help="working directory of each rank: one per device, the current directory, or DIR",
         ),
         Option(

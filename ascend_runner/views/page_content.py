@@ -97,8 +97,10 @@ def table_of(report: Members, path: str) -> RankTable | None:
     A table elsewhere must have the owner of the report: then a page shows nothing that its author could not read.
     """
     named = report.text("rank_table")
+    folder, name = os.path.split(path)
+    job_id = report.text("job_id") if name.startswith(f"{report.text('job_id')}-") else ""  # a name, not a path
     with suppress(AscendRunnerError, OSError, ValueError, RecursionError):
-        beside = os.path.join(os.path.dirname(path), TABLE)
+        beside = os.path.join(folder, job_id, TABLE)
         table = source.read(beside) if os.path.exists(beside) else _read_table(named, os.stat(path).st_uid)
         if table and table.rank_size == report.whole("rank_size") and _has_server(table, report.text("server_id")):
             return table

@@ -39,7 +39,7 @@ def fixture_browser() -> Iterator[webdriver.Chrome]:
 
 def page(write: Write, count: int, text: str = "") -> Path:
     """Write the page about a job of so many ranks."""
-    path = write(document(count, text), lambda rank_id: log(rank_id, text), ("python", f"train{text}.py"))
+    path = write(document(count, text, job_id="job"), lambda rank_id: log(rank_id, text), ("python", f"train{text}.py"))
     write_table(path.parent, count)
     found = path.with_suffix(".html")
     found.write_text(rendered(path))

@@ -17,6 +17,12 @@ GIB = 1 << 30
     [
         ("OSError: No space left on device", Circumstances(full_disks=("/dev/shm",)), "full now: /dev/shm"),
         ("OSError: No space left on device", Circumstances(), "a disk or /dev/shm is full"),
+        ("OSError: [Errno 98] Address already in use", Circumstances(), "a leftover process or another job"),
+        (
+            "OSError: [Errno 98] Address already in use",
+            Circumstances(listeners=("process 7 (python) on port 29500",)),
+            "another job; listening now: process 7 (python) on port 29500",
+        ),
         (
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ",
             Circumstances(shm_size=GIB, shm_used=GIB),

@@ -145,7 +145,7 @@ def test_group_list_is_converted(folder: Path) -> None:
     path = Path(table_of(run(folder, "--rank-table", "config", *TELL)))
     document = json.loads(path.read_bytes())
 
-    assert folder / "log" / "rank_table" / "jobstart_hccl.json" == path
+    assert folder / "log" / "job" / "rank_table" / "jobstart_hccl.json" == path
     assert ["status", "version", "server_count", "server_list"] == list(document)
     assert [str(rank) for rank in range(8)] == [
         device["rank_id"] for server in document["server_list"] for device in server["device"]
@@ -156,13 +156,24 @@ def test_group_list_is_converted(folder: Path) -> None:
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("env", "place"),
-    [({"MA_MOUNT_PATH": "mount", "MA_HOME": "home"}, "mount"), ({"MA_HOME": "home"}, "home"), ({}, "log")],
+    [({"MA_MOUNT_PATH": "mount", "MA_HOME": "home"}, "mount"), ({"MA_HOME": "home"}, "home"), ({}, "log/job")],
 )
 def test_table_is_written_where_the_platform_expects_it(env: dict[str, str], place: str, folder: Path) -> None:
-    """The table goes below MA_MOUNT_PATH, else MA_HOME, else the log directory; missing directories are created."""
+    """The table goes below MA_MOUNT_PATH, else MA_HOME, else the job's part of the log directory."""
     ended = run(folder, "--rank-table", "config", *TELL, env=env)
 
     assert str(folder / place / "rank_table" / "jobstart_hccl.json") == table_of(ended)
+
+
+@pytest.mark.parametrize(("dialect", "times"), [("group_list", 2), ("server_list", 1)])
+def test_verbose_shows_the_table(dialect: str, times: int, folder: Path) -> None:
+    """--verbose shows the table as it was read and, if it is converted, as the ranks read it; nothing else does."""
+    shown, silent = (
+        run(folder, *options, "--dry-run", "--rank-table", f"{dialect}.json", "true").stderr.count('"device_ip"')
+        for options in (["--verbose"], [])
+    )
+
+    assert (8 * times, 0) == (shown, silent)
 
 
 def test_server_list_is_handed_on_byte_for_byte(folder: Path) -> None:
@@ -191,7 +202,7 @@ def test_unwritable_place_is_left_with_a_warning(folder: Path) -> None:
     env = {"MA_MOUNT_PATH": str(folder / "mount")}
     ended = run(folder, "--rank-table", "config", "--workdir", "inherit", *TELL, env=env)
 
-    fallback = folder / "log" / "rank_table" / "jobstart_hccl.json"
+    fallback = folder / "log" / "job" / "rank_table" / "jobstart_hccl.json"
     assert str(fallback) == table_of(ended)
     assert fallback.exists()
     warning = (
@@ -208,7 +219,7 @@ def test_second_place_that_hccl_would_not_read(folder: Path) -> None:
     args = ("--rank-table", "config", "--workdir", "inherit", "--log-dir", "log.json")
     env = {"MA_MOUNT_PATH": str(folder / "mount")}
     refused = run(folder, *args, "touch", "ran", env=env)
-    there = folder / "log.json" / "rank_table" / "jobstart_hccl.json"
+    there = folder / "log.json" / "job" / "rank_table" / "jobstart_hccl.json"
 
     assert 125 == refused.returncode
     assert str(there) in refused.stderr.splitlines()[-1]
@@ -218,11 +229,11 @@ def test_second_place_that_hccl_would_not_read(folder: Path) -> None:
 
 def test_nothing_runs_where_no_place_can_be_written(folder: Path) -> None:
     """The exit status is 125: without the table, ranks would wait for each other forever."""
-    (folder / "log").mkdir()
-    (folder / "log" / "rank_table").write_bytes(b"in the way")
+    (folder / "log" / "job").mkdir(parents=True)
+    (folder / "log" / "job" / "rank_table").write_bytes(b"in the way")
     error = error_of(folder, "--rank-table", "config", "touch", "ran")
 
-    assert f"cannot create the directory '{folder}/log/rank_table': file exists" == error
+    assert f"cannot create the directory '{folder}/log/job/rank_table': file exists" == error
     assert not (folder / "ran").exists()
 
 
@@ -243,13 +254,15 @@ def test_table_is_not_written_through_what_a_stranger_has_laid(lay: object, fold
     """In a world-writable log directory, another user's directory could make ranks read a different table."""
     public, elsewhere = folder / "public", folder / "elsewhere"
     public.mkdir()
-    public.chmod(0o1777)
+    (public / "job").mkdir()
+    for open_to_all in (public, public / "job"):
+        open_to_all.chmod(0o1777)
     elsewhere.mkdir()
-    lay(public / "rank_table", elsewhere)  # type: ignore[operator]  # one of the functions above
+    lay(public / "job" / "rank_table", elsewhere)  # type: ignore[operator]  # one of the functions above
     error = error_of(folder, "--log-dir", str(public), "--rank-table", "config", "touch", "ran")
 
-    assert f"'{public}/rank_table'" in error
-    assert [] == [*elsewhere.iterdir(), *(public / "rank_table").iterdir()]
+    assert f"'{public}/job/rank_table'" in error
+    assert [] == [*elsewhere.iterdir(), *(public / "job" / "rank_table").iterdir()]
     assert not (folder / "ran").exists()
 
 
@@ -625,8 +638,8 @@ def test_bad_input_makes_and_overwrites_nothing(
 ) -> None:
     """Nothing is created before everything is decided: logs and tables of an earlier job stay as they are."""
     log = tmp_path / "log"
-    (log / "rank_table").mkdir(parents=True)
-    earlier = [log / "rank_table" / "jobstart_hccl.json", log / "job-proc-rank-0-device-0.txt"]
+    (log / "job" / "rank_table").mkdir(parents=True)
+    earlier = [log / "job" / "rank_table" / "jobstart_hccl.json", log / "job-proc-rank-0-device-0.txt"]
     for path in earlier:
         path.write_bytes(b"earlier")
     before = set(tmp_path.rglob("*"))
@@ -651,7 +664,7 @@ def test_script_that_is_not_in_the_ranks_folder_is_refused_with_a_hint(
     word = next(word for word in command if "train" in word)
     options = ("--nproc-per-node", "1", "--workdir", "device")
 
-    workdir = "/cache/device0" if os.path.isdir("/cache") else f"{tmp_path}/log/device0"
+    workdir = "/cache/device0" if os.access("/cache", os.W_OK) else f"{tmp_path}/log/device0"
     assert (
         f"{word!r} is in {tmp_path}, but not in {workdir}, the working directory of rank 0; use its full path or"
         " --workdir inherit" == error_of(tmp_path, *options, *command)

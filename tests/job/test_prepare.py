@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -37,7 +38,7 @@ class Preparing:
         settings: Settings = TWO_RANKS,
         *argv: str,
         environ: Mapping[str, str] | None = None,
-        hold_port: Callable[[int], int] = int,
+        reserve_port: Callable[[Iterable[int]], int | None] = lambda ports: next(iter(ports)),
     ) -> Preparation:
         """Prepare a command, by default one that exists."""
         context = PlanContext(
@@ -47,7 +48,7 @@ class Preparing:
             cwd=str(self.folder),
             host_name="some-host",
             is_folder=lambda _: False,
-            hold_port=hold_port,
+            reserve_port=reserve_port,
         )
         preparer = Preparer(context, Messages(lambda _: None), self._pause)
         return preparer.prepare()
@@ -477,17 +478,27 @@ def test_tasks_of_volcano(preparing: Preparing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "environ", "port"),
+    ("settings", "environ", "port", "reserved"),
     [
-        (TWO_RANKS, {}, "29501"),
-        (attrs.evolve(TWO_RANKS, master_port=4000), {}, "4000"),
-        (TWO_RANKS, {"MASTER_PORT": "4001"}, "4001"),
-        (attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="127.0.0.1"), {}, "29500"),
+        (TWO_RANKS, {}, "29502", [29500, 29501, 29502]),
+        (attrs.evolve(TWO_RANKS, master_port=4000), {}, "4000", [4000]),
+        (TWO_RANKS, {"MASTER_PORT": "4001"}, "4001", [4001]),
+        (attrs.evolve(TWO_RANKS, nnodes=2, node_rank=0, master_addr="127.0.0.1"), {}, "29500", [29500]),
+        (attrs.evolve(TWO_RANKS, nnodes=2, node_rank=1, master_addr="127.0.0.1"), {}, "29500", []),
     ],
-    ids=["single", "flag", "variable", "several"],
+    ids=["single", "flag", "variable", "several", "another-node"],
 )
-def test_port_of_a_single_node(preparing: Preparing, settings: Settings, environ: dict[str, str], port: str) -> None:
-    """Only a single node gets a free port, unless one is set, and all of its ranks get the same."""
-    job = preparing.prepare(settings, environ=environ, hold_port=lambda first: first + 1).job()
+def test_port_of_node_0(
+    preparing: Preparing, settings: Settings, environ: dict[str, str], port: str, reserved: list[int]
+) -> None:
+    """Only a single node gets a free port, unless one is set; it is reserved on node 0 in any case."""
+    tried: list[int] = []
+
+    def reserve(ports: Iterable[int]) -> int:
+        tried.extend(islice(ports, 3))
+        return tried[-1]
+
+    job = preparing.prepare(settings, environ=environ, reserve_port=reserve).job()
 
     assert {port} == {rank.env["MASTER_PORT"] for rank in job.ranks}
+    assert reserved == tried

@@ -43,6 +43,7 @@ def _plan(  # noqa: PLR0913  what a plan depends on
         started_at="noon",
         host_name="some-host",
         is_folder=lambda path: path in existing,
+        cache="/cache" if "/cache" in existing else "",
         cores=9,
     )
     file = None if table is None else context.place_table(table)
@@ -110,7 +111,11 @@ def test_plan_of_a_modelarts_node() -> None:
         "/mount/log/modelarts-job-605d/ascend/process_log/rank_9",
     ) == job.files.folders
     assert (
-        TableFile("/mount/rank_table/jobstart_hccl.json", "/mount/log/rank_table/jobstart_hccl.json", b"{}\n")
+        TableFile(
+            "/mount/rank_table/jobstart_hccl.json",
+            "/mount/log/modelarts-job-605d/rank_table/jobstart_hccl.json",
+            b"{}\n",
+        )
         == job.files.table
     )
 
@@ -181,7 +186,7 @@ def test_with_table_ranks_know_one_table_only() -> None:
     """RANK_TABLE_FILE is the converted file; the platform's other variable is unset."""
     env = _env({"RANK_TABLE_FILE": "/user/config", "RANK_TABLE_FILE_V_1_0": "/user/config/v1.json"})
 
-    assert f"{LOGS}/rank_table/jobstart_hccl.json" == env["RANK_TABLE_FILE"]
+    assert f"{LOGS}/train/rank_table/jobstart_hccl.json" == env["RANK_TABLE_FILE"]
     assert "RANK_TABLE_FILE_V_1_0" not in env
 
 
@@ -293,10 +298,14 @@ def test_log_dir(environ: dict[str, str], setting: str | None, existing: Collect
         ({"MA_MOUNT_PATH": "mount"}, "device", (), "/here/mount/workspace/device1"),
         ({}, "device", {"/cache"}, "/cache/device1"),
         ({}, "device", (), f"{LOGS}/device1"),
+        ({}, None, {"/cache"}, "/here"),
+        ({"MA_VJ_NAME": "ma-job-1"}, None, {"/cache"}, "/cache/device1"),
+        ({"MA_VJ_NAME": "ma-job-1"}, "inherit", {"/cache"}, "/here"),
+        ({"MA_VJ_NAME": "ma-job-1"}, None, (), "/here"),
     ],
 )
 def test_workdir(environ: dict[str, str], setting: str | None, existing: Collection[str], cwd: str) -> None:
-    """The working directory is a directory per device if MA_MOUNT_PATH is set, else the caller's."""
+    """The working directory is one per device on ModelArts where there is a place for it, else the caller's."""
     job = _plan(environ, Settings(workdir=setting), existing=existing)
 
     assert cwd == job.ranks[1].cwd
@@ -308,17 +317,17 @@ def test_workdir(environ: dict[str, str], setting: str | None, existing: Collect
     [
         ({"MA_MOUNT_PATH": "/mount", "MA_HOME": "/home/ma-user"}, "/mount/rank_table/jobstart_hccl.json"),
         ({"MA_HOME": "/home/ma-user"}, "/home/ma-user/rank_table/jobstart_hccl.json"),
-        ({"MA_MOUNT_PATH": "", "MA_HOME": ""}, f"{LOGS}/rank_table/jobstart_hccl.json"),
+        ({"MA_MOUNT_PATH": "", "MA_HOME": ""}, f"{LOGS}/train/rank_table/jobstart_hccl.json"),
         ({"MA_HOME": "home"}, "/here/home/rank_table/jobstart_hccl.json"),
     ],
 )
 def test_table_path(environ: dict[str, str], path: str) -> None:
-    """The converted table is under MA_MOUNT_PATH, else MA_HOME, else the log dir; always a full path."""
+    """The converted table is under MA_MOUNT_PATH, else MA_HOME, else the job's part of the logs; always a full path."""
     job = _plan(environ)
 
     assert job.files.table
     assert path == job.files.table.path == job.ranks[0].env["RANK_TABLE_FILE"]
-    assert os.path.join(job.files.log_dir, "rank_table", "jobstart_hccl.json") == job.files.table.fallback_path
+    assert f"{job.files.log_dir}/{job.job_id}/rank_table/jobstart_hccl.json" == job.files.table.fallback_path
 
 
 def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:
@@ -328,7 +337,7 @@ def test_fallback_changes_what_the_ranks_are_told_and_nothing_else() -> None:
     other = _plan(MODELARTS, place=job.files.table.fallback_path)
     assert other.files.table
 
-    path = "/tmp/log/rank_table/jobstart_hccl.json"
+    path = "/tmp/log/modelarts-job-605d/rank_table/jobstart_hccl.json"
     assert path == other.files.table.path
     assert [path, path] == [rank.env["RANK_TABLE_FILE"] for rank in other.ranks]
     back = [attrs.evolve(rank, env={**rank.env, "RANK_TABLE_FILE": job.files.table.path}) for rank in other.ranks]

@@ -122,11 +122,22 @@ def test_two_pods_on_one_server_meet_at_the_server() -> None:
 
 
 def test_only_pod_is_this_node_whatever_its_name() -> None:
-    """The only pod of a table is this node, whatever its name is."""
+    """The only pod of a table is this node, whatever its name is, if no variable names this node's pod."""
     table = _pods(("npu8p", "10.0.0.1", [0, 1]))
-    share = find_share(table, _context({"MA_CURRENT_INSTANCE_NAME": "other"}))
+    share = find_share(table, _context({}, "other"))
 
     assert NodeShare(rank_ids=(0, 1), rank_size=2, server_id="10.0.0.1", pod_name="npu8p") == share
+
+
+@pytest.mark.parametrize("variable", ["MA_CURRENT_INSTANCE_NAME", "BATCH_TASK_CURRENT_INSTANCE"])
+def test_only_pod_of_another_name_is_not_this_node(variable: str) -> None:
+    """A table without the pod that the platform names is another node's, although it has only one."""
+    table = _pods(("npu8p", "10.0.0.1", [0, 1]))
+    with pytest.raises(NodeNotFoundError, match=f"no pod_name matches 'other' .{variable}."):
+        find_share(table, _context({variable: "other"}))
+
+    named = _context({variable: "other"}, settings=Settings(pod_name="npu8p"))
+    assert "npu8p" == find_share(table, named).pod_name
 
 
 def test_only_pod_at_another_address_is_not_this_node() -> None:

@@ -60,7 +60,6 @@ REFUSED: Final = {
     ),
     "group_list_devices_no_array": ("devices is '0,1', expected an array", f"{INSTANCE}.devices"),
     "group_list_group_count_no_number": ("group_count is 'one', expected a whole number", "group_count"),
-    "group_list_group_count_wrong": ("group_count is 2, but 1 group is listed", "group_count"),
     "group_list_group_no_object": ("group_list[0] is 'worker', expected an object", "group_list[0]"),
     "group_list_instance_count_wrong": (
         "instance_count is 1, but 2 instances are listed",
@@ -172,6 +171,7 @@ FOREIGN: Final = {
     "foreign_pod_annotation": "the annotation of one pod (pod_name, devices)",
     "foreign_prefill_decode": "a prefill and decode device list for inference (prefill_device_list)",
     "foreign_root_info": "the root info of a machine (hccl_rootinfo.json, topo_file_path)",
+    "foreign_switches": "a list of switches for affinity scheduling (tor_node.json, tor_count)",
     "foreign_topology": "a topology file (peer_list, edge_list)",
 }
 NOT_READY: Final = {
@@ -214,6 +214,15 @@ def test_wrong_count_with_lists_decide(name: str) -> None:
 
     assert [(f"{sentence}; the count is ignored", path)] == [(note.sentence, note.path) for note in table.notes]
     assert () == codec.loads(codec.to_hccl_bytes(table)).notes
+
+
+def test_wrong_number_of_groups() -> None:
+    """A wrong group_count is a warning in any case: the conversion drops it."""
+    table = codec.loads(edited("group_list_8_devices", group_count="2"), source="a.json")
+
+    (note,) = table.notes
+    assert "group_count is 2, but 1 group is listed; the count is ignored" == note.sentence
+    assert b"group_count" not in codec.to_hccl_bytes(table)
 
 
 @pytest.mark.parametrize("name", [name for name in REFUSED if name.endswith(("_twice", "_empty", "_missing"))])

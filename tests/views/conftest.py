@@ -147,8 +147,8 @@ def write_table(folder: Path, count: int, server_id: str = "192.168.0.25", addre
         for first in range(0, count, 8)
     ]
     table = {"version": "1.0", "server_count": str(len(servers)), "server_list": servers, "status": "completed"}
-    path = folder / "rank_table" / "jobstart_hccl.json"
-    path.parent.mkdir(exist_ok=True)
+    path = folder / "job" / "rank_table" / "jobstart_hccl.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(table))
     return path
 

@@ -281,11 +281,11 @@ def test_only_files_beside_the_report_are_read(write: Write, tmp_path: Path) -> 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if text.isascii() or "\ud800" not in text])
 def test_hostile_rank_table(text: str, write: Write) -> None:
     """Names in a rank table add no kind of element, no attribute, and no character that is not printable."""
-    path = write(document(16, text))
+    path = write(document(16, text, job_id="job"))
     write_table(path.parent, 16, f"192.168.0.25{text}", address=f"10.0.0.1{text}")
     shown = rendered(path)
     page = Elements(shown)
-    plain = write(document(16, "x" * 99))
+    plain = write(document(16, "x" * 99, job_id="job"))
     write_table(path.parent, 16, f"192.168.0.25{'x' * 99}")
 
     assert [] == page.open

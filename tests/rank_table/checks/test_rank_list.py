@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ascend_runner.rank_table import checks
+from ascend_runner.problems import RankTableFormatError
+from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.checks import NET_TYPES
 from ascend_runner.rank_table.fields import BAD_TABLE, BAD_VALUE, MISSING_FIELD
 from ascend_runner.rank_table.model import Device, Dialect, RankTable, Server
@@ -66,6 +67,9 @@ def _found(**changes: Any) -> list[Found]:
             "addr is '00', expected an address of type EID",
             BAD_VALUE,
         ),
+        (f"{LEVEL}.net_instance_id", 3, "net_instance_id is 3, expected a non-empty string", MISSING_FIELD),
+        (f"{LEVEL}.net_attr", None, "net_attr is null, expected a string", MISSING_FIELD),
+        (f"{ADDRESS}.plane_id", 1, "plane_id is 1, expected a string", MISSING_FIELD),
         ("detour", "maybe", "detour is 'maybe', expected one of 'true', 'false'", BAD_VALUE),
         ("detour", True, "detour is true, expected one of 'true', 'false'", BAD_VALUE),
     ],
@@ -153,6 +157,69 @@ def test_missing_addresses() -> None:
 
     assert [(ERROR, path, missing, MISSING_FIELD)] == _found(**{path: GONE})
     assert [(ERROR, f"{path}[0]", stranger, BAD_TABLE)] == _found(**{f"{path}[0]": "x"})
+
+
+@pytest.mark.parametrize("instance", [0, "0", True])
+def test_instance_of_the_lowest_level(instance: object) -> None:
+    """The level that names the server must be a string as well: it is read twice, and reported once."""
+    path = "rank_list[0].level_list[0].net_instance_id"
+    found = [
+        found.path for found in checks.check_document(codec.examine(edited("rank_list_2_servers", **{path: instance})))
+    ]
+
+    assert ([] if instance == "0" else [path]) == found
+
+
+def test_rank_count_is_null() -> None:
+    """HCCL counts the ranks itself if there is no rank_count, but refuses null."""
+    with pytest.raises(RankTableFormatError) as caught:
+        codec.loads(edited("rank_list_2_servers", rank_count=None))
+
+    assert [("rank_count is null, expected a whole number", "rank_count", MISSING_FIELD)] == [
+        (problem.sentence, problem.path, problem.code) for problem in caught.value.problems
+    ]
+
+
+OXC_LEVEL = "rank_list[1].level_list[2]"
+OXC_ADDRESS = f"{OXC_LEVEL}.rank_addr_list[0]"
+
+
+def test_optical_cross_connects() -> None:
+    """A table with OXC_Mesh levels is one of the A3: what HCCL reads there is accepted, and passed on as it is."""
+    table = codec.loads(valid("rank_list_oxc"))
+
+    assert ("A3", ()) == (checks.implied_chip(table), checks.check(table, chip="A3"))
+    assert table.data == codec.to_hccl_bytes(table)
+    assert "10.0.0.1" in table.servers[0].addresses
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("rank_list[1].super_pod_id", GONE, "missing field 'super_pod_id'"),
+        ("rank_list[1].super_device_id", "x", "super_device_id is 'x', expected a whole number"),
+        (f"{OXC_LEVEL}.net_layer", 1, "level_list has the levels 0, 1, 1, 3, expected 0, 1, 2, 3"),
+        (f"{OXC_LEVEL}.net_type", "CLOS", "net_type is 'CLOS', expected 'OXC_Mesh' on level 2"),
+        (f"{OXC_LEVEL}.net_instance_id", "1", "net_instance_id is '1', expected '0' on level 2"),
+        (f"{OXC_LEVEL}.net_attr", None, "net_attr is null, expected a string"),
+        (f"{OXC_ADDRESS}.plane_id", 0, "plane_id is 0, expected a string"),
+        (f"{OXC_ADDRESS}.ports", "0/1", "ports is '0/1', expected an array of strings"),
+    ],
+)
+def test_invalid_value_with_optical_cross_connects(path: str, value: Any, sentence: str) -> None:
+    """HCCL's rules for these tables are reported with their path."""
+    (problem,) = problems(edited("rank_list_oxc", **{path: value}))
+
+    assert (ERROR, sentence) == (problem[0], problem[2])
+    assert path.startswith(problem[1])
+
+
+@pytest.mark.parametrize(("chip", "sentence"), [("910B", "version is '2.0' "), ("950", "net_type is 'OXC_Mesh', ")])
+def test_optical_cross_connects_of_another_chip(chip: str, sentence: str) -> None:
+    """Only the A3 reads them."""
+    found = checks.check(codec.loads(valid("rank_list_oxc")), chip=chip)
+
+    assert any(problem.sentence.startswith(sentence) for problem in found)
 
 
 def test_long_instance_of_the_lowest_level() -> None:
