@@ -31,6 +31,7 @@ class LaunchContext:
     table_path: str | None = None
     cores: int | None = None
     isolate_devices: bool = False
+    chip: str | None = None  # one of CHIPS (None: unknown)
     resolve: Callable[[str], str] = str
 
     @property

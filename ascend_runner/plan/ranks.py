@@ -19,7 +19,7 @@ from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.plan.spec import NO_RANK, Files, JobSpec, RankSpec, Rotation, Stopping, TableFile, Watching
-from ascend_runner.platforms import detect, places
+from ascend_runner.platforms import chips, detect, places
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.kubernetes import INDICES
@@ -734,6 +734,7 @@ def launch_context(share: NodeShare, context: PlanContext, table: TableFile | No
         environ=context.environ,
         cores=context.cores,
         isolate_devices=settings.isolate_devices,
+        chip=settings.chip or chips.chip_of(context.environ),
         resolve=context.resolve,
     )
 
