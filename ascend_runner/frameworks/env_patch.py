@@ -84,6 +84,7 @@ def merge(patches: Sequence[EnvPatch], nproc: int) -> EnvPatch:
 
 CONNECT_TIMEOUT: Final = "1800"  # seconds; HCCL's default of 120 is too short for large jobs to load
 VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
+AFFINITY: Final = "CPU_AFFINITY_CONF"
 
 
 def ranks(context: LaunchContext) -> EnvPatch:
@@ -111,6 +112,12 @@ def defaults(context: LaunchContext) -> EnvPatch:
         wanted["OMP_NUM_THREADS"] = str(max(1, context.cores // max(1, context.nproc)))
 
     return EnvPatch(job={name: value for name, value in wanted.items() if not context.environ.get(name)})
+
+
+def binds_itself(environ: Mapping[str, str]) -> bool:
+    """Whether torch_npu binds the ranks to cores: CPU_AFFINITY_CONF is its mode ("1", "mode:2,...", 0 for none)."""
+    mode = environ.get(AFFINITY, "").partition(",")[0].rpartition(":")[2].strip()
+    return mode not in {"", "0"}
 
 
 def visible_devices(environ: Mapping[str, str]) -> tuple[str, ...]:

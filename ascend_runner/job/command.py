@@ -12,6 +12,7 @@ from ascend_runner.engines import command
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
+from ascend_runner.frameworks import env_patch
 from ascend_runner.node import disks, executables
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import PlanContext
@@ -55,6 +56,9 @@ def without_effect(context: PlanContext) -> Iterator[str]:
     yield from settings.without_effect()
     if not settings.stage and (placeholder := ranks.without_place(context.command)):
         yield placeholder
+    if settings.bind and env_patch.binds_itself(context.environ):
+        value = context.environ[env_patch.AFFINITY]
+        yield f"--bind has no effect: {env_patch.AFFINITY} is {value!r}, with which torch_npu binds the ranks itself"
 
 
 def refuse_restarts(settings: Settings, *, is_part: bool) -> None:

@@ -82,7 +82,7 @@ def seats(nproc: int, context: PlanContext, say: Callable[[str], None]) -> Seats
     """Find the NPUs of the ranks, as far as they are known, and the cores that --bind requests for them."""
     host = Host()
     devices = npus.of_ranks(host, nproc, env_patch.visible_devices(context.environ))
-    if not context.settings.bind:
+    if not context.settings.bind or env_patch.binds_itself(context.environ):
         return Seats(device_ids=devices)
     placement = cores.place(host, context.settings.bind, nproc, devices)
     if not placement.is_near:

@@ -278,6 +278,17 @@ def test_options_that_an_engine_cannot_apply(preparing: Preparing, changes: Mapp
     assert isinstance(preparing.prepare(settings).error, SettingsError)
 
 
+@pytest.mark.parametrize(
+    ("conf", "is_bound"), [("1", False), ("2,npu0:0-1", False), ("mode:1", False), ("0", True), ("", True)]
+)
+def test_ranks_that_torch_npu_binds(preparing: Preparing, conf: str, *, is_bound: bool) -> None:
+    """Where CPU_AFFINITY_CONF makes torch_npu bind the ranks, --bind leaves them alone, with a warning."""
+    prepared = preparing.prepare(attrs.evolve(TWO_RANKS, bind="cores"), environ={"CPU_AFFINITY_CONF": conf})
+
+    assert [is_bound] * 2 == [rank.cores is not None for rank in prepared.job().ranks]
+    assert ([] if is_bound else [Subject.SETTINGS]) == subjects(prepared, Severity.WARNING)
+
+
 # --- Working directories ----------------------------------------------------------------------------------------------
 
 
