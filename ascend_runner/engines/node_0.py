@@ -13,7 +13,13 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines.command import DEEPSPEED_MODULE, calls, python_command, refuse_python_options
+from ascend_runner.engines.command import (
+    DEEPSPEED_MODULE,
+    calls,
+    engine_command,
+    python_command,
+    refuse_python_options,
+)
 from ascend_runner.engines.local import Handover, Request, unchanged, unchanged_program
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms import huawei, places
@@ -64,7 +70,7 @@ def must_wait(engine: str, argv: Sequence[str], node: Node) -> bool:
         engine in ENGINES
         and node.node_rank > 0
         and node.sources.get("hosts", "").startswith("/")
-        and not ON_THIS_NODE & {*argv}
+        and ON_THIS_NODE.isdisjoint(engine_command(argv))
     )
 
 
