@@ -200,7 +200,8 @@ class Preparer:
 
             self.context = ask(Subject.SETTINGS, staging.placed, self.context, self.pause) or self.context
         entered = ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
-        environ = {**entered.environ, **tf_config.of_hosts(entered.environ)}
+        is_tensorflow = entered.settings.framework == "tensorflow" and not entered.has_table
+        environ = {**entered.environ, **tf_config.of_hosts(entered.environ, is_tensorflow=is_tensorflow)}
         self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
         if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)

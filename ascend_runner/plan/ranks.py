@@ -175,6 +175,12 @@ class PlanContext:
         return os.path.join(self.logs, LATEST) if has_new_one else ""
 
     @property
+    def has_table(self) -> bool:
+        """Whether the user names a rank table or the platform announces one."""
+        is_announced = bool(platform_table.announced_table(self.environ, self.is_folder))
+        return self.settings.rank_table is not None or is_announced
+
+    @property
     def has_own_workdirs(self) -> bool:
         """Whether each process gets a working directory of its own, which the runner makes."""
         default = WORKDIR_DEVICE if self.environ.get("MA_MOUNT_PATH") else WORKDIR_INHERIT
