@@ -26,7 +26,7 @@ from ascend_runner.platforms import huawei, places
 from ascend_runner.platforms.node import Node
 
 ENGINES: Final = frozenset({"mpirun", "mpiexec", "horovodrun", "deepspeed"})
-MPIRUN_ARGUMENTS: Final = (
+MPIRUN_ARGUMENTS: Final = (  # of Open MPI; MPICH passes all variables, and accepts none of these
     *("-bind-to", "none"),
     *("-map-by", "slot"),
     *("-x", "NCCL_DEBUG=INFO"),
@@ -105,7 +105,9 @@ def rewrite_for_mpirun(request: Request) -> Handover:
     if any("mpirun" in word for word in request.argv):
         return attrs.evolve(unchanged(request, "it calls mpirun itself"), variables=variables, files=files)
     processes = ("-np", str(sum(node.slots) or node.nnodes * request.nproc))
-    argv = ("mpirun", "--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS, *request.argv)
+    is_mpich = request.environ.get(HYDRA) and not any(map(request.environ.get, OPEN_MPI))
+    own = processes if is_mpich else ("--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS)
+    argv = ("mpirun", *own, *request.argv)
     return Handover(argv=argv, note="running the command with mpirun", variables=variables, files=files)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines import command
+from ascend_runner.engines import command, node_0
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
@@ -48,6 +48,31 @@ def find_single(context: PlanContext) -> SingleProcess | None:
     if started or settings.launcher != DIRECT:
         return started
     return _engine(context.command, settings) or _without_devices(context)
+
+
+def prepared_for_mpirun(context: PlanContext) -> str:
+    """Return the variable that shows Horovod's mode of the task-training platform, "" in any other one.
+
+    The platform puts mpirun before a command that lacks it. The user's own ranks, and a rank table, take precedence.
+    """
+    if context.settings.names_the_ranks or context.has_table:
+        return ""
+    named = {name: context.environ.get(name) for name in (*node_0.OPEN_MPI, node_0.HYDRA)}
+    paths = {name: os.path.join(context.cwd, path) for name, path in named.items() if path}
+    return next((name for name, path in paths.items() if context.read_text(path)), "")
+
+
+def refuse_own_logs(context: PlanContext) -> None:
+    """Refuse to wait for the report of node 0 in a log directory that only this run has.
+
+    Raises:
+        SettingsError: The log directory is a new one for each run, hence for each node.
+    """
+    if context.newest_link:
+        raise SettingsError(
+            "this node waits for the report of node 0, which starts its processes, but each node has a log directory of"
+            " its own: set --log-dir to a directory that all nodes share"
+        )
 
 
 def without_effect(context: PlanContext) -> Iterator[str]:
@@ -101,6 +126,8 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
     elif kubernetes.is_single_volcano_job(environ) or kubernetes.is_single_pytorch_job(environ):
         job = "Volcano job" if kubernetes.is_single_volcano_job(environ) else "PyTorchJob"
         why = f"this is the only pod of a {job}, and no variable gives its number of devices"
+    elif kubernetes.is_single_volcano_job(environ, has_layout=context.is_folder(platform_table.TASK_TRAINING_CODE)):
+        why = f"{platform_table.TASK_TRAINING_CODE} exists, and no variable gives other nodes or a number of devices"
     else:
         return None
     return SingleProcess(

@@ -225,6 +225,10 @@ class Preparer:
 
     def _plan(self) -> JobSpec | None:
         alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)
+        if self._is_direct and not alone and (variable := commands.prepared_for_mpirun(self.context)):
+            settings = attrs.evolve(self.context.settings, launcher="mpirun")
+            self.context = attrs.evolve(self.context, settings=settings)
+            self.messages.note(f"{variable} is set (use --nproc-per-node N to start N ranks without mpirun)")
         if not self._is_direct and not alone:
             self._found.ask(Subject.SETTINGS, ranks.refuse_options_of_ranks, self.context.settings)
         if not self._is_direct or alone:
@@ -245,6 +249,7 @@ class Preparer:
             self._node = ranks.find_node(self.context, alone.name)
         node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
         if node and node_0.must_wait(alone.name, self.context.command, node) and self._has_name():
+            self._found.ask(Subject.SETTINGS, commands.refuse_own_logs, self.context)
             self.messages.note(node_0.WAITING)
             return ranks.plan_waiting(alone, self.context, node)
         command = self._find_command()
@@ -283,6 +288,8 @@ class Preparer:
         if not engine:
             return None
 
+        if engine.is_waiting:
+            self._found.ask(Subject.SETTINGS, commands.refuse_own_logs, self.context)
         name = executable = engine.argv[0]
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
