@@ -214,6 +214,14 @@ def check_checkpoint_dir(path: str, note: Callable[[str], None]) -> None:
     note(f"--checkpoint-dir {path!r} does not exist yet; the training has to create it")
 
 
+def script_here(context: PlanContext) -> str:
+    """Return the relative script that exists in the current directory where the default is another one, or ""."""
+    if context.settings.workdir or not context.has_own_workdirs or not context.command:
+        return ""
+    word = relative_script(context.command)
+    return word if word and os.path.isfile(os.path.join(context.cwd, word)) else ""
+
+
 def check_script(job: JobSpec, here: str) -> None:
     """Check that a relative script which exists in the current directory exists where each process runs, too.
 

@@ -203,6 +203,9 @@ class Preparer:
         is_tensorflow = entered.settings.framework == "tensorflow" and not entered.has_table
         environ = {**entered.environ, **tf_config.of_hosts(entered.environ, is_tensorflow=is_tensorflow)}
         self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
+        if script := commands.script_here(self.context):
+            self.context = ranks.in_place(self.context)
+            self.messages.note(f"the ranks run in {self.context.cwd}, because {script!r} is there (--workdir inherit)")
         if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)
         for sentence in commands.without_effect(self.context):
