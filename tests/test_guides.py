@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 import pytest
 
-from tests.helpers.program import Run
+from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import permitted
 
 REPOSITORY: Final = Path(__file__).parents[1]
@@ -263,3 +263,56 @@ def test_documented_environment(guide: Guide, world: Path) -> None:
     assert guide.lines == [line[: len(begin)] for line, begin in zip(ran, guide.lines)], started.screen
     assert len(guide.lines) == len(ran), started.screen
     assert bool(guide.status) is ("--log-dir" in started.screen)
+
+
+# The script of the Octopus guide, and an engine of which one fails once both run.
+START: Final = """
+import os, subprocess, sys
+command = f"{sys.executable} -m torch.distributed.launch --nproc_per_node=2 train.py"
+sys.exit(subprocess.Popen(command, shell=True).wait())
+"""
+ENGINE: Final = """
+import os, pathlib, sys, time
+pathlib.Path(os.environ["RANK"]).touch()
+while not (os.path.exists("0") and os.path.exists("1")):
+    time.sleep(0.01)
+sys.exit(1) if os.environ["RANK"] == "0" else time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def start_script(program: Program) -> dict[str, str]:
+    """Write a start script that runs torch.distributed.launch; return the environment with the fake of that."""
+    (program.folder / "torch" / "distributed").mkdir(parents=True)
+    (program.folder / "torch" / "distributed" / "launch.py").write_text(ENGINE, "utf-8")
+    (program.folder / "start.py").write_text(START, "utf-8")
+    return {"PYTHONPATH": str(program.folder), "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2", "VC_TASK_INDEX": "0"}
+
+
+def test_engine_behind_a_start_script(program: Program, start_script: dict[str, str]) -> None:
+    """An engine that every rank starts is named with the ways out, at the latest when the first one fails."""
+    run = program.start(sys.executable, "start.py", env=start_script)
+
+    assert 1 == run.finish()
+    assert 1 == sum("runs torch.distributed.launch (pid " in line for line in run.lines)
+    assert "use --nproc-per-node 1 to run the command once" in run.screen
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "engine"),
+    [
+        ("start.py", START, "torch.distributed.launch"),
+        ("start.py", 'import os\nos.execvp("torchrun", ["torchrun", "train.py"])', "torchrun"),
+        ("start.py", '"""Run with subprocess: torchrun train.py"""\nprint("torchrun train.py")', ""),
+        ("train.sh", "# torchrun a.py\nexport A=1\npython -m torch.distributed.run train.py", "torchrun"),
+        ("train.sh", "python train.py --with torchrun", ""),
+    ],
+)
+def test_engine_that_a_check_finds_in_a_start_script(program: Program, name: str, script: str, engine: str) -> None:
+    """--check names an engine that the text of the command's script shows, if several ranks would run it."""
+    (program.folder / name).write_text(script, "utf-8")
+    words = [sys.executable if name.endswith(".py") else "bash", name]
+    checked = program.start("--check", "--nproc-per-node", "2", *words)
+    checked.finish()
+
+    assert bool(engine) is (f"{name} runs {engine}" in checked.screen), checked.screen

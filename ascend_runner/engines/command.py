@@ -9,6 +9,7 @@ ANACONDA_DIR an environment is looked for where images have conda.
 
 from __future__ import annotations
 
+import ast
 import functools
 import itertools
 import os.path
@@ -60,6 +61,10 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
+# Names with which a Python script starts processes.
+STARTING: Final = frozenset(
+    {"Popen", "run", "call", "check_call", "system", "popen", "execvp", "execv", "execvpe", "execlp", "spawnvp"}
+)
 BETWEEN_COMMANDS: Final = r"[;&|\n]+"  # separators of a shell's commands
 COMMENT: Final = r"(?m)^\s*#.*$"  # a line of its own
 BEFORE_COMMANDS: Final = frozenset({"exec", "then", "do", "else", "if", "while", "!", "{", "("})  # words of a shell
@@ -147,6 +152,44 @@ def commands_of(script: str) -> Iterator[tuple[str, ...]]:
             del words[0]
         if words:
             yield tuple(words)
+
+
+def script_of(argv: Sequence[str]) -> str:
+    """Return the path of the script that a shell or Python runs, also after a wrapper, or ""."""
+    command = _without_wrappers(argv)
+    if command and os.path.basename(command[0]) in SHELLS:
+        has_line = _line_of(command[1:]) is not None
+        return "" if has_line else next((word for word in command[1:] if not word.startswith(("-", "+"))), "")
+    python = python_command(command) if command else None
+    return python.target if python and not python.is_module else ""
+
+
+def engine_in_script(script: str) -> str:
+    """Return an engine that the text of a script shows to run, or "".
+
+    A Python script runs one if it starts processes, and one of its strings is the name or the command of an engine. Any
+    other script is a shell's.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(script)))
+    except (SyntaxError, ValueError):
+        return _engine_in_text(script)
+    names = {name for node in nodes for name in (getattr(node, "attr", ""), getattr(node, "id", ""))}
+    comments = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [_text_of(node) for node in nodes if id(node) not in comments] if names & STARTING else []
+    return next(filter(None, map(_engine_in_text, texts)), "")
+
+
+def _text_of(node: ast.AST) -> str:
+    """Return the value of a string, "" of any other node. What an f-string inserts may be the path of a Python."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_of(part) or "python" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _engine_in_text(text: str) -> str:
+    named = next((name for name, *words in PROGRAMS if text in words), "")
+    return named or next(filter(None, map(engine_in, commands_of(text))), "")
 
 
 def _engine(command: Sequence[str]) -> str:

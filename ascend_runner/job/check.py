@@ -17,7 +17,7 @@ from typing import Final, Union
 
 import attrs
 
-from ascend_runner.engines.command import is_python, python_command
+from ascend_runner.engines.command import engine_in_script, is_python, python_command, script_of
 from ascend_runner.engines.registry import MODULES
 from ascend_runner.errors import CheckFailedError, CommandError, OutputError, reason
 from ascend_runner.frameworks import env_patch
@@ -181,6 +181,17 @@ def _check_program(context: CheckContext) -> Findings:
         real = os.path.realpath(program)
         words = [*Masker().arguments(argv)[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]
         yield f"{' '.join(words)}: {program}{'' if real == program else f' ({real})'}"
+        yield from _check_start_script(context, argv, cwd)
+
+
+def _check_start_script(context: CheckContext, argv: Sequence[str], cwd: str) -> Findings:
+    """Warn of an engine in the script of a command that runs once per device."""
+    script = script_of(argv)
+    engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script and context.nproc > 1 else ""
+    if engine:
+        ranks = counted(context.nproc, "rank")
+        remedy = "use --nproc-per-node 1 to run the command once, or start the training script without it"
+        yield warning(f"{script} runs {engine}, which starts one process per device itself, in each of {ranks}", remedy)
 
 
 def _missing_interpreter(program: str) -> str:

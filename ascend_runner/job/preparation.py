@@ -199,13 +199,7 @@ class Preparer:
             from ascend_runner.job import staging  # noqa: PLC0415  only --stage needs it
 
             self.context = ask(Subject.SETTINGS, staging.placed, self.context, self.pause) or self.context
-        entered = ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
-        is_tensorflow = entered.settings.framework == "tensorflow" and not entered.has_table
-        environ = {**entered.environ, **tf_config.of_hosts(entered.environ, is_tensorflow=is_tensorflow)}
-        self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
-        if script := commands.script_here(self.context):
-            self.context = ranks.in_place(self.context)
-            self.messages.note(f"the ranks run in {self.context.cwd}, because {script!r} is there (--workdir inherit)")
+        self._complete_environment()
         if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)
         for sentence in commands.without_effect(self.context):
@@ -225,6 +219,16 @@ class Preparer:
             table=self._table,
             why=self._why,
         )
+
+    def _complete_environment(self) -> None:
+        """Add the conda environment, a TF_CONFIG of lists of hosts, and the directory of a relative script."""
+        entered = self._found.ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
+        is_tensorflow = entered.settings.framework == "tensorflow" and not entered.has_table
+        environ = {**entered.environ, **tf_config.of_hosts(entered.environ, is_tensorflow=is_tensorflow)}
+        self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
+        if script := commands.script_here(self.context):
+            self.context = ranks.in_place(self.context)
+            self.messages.note(f"the ranks run in {self.context.cwd}, because {script!r} is there (--workdir inherit)")
 
     def _plan(self) -> JobSpec | None:
         alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)

@@ -17,6 +17,7 @@ from ascend_runner.record.facts import (
     Beat,
     CheckpointAsked,
     CheckpointPostponed,
+    EngineSeen,
     HangSeen,
     RankOutput,
     RankReaped,
@@ -65,6 +66,9 @@ class Processes(Protocol):
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
+
+    def find_engine(self) -> EngineSeen | None:
+        """Return an engine that a rank runs: it starts one process per device itself."""
 
     def is_held(self) -> bool:
         """Whether any process of the ranks cannot run: it is stopped, or in a frozen control group."""

@@ -22,6 +22,7 @@ from ascend_runner.record.facts import (
     CheckpointEnded,
     CheckpointPostponed,
     CheckpointRefused,
+    EngineSeen,
     Escaped,
     Fact,
     HangSeen,
@@ -102,6 +103,40 @@ def teardown(recording: Recording) -> tuple[State, float]:
 def timed_phases(recording: Recording) -> list[tuple[Phase, float]]:
     """Return the phases, and when they began."""
     return [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+
+
+# --- Engines below ranks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("since", "ends", "looks"),
+    [
+        (0.0, 100.0, [3.0]),
+        (4.0, 100.0, [3.0, 30.0]),
+        (90.0, 100.0, [3.0, 30.0]),
+        (0.0, 2.0, [2.0]),
+        (0.0, 0.0, [0.0]),
+        (90.0, 95.0, [3.0, 30.0]),
+    ],
+)
+def test_engine_is_reported_once(
+    node: FakeNode, recording: Recording, since: float, ends: float, looks: list[float]
+) -> None:
+    """An engine below a rank is looked for twice, and when the first rank has failed before that."""
+    node.processes.behaviours = {0: exits(FAILED, ends)}
+    node.processes.engines = {1: ("torchrun", since)}
+    run(node, 2, recording)
+
+    assert looks == node.processes.engine_checks
+    assert looks[-1:] * (since <= looks[-1]) == recording.times_of(EngineSeen)
+
+
+def test_engine_is_not_looked_for_below_one_rank(node: FakeNode) -> None:
+    """A single rank may run an engine: that is one way to run it once."""
+    node.processes.behaviours = {0: exits(FAILED, 100.0)}
+    run(node, 1)
+
+    assert [] == node.processes.engine_checks
 
 
 # --- The stream of facts ----------------------------------------------------------------------------------------------
