@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ascend_runner.guardian import process_tree
-from tests.helpers.program import Program
+from tests.helpers.program import ACTOR, Program
 from tests.helpers.surroundings import permitted
 
 DEADLY: Final = sorted(
@@ -135,3 +135,16 @@ def test_first_process_of_a_container_reaps_all_orphans(program: Program) -> Non
 
     assert 0 == run.finish()
     assert b"all are reaped\n" == program.log(0)
+
+
+def test_framework_that_recovers_by_itself(program: Program) -> None:
+    """With MS_ENABLE_TFT a rank that fails stops no other: those save, and the first failure is still the job's."""
+    steps = ["0:await=up", "0:exit=7", "1:touch=up", "await=go", "say=saved"]
+    run = program.start("--nproc-per-node", "2", *ACTOR, *steps, env={"MS_ENABLE_TFT": "{TTP:1}"})
+    run.wait_for("the framework has up to 750 s to recover")
+    (program.folder / "go").touch()
+
+    assert 7 == run.finish()
+    assert b"saved\n" == program.log(1)
+    assert "MS_ENABLE_TFT is set, so the framework recovers by itself" in run.screen
+    assert "stopping the other" not in run.screen

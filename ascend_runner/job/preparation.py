@@ -411,6 +411,12 @@ class Preparer:
         is_here = not plan.ranks or settings.stdin in {rank.rank_id for rank in plan.ranks}
         if settings.stdin is not None and is_here and self.context.is_in_background():
             self.messages.warning("--stdin is ignored because the job runs in the background")
+        if len(plan.ranks) > 1 and plan.stopping.recovery:
+            variable, seconds = env_patch.recovery(self.context.environ)
+            self.messages.note(
+                f"{variable} is set, so the framework recovers by itself: when a rank fails, the others are not stopped"
+                f" for up to {seconds:g} s"
+            )
         if plan.processes[0].cwd != self.context.cwd:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:

@@ -306,6 +306,7 @@ class Manager:
             self._job.stopping.grace,
             self._job.stopping.stop_signum,
             checkpoint_grace=self._job.stopping.checkpoint_grace,
+            recovery=self._job.stopping.recovery,
         )
         self._tell(self._state)
         self._requests.note(self._state)
@@ -419,7 +420,7 @@ class Manager:
         checks = self._hangs.next_check, self._engines.next_check, self._requests.next_check(self._state)
         moments = (self._deadline, *checks)
         times = [moment - self._clock.now() for moment in moments if moment is not None]
-        if self._state.phase is Phase.HOLDING:
+        if self._state.held:
             times.append(HOLD_POLL)
         return min(times, default=None)
 

@@ -650,7 +650,7 @@ def plan_job(
         is_placed=kind.is_placed,
         is_passed_through=kind.is_passed_through,
         files=_files(context, (*ranks, *beside), kind),
-        stopping=_stopping(settings),
+        stopping=_stopping(context),
         watching=_watching(settings, kind),
         restarts=_restarts(settings, node, hold=0.0 if kind.is_waiting else settings.hold),
         hooks=settings.hook,
@@ -679,12 +679,14 @@ def _files(context: PlanContext, processes: Sequence[RankSpec], kind: Kind) -> F
     )
 
 
-def _stopping(settings: Settings) -> Stopping:
+def _stopping(context: PlanContext) -> Stopping:
+    settings = context.settings
     return Stopping(
         grace=settings.grace,
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,
+        recovery=env_patch.recovery(context.environ)[1],
     )
 
 

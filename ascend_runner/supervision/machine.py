@@ -24,6 +24,9 @@ The laws, which a test checks in every interleaving:
     ended, or when the time for it is over; then the ranks go on. After a SIGTERM, before the time limit, on an
     unhealthy node and in slow training that is to end, the other ranks are waited for as well, and then all are
     stopped; nothing that happens meanwhile is a first cause. A second SIGTERM begins the stop, a third one kills.
+10. Where the framework recovers from a failure by itself (`recovery`), a rank that fails while all run stops no other:
+    they end by themselves. What they do is no first cause. They are stopped when the time for it is over, and by
+    whatever else would stop them.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -88,14 +91,20 @@ Handler = Callable[..., Step]  # takes the state and an event of its column's ty
 
 
 def start(
-    rank_ids: tuple[int, ...], grace: float, stop_signum: int = SIGTERM, *, checkpoint_grace: float = 0.0
+    rank_ids: tuple[int, ...],
+    grace: float,
+    stop_signum: int = SIGTERM,
+    *,
+    checkpoint_grace: float = 0.0,
+    recovery: float = 0.0,
 ) -> Step:
     """Begin a job of these ranks.
 
     `grace` seconds lie between `stop_signum` (SIGTERM or SIGINT) and SIGKILL, and before them `checkpoint_grace`
-    seconds in which the ranks can save a checkpoint.
+    seconds in which the ranks can save a checkpoint. `recovery` seconds lie between a failure and `stop_signum`.
     """
-    return _spawn_next(State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace))
+    state = State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace)
+    return _spawn_next(attrs.evolve(state, recovery=recovery))
 
 
 def transition(state: State, event: Event) -> Step:
@@ -139,13 +148,20 @@ def _exited(state: State, event: Exited) -> Step:
         return _ask_stragglers(state, event)
     was_running = state.phase is not Phase.STARTING
     state = state.without_leader(event)
-    if event.is_consequence and was_running and state.leaders:
-        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
+    hold = state.recovery or (HOLD if event.is_consequence else 0.0)
+    if hold and was_running and state.leaders:
+        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(hold),)
     return _tear_down(state, event)
 
 
 def _held(state: State, event: Event) -> Step:
+    if state.recovery and isinstance(event, Exited):
+        return _settle(state.without_leader(event))
     return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
+
+
+def _watched_while_held(state: State, event: HangDetected | LimitReached | NodeFinding | Slowdown) -> Step:
+    return _tear_down(state, event) if state.recovery else (state, ())
 
 
 def _ask_stragglers(state: State, event: Exited) -> Step:
@@ -445,6 +461,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Emptied: _emptied,
         SignalReceived: _signalled,
         DeadlineReached: _held,
+        **dict.fromkeys((HangDetected, LimitReached, NodeFinding, Slowdown), _watched_while_held),
     },
     Phase.TERMINATING: {
         **_IGNORED,

@@ -56,7 +56,12 @@ def reason(cause: Cause, job: JobSpec) -> str:
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
-    """Return the line on a failed rank that may only have lost another one."""
+    """Return the line on a failed rank that may only have lost another one, or from which the framework recovers."""
+    if job.stopping.recovery:
+        return (
+            f"{reason(cause, job)}; the framework has up to {job.stopping.recovery:g} s to recover, the other ranks are"
+            " not stopped before (Ctrl-C to stop)"
+        )
     return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
 
 

@@ -489,9 +489,9 @@ def status(state: State) -> int:
     return state.cause.exit_status if state.cause else 0
 
 
-def play(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
+def play(ranks: int, *events: Event, recovery: float = 0.0) -> tuple[State, tuple[Action, ...]]:
     """Start `ranks` ranks, apply the events, and return the last step."""
-    state, actions = machine.start(tuple(range(ranks)), GRACE)
+    state, actions = machine.start(tuple(range(ranks)), GRACE, recovery=recovery)
     for event in events:
         state, actions = machine.transition(state, event)
     return state, actions
@@ -511,6 +511,47 @@ def test_signal_before_first_spawn_is_answered_starts_no_other() -> None:
 
     assert (AskToStop(0, SIGTERM),) == actions
     assert SignalReceived(SIGTERM) == state.cause
+
+
+RECOVERY = 750.0
+ALL_RUN = (Spawned(0, PID), Spawned(1, PID), Spawned(2, PID))
+FIRST = Exited(1, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("ends", "phase"),
+    [
+        ((), Phase.HOLDING),
+        ((Exited(0, OK),), Phase.HOLDING),
+        ((Exited(0, FAILED), Exited(2, OK)), Phase.DONE),
+        ((Exited(0, OK, has_stragglers=True), Exited(2, OK)), Phase.TERMINATING),
+    ],
+)
+def test_ranks_end_by_themselves_while_the_framework_recovers(ends: tuple[Event, ...], phase: Phase) -> None:
+    """A failure stops no other rank where the framework recovers; what they do is no first cause (law 10)."""
+    assert (SetDeadline(RECOVERY),) == play(3, *ALL_RUN, FIRST, recovery=RECOVERY)[1]
+
+    state, actions = play(3, *ALL_RUN, FIRST, *ends, recovery=RECOVERY)
+    assert (phase, FIRST) == (state.phase, state.cause)
+    assert (phase is Phase.TERMINATING) is any(isinstance(action, AskToStop) for action in actions)
+
+
+@pytest.mark.parametrize(
+    "event", [DeadlineReached(), SignalReceived(SIGTERM), HangDetected(60.0), LIMIT, UNHEALTHY, SLOW]
+)
+def test_end_of_a_recovery(event: Event) -> None:
+    """When its time is over, or for any other reason to stop, the ranks that are left are stopped (law 10)."""
+    state, actions = play(3, *ALL_RUN, FIRST, Exited(0, OK), event, recovery=RECOVERY)
+
+    assert (Phase.TERMINATING, FIRST) == (state.phase, state.cause)
+    assert AskToStop(2, SIGTERM) == actions[0]
+
+
+def test_nothing_recovers_while_ranks_are_started() -> None:
+    """A failure before all ranks run stops the others at once."""
+    state, _ = play(3, Spawned(0, PID), Exited(0, FAILED), recovery=RECOVERY)
+
+    assert Phase.TERMINATING is state.phase
 
 
 def test_job_of_which_every_rank_exits_0_is_a_success() -> None:
