@@ -350,6 +350,10 @@ class FakeEvidence:
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until
 
+    def has_report(self, failure: RankOutput) -> bool:
+        """Return whether HCCL will report the cause."""
+        return b"EI0006" in failure.tail
+
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return no stacks, after all of the time."""
         self.looked_at, self.looked_at_saving = dict(pids), True

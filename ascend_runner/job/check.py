@@ -40,6 +40,7 @@ from ascend_runner.ranks.signals import Signals
 from ascend_runner.secrets import Masker
 from ascend_runner.services.staging import Survey, check_room, surveying
 from ascend_runner.settings.model import Settings
+from ascend_runner.supervision import machine
 from ascend_runner.text import counted, printable, size
 from ascend_runner.views import screen
 
@@ -250,7 +251,8 @@ LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lin
 
 
 def grace(context: CheckContext) -> Findings:
-    """Compare --grace with the time between the platform's SIGTERM and its SIGKILL."""
+    """Compare --grace with the time between the platform's SIGTERM and its SIGKILL, and with HCCL's for a report."""
+    yield from _check_time_to_report(context)
     seconds, node = context.settings.grace, context.prepared.node
     manager = (node.workload_manager if node else "") or ("Kubernetes" if context.environ.get(KUBERNETES) else "")
     if not manager:
@@ -264,6 +266,17 @@ def grace(context: CheckContext) -> Findings:
         )
     else:
         yield f"{seconds:g} s, less than the {GRACE:g} s that {manager} allows by default"
+
+
+def _check_time_to_report(context: CheckContext) -> Findings:
+    """Warn if a node of several stops its ranks before HCCL can report on which one a connection was broken."""
+    plan, seconds = context.prepared.plan, context.settings.grace
+    if plan and plan.ranks and not plan.has_all_ranks and context.npus and seconds < machine.GRACE_WITH_REPORT:
+        yield warning(
+            f"--grace is {seconds:g} s, but HCCL takes up to {machine.REPORT:g} s to report where a connection between"
+            " nodes was lost: the ranks are stopped before",
+            f"set --grace to {machine.GRACE_WITH_REPORT:g} or more",
+        )
 
 
 @attrs.define

@@ -270,7 +270,7 @@ class Cleanup:
         return signums
 
 
-HOLD_POLL: Final = 0.1  # seconds between two checks of the output of ranks that may still print the cause
+HOLD_POLL: Final = 0.1  # seconds between two checks of ranks that may print the cause within `machine.HOLD`
 
 
 class Manager:
@@ -348,7 +348,7 @@ class Manager:
         if is_stop_pending or self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
                 is_killing = self._state.phase is Phase.KILLING
-                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.stopping.grace)
+                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._state.grace)
             self._tell(self._state)
             if self._state.phase is Phase.TERMINATING and self._state.cause and self._state.cause.ending:
                 self._output.settle()
@@ -421,7 +421,7 @@ class Manager:
         moments = (self._deadline, *checks)
         times = [moment - self._clock.now() for moment in moments if moment is not None]
         if self._state.held:
-            times.append(HOLD_POLL)
+            times.append(HOLD_POLL * machine.hold(self._state.held, self._state.grace) / machine.HOLD)
         return min(times, default=None)
 
     def _with_deaths(self, signals: list[Event]) -> list[Event]:
@@ -446,8 +446,10 @@ class Manager:
                 [(event, self._output.read_so_far(event.rank_id)) for event in failures], is_ordered=is_ordered
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
-        elif failures and self._state.phase in {Phase.RUNNING, Phase.CHECKPOINTING}:
-            failures = [attrs.evolve(failures[0], is_consequence=self._is_open(failures[0]))]
+        elif failures and self._state.phase in {Phase.RUNNING, Phase.CHECKPOINTING, Phase.HOLDING}:
+            is_open = self._is_open(failures[0])
+            has_report = is_open and self._evidence().has_report(self._output.read_so_far(failures[0].rank_id))
+            failures = [attrs.evolve(failures[0], is_consequence=is_open, has_report=has_report)]
         own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
         caused = [event for event in failures if event not in own]
         return [*own, *signals, *caused, *others]

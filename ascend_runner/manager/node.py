@@ -198,6 +198,9 @@ class Evidence(Protocol):
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
 
+    def has_report(self, failure: RankOutput) -> bool:
+        """Return whether HCCL will report the cause of a failure with this output, on every rank."""
+
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their first processes."""
 

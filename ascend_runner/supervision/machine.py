@@ -19,7 +19,9 @@ The laws, which a test checks in every interleaving:
  6. A process that is gone is never signaled: its pid may belong to another by then.
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
-    cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
+    cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait. Where
+    HCCL is to report it, they are asked up to `REPORT` later, within a grace of `GRACE_WITH_REPORT` or more, of which
+    that is a part; then only a second end with another cause ends the wait.
  9. A request for a checkpoint ends when every rank that it has reached, and that reports checkpoints, has saved or
     ended, or when the time for it is over; then the ranks go on. After a SIGTERM, before the time limit, on an
     unhealthy node and in slow training that is to end, the other ranks are waited for as well, and then all are
@@ -77,6 +79,10 @@ from ascend_runner.supervision.state import (
 ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has set no time for that
 BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
 KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
+REPORT: Final = (
+    30.0  # seconds: 20 for HCCL to detect where a connection is broken, 10 to tell all ranks (HCCL_DFS_CONFIG)
+)
+GRACE_WITH_REPORT: Final = 45.0  # seconds: the report, and the usual grace
 HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
 FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
@@ -105,6 +111,11 @@ def start(
     """
     state = State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace)
     return _spawn_next(attrs.evolve(state, recovery=recovery))
+
+
+def hold(event: Exited, grace: float) -> float:
+    """Return how long the other ranks have to report the cause of a consequence, in seconds."""
+    return REPORT if event.has_report and grace >= GRACE_WITH_REPORT else HOLD
 
 
 def transition(state: State, event: Event) -> Step:
@@ -148,15 +159,18 @@ def _exited(state: State, event: Exited) -> Step:
         return _ask_stragglers(state, event)
     was_running = state.phase is not Phase.STARTING
     state = state.without_leader(event)
-    hold = state.recovery or (HOLD if event.is_consequence else 0.0)
-    if hold and was_running and state.leaders:
-        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(hold),)
+    if (state.recovery or event.is_consequence) and was_running and state.leaders:
+        seconds = state.recovery or hold(event, state.grace)
+        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(seconds),)
     return _tear_down(state, event)
 
 
 def _held(state: State, event: Event) -> Step:
-    if state.recovery and isinstance(event, Exited):
+    is_report_due = state.held is not None and hold(state.held, state.grace) == REPORT
+    if isinstance(event, Exited) and (state.recovery or (is_report_due and event.is_consequence)):
         return _settle(state.without_leader(event))
+    if is_report_due:
+        state = attrs.evolve(state, grace=state.grace - REPORT)
     return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
 
 

@@ -200,6 +200,21 @@ def test_others_may_tell_the_cause_first(node: FakeNode, told_at: float, asked_a
     assert (0, FAILED) == (state.cause.rank_id, state.cause.ending)
 
 
+@pytest.mark.parametrize(("grace", "asked_at"), [(60.0, 31.0), (15.0, 1.2)])
+def test_report_of_hccl(node: FakeNode, grace: float, asked_at: float) -> None:
+    """If HCCL is to report the cause, the others are asked up to 30 s later, if the grace is long enough for that."""
+    node.processes.behaviours = {0: exits(FAILED), 1: exits(FAILED, 1.2), 2: STUBBORN}
+    node.evidence.open_until = 99.0
+    for rank_id in range(3):
+        node.output.write(rank_id, b"EI0006")
+    recording = Recording()
+    state = run(node, 3, recording, grace=grace)
+
+    assert asked_at == pytest.approx(node.processes.signalled[0][0])
+    assert 1.0 + grace == pytest.approx(recording.times_of(RankReaped)[-1], abs=1.0)
+    assert (0, True) == (state.cause and state.cause.rank_id, isinstance(state.cause, Exited))
+
+
 # --- The order of simultaneous deaths ---------------------------------------------------------------------------------
 
 

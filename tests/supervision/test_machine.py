@@ -489,9 +489,9 @@ def status(state: State) -> int:
     return state.cause.exit_status if state.cause else 0
 
 
-def play(ranks: int, *events: Event, recovery: float = 0.0) -> tuple[State, tuple[Action, ...]]:
+def play(ranks: int, *events: Event, recovery: float = 0.0, grace: float = GRACE) -> tuple[State, tuple[Action, ...]]:
     """Start `ranks` ranks, apply the events, and return the last step."""
-    state, actions = machine.start(tuple(range(ranks)), GRACE, recovery=recovery)
+    state, actions = machine.start(tuple(range(ranks)), grace, recovery=recovery)
     for event in events:
         state, actions = machine.transition(state, event)
     return state, actions
@@ -770,6 +770,30 @@ def test_news_ends_the_hold(event: Event) -> None:
 
     assert (Phase.TERMINATING, LOST_PEER) == (state.phase, state.cause)
     assert AskToStop(2, SIGTERM) in actions
+
+
+REPORTED = attrs.evolve(LOST_PEER, has_report=True)
+ANOTHER = Exited(1, FAILED, is_consequence=True)
+
+
+@pytest.mark.parametrize(("grace", "wait"), [(45.0, 30.0), (44.0, HOLD), (15.0, HOLD)])
+def test_report_of_hccl_is_waited_for_within_the_grace(grace: float, wait: float) -> None:
+    """Where HCCL reports the cause within 30 s, the ranks get these of a grace that is long enough (law 8)."""
+    held, actions = play(3, *ALL_RUN, REPORTED, grace=grace)
+    after, asked = machine.transition(held, DeadlineReached())
+
+    assert (SetDeadline(wait),) == actions
+    assert SetDeadline((grace - (wait if wait > HOLD else 0.0)) / 15) == asked[-1]
+    assert REPORTED == after.cause
+
+
+@pytest.mark.parametrize(
+    ("event", "phase"),
+    [(ANOTHER, Phase.HOLDING), (Exited(1, FAILED), Phase.TERMINATING), (SignalReceived(SIGTERM), Phase.TERMINATING)],
+)
+def test_other_consequences_do_not_end_the_wait_for_a_report(event: Event, phase: Phase) -> None:
+    """Ranks that report only lost peers as well end one by one; any other end is news, as a stop signal is."""
+    assert phase is play(3, *ALL_RUN, REPORTED, event, grace=60.0)[0].phase
 
 
 def test_ctrl_c_during_the_hold_is_passed_on_as_ctrl_c() -> None:
