@@ -148,3 +148,16 @@ def test_framework_that_recovers_by_itself(program: Program) -> None:
     assert b"saved\n" == program.log(1)
     assert "MS_ENABLE_TFT is set, so the framework recovers by itself" in run.screen
     assert "stopping the other" not in run.screen
+
+
+def test_report_of_hccl_is_waited_for(program: Program) -> None:
+    """After EI0006 a long grace leaves the other ranks the time to report where the connection is broken."""
+    lost = "say=RuntimeError: EI0006: Getting socket times out."
+    steps = ["0:await=up", f"0:{lost}", "0:exit=1", "1:touch=up", "await=go", lost, "exit=1"]
+    run = program.act(2, *steps, options=("--grace", "45"))
+    run.wait_for("waiting up to 30 s for HCCL to report the cause")
+    (program.folder / "go").touch()
+
+    assert 1 == run.finish()
+    assert lost[4:].encode() in program.log(1)
+    assert "stopping the other" not in run.screen

@@ -79,9 +79,7 @@ from ascend_runner.supervision.state import (
 ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has set no time for that
 BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
 KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
-REPORT: Final = (
-    30.0  # seconds: 20 for HCCL to detect where a connection is broken, 10 to tell all ranks (HCCL_DFS_CONFIG)
-)
+REPORT: Final = 30.0  # seconds: HCCL takes 20 to detect where a connection is broken, and 10 to tell all ranks
 GRACE_WITH_REPORT: Final = 45.0  # seconds: the report, and the usual grace
 HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
