@@ -74,6 +74,7 @@ MODELARTS: Final = {
 }
 WORKER_0: Final = "ma-job-trainjob-worker-0.ma-job-trainjob"
 CONDA: Final = {"ANACONDA_DIR": "/home/ma-user/anaconda3", "DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}
+CONDA_PYTHON: Final = "/home/ma-user/anaconda3/envs/python-3.7.10/bin/python"
 CODE: Final = "/home/ma-user/modelarts/user-job-dir/code/train.py"
 OWN_TABLE: Final = "/home/ma-user/modelarts/rank_table/jobstart_hccl.json"
 PYTORCH: Final = {
@@ -93,6 +94,15 @@ PREFIX: Final = (
     "mpirun --allow-run-as-root -np 8 -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH"
     " -mca pml ob1 -mca btl ^openib python train.py --lr 0.1: "
 )
+DEVICES: Final = [
+    {"device_id": f"{index}", "device_ip": f"192.1.10.{index + 1}", "rank_id": f"{index}"} for index in (0, 1)
+]
+TEMPLATE_1: Final = {
+    "status": "completed",
+    "version": "1.0",
+    "server_count": "1",
+    "server_list": [{"server_id": "192.168.0.25", "device": DEVICES}],
+}
 TENSORFLOW: Final = json.dumps(
     {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "1"}, "environment": "cloud"}
 )
@@ -147,11 +157,29 @@ GUIDES: Final = (
         ),
         table=OWN_TABLE,
     ),
+    Guide(
+        name="custom-image-interpreter",
+        environ=MODELARTS,
+        files=_group_list(4),
+        cwd="/home/ma-user",
+        command=f"{CONDA_PYTHON} {CODE}",
+        ran=(f"python {CODE}: RANK=0 WORLD_SIZE=1 ",),
+        table=OWN_TABLE,
+    ),
     # MindSpore with a custom image: run_ascend
     Guide(
         name="run-ascend",
         environ={**MODELARTS, "RANK_TABLE_FILE": "/user/config"},
         files=_group_list(0, 1),
+        cwd="/home/ma-user",
+        command=f"python {CODE}",
+        ran=_ranks(2, command=f"python {CODE}"),
+        table=OWN_TABLE,
+    ),
+    Guide(
+        name="run-ascend-v1",
+        environ={**MODELARTS, "RANK_TABLE_FILE_V_1_0": "/user/config/v1.json"},
+        files={"/user/config/v1.json": json.dumps(TEMPLATE_1)},
         cwd="/home/ma-user",
         command=f"python {CODE}",
         ran=_ranks(2, command=f"python {CODE}"),
@@ -236,7 +264,7 @@ def world(tmp_path: Path) -> Path:
 
 def run(guide: Guide, folder: Path) -> Run:
     """Run the program in the world of a guide."""
-    programs, conda = folder / "bin", f"{CONDA['ANACONDA_DIR']}/envs/{CONDA['DEFAULT_CONDA_ENV_NAME']}/bin"
+    programs, conda = folder / "bin", Path(CONDA_PYTHON).parent
     files = {**guide.files, f"{guide.cwd}/train.py": "", CODE: ""}
     lay = [f"mkdir -p {conda}; cp {programs}/python {conda}"]
     for path, content in files.items():
