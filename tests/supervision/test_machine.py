@@ -58,6 +58,7 @@ SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # of the grace
 KILL_WAIT = 5.0
 PID = 4711
 HOLD = 0.5
+RECOVERY = 750.0
 SAVE = 60.0  # seconds for a checkpoint before a stop
 ANSWER_LIMIT = 300.0  # and where nothing else sets a time
 LIMIT = LimitReached(3600.0)
@@ -208,7 +209,7 @@ class World:
             if isinstance(action, Spawn):
                 world = attrs.evolve(world, spawning=action.rank_id)
             elif isinstance(action, SetDeadline):
-                is_other = action.seconds in {HOLD, self.save, ANSWER_LIMIT}
+                is_other = action.seconds in {HOLD, RECOVERY, self.save, ANSWER_LIMIT}
                 world = attrs.evolve(world, has_deadline=True, is_holding=is_other)
             elif isinstance(action, AskToSave):
                 begun = not world.is_checkpointing
@@ -350,7 +351,7 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:  # noqa: C901  a l
     if step.reaches_late_ranks and step.after.phase is Phase.CHECKPOINTING:
         return (SetDeadline(step.world.save or ANSWER_LIMIT),)
     if step.after.phase is Phase.HOLDING:
-        return () if step.before.phase is Phase.HOLDING else (SetDeadline(HOLD),)
+        return () if step.before.phase is Phase.HOLDING else (SetDeadline(step.after.recovery or HOLD),)
     if isinstance(event, AskedProcessEnded) and step.after.phase is Phase.TERMINATING:
         return tuple(AskToStop(rank_id, SIGTERM) for rank_id in everybody)
     if isinstance(event, Spawned) and step.after.phase is Phase.STARTING:
@@ -457,8 +458,8 @@ def test_table_is_total() -> None:
 @given(st.integers(1, 24), st.randoms(use_true_random=False))
 def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
     """The laws also hold in random histories of up to 24 ranks."""
-    save = SAVE * (ranks % 2)
-    state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save)
+    save, recovery = SAVE * (ranks % 2), RECOVERY * (ranks % 3 == 0)
+    state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save, recovery=recovery)
     watches = (HangDetected(60.0), SLOW, LimitReached(60.0), UNHEALTHY)
     world = World(save=save, most_signals=3, may_request=True, watches=watches).told(actions)
     while state.phase is not Phase.DONE:
@@ -513,7 +514,6 @@ def test_signal_before_first_spawn_is_answered_starts_no_other() -> None:
     assert SignalReceived(SIGTERM) == state.cause
 
 
-RECOVERY = 750.0
 ALL_RUN = (Spawned(0, PID), Spawned(1, PID), Spawned(2, PID))
 FIRST = Exited(1, FAILED)
 
