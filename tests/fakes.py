@@ -20,7 +20,7 @@ from ascend_runner.diagnosis.stacks import RankStack
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.record.facts import Beat, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
+from ascend_runner.record.facts import Beat, EngineSeen, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.services.control import Requests
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived
 from ascend_runner.supervision.events import Emptied
@@ -133,6 +133,8 @@ class FakeProcesses:
         self.notified: list[tuple[int, int]] = []  # rank, signal
         self.notify_seconds = 0.0  # how long it takes to signal the ranks
         self.held_checks = 0
+        self.engine_checks: list[float] = []  # when
+        self.engines: dict[int, tuple[str, float]] = {}  # the engine that a rank runs, and from when on
         self.escaped_asked: list[tuple[float, int]] = []  # when, signal
         self.has_order = True
         self.refused: set[int] = set()  # ranks that may not be signalled
@@ -246,6 +248,14 @@ class FakeProcesses:
         living = (rank_id for rank_id, rank in self._ranks.items() if rank.ending is None or rank.is_child_alive)
         return bool(self.escaped or set(living) - self.refused)
 
+    def find_engine(self) -> EngineSeen | None:
+        """Return an engine that a rank runs by now."""
+        self.engine_checks.append(self._clock.now())
+        for rank_id, (engine, since) in self.engines.items():
+            if rank_id in self.pids() and self._clock.now() >= since:
+                return EngineSeen(rank_id, engine, self._ranks[rank_id].pid)
+        return None
+
     def is_held(self) -> bool:
         """Whether the ranks were stopped."""
         self.held_checks += 1
@@ -339,6 +349,10 @@ class FakeEvidence:
         assert living, "no rank is left that could report the cause"
         assert not failure[0].ending.is_success
         return self._clock.now() < self.open_until
+
+    def has_report(self, failure: RankOutput) -> bool:
+        """Return whether HCCL will report the cause."""
+        return b"EI0006" in failure.tail
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return no stacks, after all of the time."""

@@ -75,7 +75,7 @@ PURE_ROOMS: Final = {
 }
 IMPURE_MODULES: Final = {"rank_table.source", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"}
 PURE_MODULES: Final = set(
-    "__future__ attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib importlib"
+    "__future__ ast attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib importlib"
     " ipaddress itertools json math operator orjson re shlex statistics string textwrap types typing typing_extensions"
     " zlib".split()
 )

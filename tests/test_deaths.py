@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ascend_runner.guardian import process_tree
-from tests.helpers.program import Program
+from tests.helpers.program import ACTOR, Program
 from tests.helpers.surroundings import permitted
 
 DEADLY: Final = sorted(
@@ -135,3 +135,29 @@ def test_first_process_of_a_container_reaps_all_orphans(program: Program) -> Non
 
     assert 0 == run.finish()
     assert b"all are reaped\n" == program.log(0)
+
+
+def test_framework_that_recovers_by_itself(program: Program) -> None:
+    """With MS_ENABLE_TFT a rank that fails stops no other: those save, and the first failure is still the job's."""
+    steps = ["0:await=up", "0:exit=7", "1:touch=up", "await=go", "say=saved"]
+    run = program.start("--nproc-per-node", "2", *ACTOR, *steps, env={"MS_ENABLE_TFT": "{TTP:1}"})
+    run.wait_for("the framework has up to 750 s to recover")
+    (program.folder / "go").touch()
+
+    assert 7 == run.finish()
+    assert b"saved\n" == program.log(1)
+    assert "MS_ENABLE_TFT is set, so the framework recovers by itself" in run.screen
+    assert "stopping the other" not in run.screen
+
+
+def test_report_of_hccl_is_waited_for(program: Program) -> None:
+    """After EI0006 a long grace leaves the other ranks the time to report where the connection is broken."""
+    lost = "say=RuntimeError: EI0006: Getting socket times out."
+    steps = ["0:await=up", f"0:{lost}", "0:exit=1", "1:touch=up", "await=go", lost, "exit=1"]
+    run = program.act(2, *steps, options=("--grace", "45"))
+    run.wait_for("waiting up to 30 s for HCCL to report the cause")
+    (program.folder / "go").touch()
+
+    assert 1 == run.finish()
+    assert lost[4:].encode() in program.log(1)
+    assert "stopping the other" not in run.screen

@@ -180,20 +180,19 @@ def test_job_set_tells_each_node_its_place() -> None:
 
 
 def test_acjob_has_its_rank_table_where_the_runner_looks() -> None:
-    """The operator's ConfigMap is mounted where the runner searches for a rank table."""
+    """The operator's directory, not a stale ConfigMap, is mounted where the runner searches for a rank table."""
     found = documents("acjob.yaml")
-    spec = found["AscendJob"]["spec"]
+    spec, job = found["AscendJob"]["spec"], found["AscendJob"]["metadata"]["name"]
     replicas = spec["replicaSpecs"].values()
 
-    assert f"rings-config-{found['AscendJob']['metadata']['name']}" == found["ConfigMap"]["metadata"]["name"]
+    assert ["AscendJob"] == [*found]
     assert spec["runPolicy"]["schedulingPolicy"]["minAvailable"] == sum(one["replicas"] for one in replicas)
     for pod, container, command in pods("acjob.yaml"):
-        (place,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "rank-table")
-        (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "rank-table")
+        (place,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "ranktable")
+        (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "ranktable")
 
         assert f"{place}/hccl.json" in USUAL_PLACES
-        assert "hccl.json" in found["ConfigMap"]["data"]
-        assert found["ConfigMap"]["metadata"]["name"] == volume["configMap"]["name"]
+        assert f"/user/mindx-dl/ranktable/default.{job}" == volume["hostPath"]["path"]
         assert read(command)[0].nproc_per_node is None
         assert "ascend" == container["name"]
 

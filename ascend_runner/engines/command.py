@@ -9,12 +9,13 @@ ANACONDA_DIR an environment is looked for where images have conda.
 
 from __future__ import annotations
 
+import ast
 import functools
 import itertools
 import os.path
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -60,7 +61,13 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
+# Names with which a Python script starts processes.
+STARTING: Final = frozenset(
+    {"Popen", "run", "call", "check_call", "system", "popen", "execvp", "execv", "execvpe", "execlp", "spawnvp"}
+)
 BETWEEN_COMMANDS: Final = r"[;&|\n]+"  # separators of a shell's commands
+COMMENT: Final = r"(?m)^\s*#.*$"  # a line of its own
+BEFORE_COMMANDS: Final = frozenset({"exec", "then", "do", "else", "if", "while", "!", "{", "("})  # words of a shell
 
 
 @attrs.frozen
@@ -121,9 +128,71 @@ def calls(argv: Sequence[str], program: str, module: str) -> bool:
     return command.target == module if command.is_module else os.path.basename(command.target) == program
 
 
-def engine_in(argv: Sequence[str]) -> str:
-    """Return the engine that a command runs, also after a wrapper such as `env`, or ""."""
+def engine_command(argv: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of the engine that a command runs, also after a wrapper or in the line of a shell, or ()."""
     command = _without_wrappers(argv)
+    if command and os.path.basename(command[0]) in SHELLS:
+        return next(filter(None, map(engine_command, commands_of(_line_of(command[1:]) or ""))), ())
+    return command if _engine(command) else ()
+
+
+def engine_in(argv: Sequence[str]) -> str:
+    """Return the engine that a command runs, also after `env` or in `bash -c`, or ""."""
+    return _engine(engine_command(argv))
+
+
+def commands_of(script: str) -> Iterator[tuple[str, ...]]:
+    """Yield the commands of a shell's script, as far as they can be read without running it."""
+    for part in re.split(BETWEEN_COMMANDS, re.sub(COMMENT, "", script).replace("\\\n", " ")):
+        try:
+            words = shlex.split(part)
+        except ValueError:  # a quoted operator
+            continue
+        while words and (words[0] in BEFORE_COMMANDS or "=" in words[0]):
+            del words[0]
+        if words:
+            yield tuple(words)
+
+
+def script_of(argv: Sequence[str]) -> str:
+    """Return the path of the script that a shell or Python runs, also after a wrapper, or ""."""
+    command = _without_wrappers(argv)
+    if command and os.path.basename(command[0]) in SHELLS:
+        has_line = _line_of(command[1:]) is not None
+        return "" if has_line else next((word for word in command[1:] if not word.startswith(("-", "+"))), "")
+    python = python_command(command) if command else None
+    return python.target if python and not python.is_module else ""
+
+
+def engine_in_script(script: str) -> str:
+    """Return an engine that the text of a script shows to run, or "".
+
+    A Python script runs one if it starts processes, and one of its strings is the name or the command of an engine. Any
+    other script is a shell's.
+    """
+    try:
+        nodes = list(ast.walk(ast.parse(script)))
+    except (SyntaxError, ValueError):
+        return _engine_in_text(script)
+    names = {name for node in nodes for name in (getattr(node, "attr", ""), getattr(node, "id", ""))}
+    comments = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    texts = [_text_of(node) for node in nodes if id(node) not in comments] if names & STARTING else []
+    return next(filter(None, map(_engine_in_text, texts)), "")
+
+
+def _text_of(node: ast.AST) -> str:
+    """Return the value of a string, "" of any other node. What an f-string inserts may be the path of a Python."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_of(part) or "python" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _engine_in_text(text: str) -> str:
+    named = next((name for name, *words in PROGRAMS if text in words), "")
+    return named or next(filter(None, map(engine_in, commands_of(text))), "")
+
+
+def _engine(command: Sequence[str]) -> str:
     if not command:
         return ""
     if any(calls(command, program, module) for program, module in ACCELERATE):
@@ -140,7 +209,8 @@ def names_other_nodes(argv: Sequence[str]) -> bool:
     A configuration file of accelerate may say so, too.
     """
     values: dict[str, str] = {}
-    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+    command = engine_command(argv)
+    for word, following in itertools.zip_longest(command, command[1:], fillvalue=""):
         option, equals, value = word.partition("=")
         values.setdefault(option.replace("_", "-"), value if equals else following)
     counts = {values.get(option, "1") for option in ("--nnodes", "--num-machines")}
@@ -170,10 +240,10 @@ def program_of(argv: tuple[str, ...]) -> str:
     train.py"` and `torchrun --nproc_per_node 2 train.py` all run train.py. If that is unknown, it is the program.
     """
     command = _without_wrappers(argv) or argv
-    python = python_command(command)
-    if engine_in(command):
-        scripts = [word for word in command if word.endswith(".py")]
-        return os.path.basename((scripts or command)[0])
+    python, engine = python_command(command), engine_command(command)
+    if engine:
+        scripts = [word for word in engine if word.endswith(".py")]
+        return os.path.basename((scripts or engine)[0])
     if python:
         return os.path.basename(python.target)
     name = os.path.basename(command[0])
@@ -182,21 +252,21 @@ def program_of(argv: tuple[str, ...]) -> str:
 
 def _run_by_shell(words: Sequence[str]) -> str:
     """Return the script that a shell runs, the target of the last command of its -c, or "" if there is neither."""
-    options = list(itertools.takewhile(lambda word: word.startswith(("-", "+")), words))
-    line = next(iter(words[len(options) :]), "")
-    if not any("c" in option for option in options if not option.startswith("--")):
-        return os.path.basename(line)
-    for part in reversed(re.split(BETWEEN_COMMANDS, line)):
-        try:
-            command = shlex.split(part)
-        except ValueError:  # a quoted operator
-            continue
-        while command and (command[0] == "exec" or "=" in command[0]):
-            del command[0]
+    line = _line_of(words)
+    if line is None:
+        return os.path.basename(next((word for word in words if not word.startswith(("-", "+"))), ""))
+    for command in reversed([*commands_of(line)]):
         inner = _without_wrappers(command)
         if inner and (python_command(inner) or engine_in(inner) or os.path.basename(inner[0]) in SHELLS):
             return program_of(inner)
     return ""
+
+
+def _line_of(words: Sequence[str]) -> str | None:
+    """Return the line that a shell runs with -c, or None if it runs a script."""
+    options = list(itertools.takewhile(lambda word: word.startswith(("-", "+")), words))
+    has_line = any("c" in option for option in options if not option.startswith("--"))
+    return next(iter(words[len(options) :]), "") if has_line else None
 
 
 def refuse_python_options(command: PythonCommand, engine: str) -> None:

@@ -13,14 +13,20 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines.command import DEEPSPEED_MODULE, calls, python_command, refuse_python_options
+from ascend_runner.engines.command import (
+    DEEPSPEED_MODULE,
+    calls,
+    engine_command,
+    python_command,
+    refuse_python_options,
+)
 from ascend_runner.engines.local import Handover, Request, unchanged, unchanged_program
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms import huawei, places
 from ascend_runner.platforms.node import Node
 
 ENGINES: Final = frozenset({"mpirun", "mpiexec", "horovodrun", "deepspeed"})
-MPIRUN_ARGUMENTS: Final = (
+MPIRUN_ARGUMENTS: Final = (  # of Open MPI; MPICH passes all variables, and accepts none of these
     *("-bind-to", "none"),
     *("-map-by", "slot"),
     *("-x", "NCCL_DEBUG=INFO"),
@@ -64,7 +70,7 @@ def must_wait(engine: str, argv: Sequence[str], node: Node) -> bool:
         engine in ENGINES
         and node.node_rank > 0
         and node.sources.get("hosts", "").startswith("/")
-        and not ON_THIS_NODE & {*argv}
+        and ON_THIS_NODE.isdisjoint(engine_command(argv))
     )
 
 
@@ -99,7 +105,9 @@ def rewrite_for_mpirun(request: Request) -> Handover:
     if any("mpirun" in word for word in request.argv):
         return attrs.evolve(unchanged(request, "it calls mpirun itself"), variables=variables, files=files)
     processes = ("-np", str(sum(node.slots) or node.nnodes * request.nproc))
-    argv = ("mpirun", "--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS, *request.argv)
+    is_mpich = request.environ.get(HYDRA) and not any(map(request.environ.get, OPEN_MPI))
+    own = processes if is_mpich else ("--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS)
+    argv = ("mpirun", *own, *request.argv)
     return Handover(argv=argv, note="running the command with mpirun", variables=variables, files=files)
 
 

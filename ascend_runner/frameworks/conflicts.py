@@ -21,6 +21,10 @@ CONNECT_TIMEOUTS: Final = range(120, 7200 + 1)  # seconds that HCCL accepts; any
 LOWEST_MINDSPORE_PORT: Final = 1024
 HIGHEST_CHIEF_PORT: Final = 65520
 EVENT_TIMEOUT: Final = 1868  # seconds, torch_npu's default
+EXEC_TIMEOUT: Final = 1836  # seconds, HCCL's default
+# Seconds that HCCL accepts as HCCL_EXEC_TIMEOUT, by chip; 0 means no limit.
+EXEC_TIMEOUTS: Final = {"910": range(1, 17341), "910B": range(2**31), "A3": range(2**31), "950": range(65536)}
+LONGEST_IN_AIV: Final = 1091  # seconds, on the 950 with HCCL_OP_EXPANSION_MODE=AIV
 
 TABLE: Final = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "MINDSPORE_HCCL_CONFIG_PATH")
 CHIEF: Final = ("CM_CHIEF_IP", "CM_CHIEF_PORT", "CM_CHIEF_DEVICE", "CM_WORKER_SIZE", "CM_WORKER_IP")
@@ -40,7 +44,7 @@ class Conflict:
     """One row: when it holds, what is done, and the sentence for the user.
 
     REMOVE unsets `names`; a name that ends in a star stands for all variables with that prefix. The sentence is
-    formatted with the variables by their names, and with `nproc`, `rank_size` and `port`.
+    formatted with the variables by their names, and with the facts in `find`.
     """
 
     holds: Callable[[LaunchContext], bool]
@@ -74,6 +78,10 @@ def find(context: LaunchContext) -> tuple[tuple[Remedy, str], ...]:
         "nproc": str(context.nproc),
         "rank_size": str(context.rank_size),
         "port": str(context.node.master_port),
+        "event_timeout": str(_event_timeout(context)),
+        "exec_timeout": str(_exec_timeout(context)),
+        "allowed": " to ".join(str((_exec_timeouts(context) or range(1))[index]) for index in (0, -1)),
+        "chip": context.chip or "",
     }
     return tuple(
         (conflict.remedy, conflict.sentence.format_map(facts)) for conflict in CONFLICTS if conflict.holds(context)
@@ -113,11 +121,23 @@ def _are_devices_malformed(context: LaunchContext) -> bool:
     return numbers != sorted({*numbers})
 
 
-def _is_event_timeout_low(context: LaunchContext) -> bool:
-    # 0 means no limit for either.
-    exec_timeout = number_of(context.environ, "HCCL_EXEC_TIMEOUT")
-    event_timeout = number_of(context.environ, "HCCL_EVENT_TIMEOUT", EVENT_TIMEOUT)
-    return 0 < event_timeout <= exec_timeout
+def _event_timeout(context: LaunchContext) -> int:
+    return number_of(context.environ, "HCCL_EVENT_TIMEOUT", EVENT_TIMEOUT)
+
+
+def _exec_timeout(context: LaunchContext) -> int:
+    return number_of(context.environ, "HCCL_EXEC_TIMEOUT", EXEC_TIMEOUT)
+
+
+def _exec_timeouts(context: LaunchContext) -> range | None:
+    if context.chip == "950" and context.environ.get("HCCL_OP_EXPANSION_MODE") == "AIV":
+        return range(LONGEST_IN_AIV + 1)
+    return EXEC_TIMEOUTS.get(context.chip or "")
+
+
+def _is_exec_timeout_bad(context: LaunchContext) -> bool:
+    text, allowed = context.environ.get("HCCL_EXEC_TIMEOUT", ""), _exec_timeouts(context)
+    return bool(text) and allowed is not None and (not is_whole_number(text, 10) or int(text) not in allowed)
 
 
 def _is_connect_timeout_bad(context: LaunchContext) -> bool:
@@ -243,10 +263,17 @@ _SUSPICIOUS: Final = (
         " to 7200 (EI0001)",
     ),
     Conflict(
-        lambda context: _is_torch(context) and _is_event_timeout_low(context),
+        lambda context: (
+            _is_torch(context) and 0 < _event_timeout(context) <= _exec_timeout(context)  # 0: no limit
+        ),
         Remedy.WARN,
-        f"HCCL_EVENT_TIMEOUT ({EVENT_TIMEOUT} by default) does not exceed HCCL_EXEC_TIMEOUT ({{HCCL_EXEC_TIMEOUT}}):"
-        " torch_npu gives up before HCCL reports the cause",
+        f"HCCL_EVENT_TIMEOUT ({{event_timeout}}; {EVENT_TIMEOUT} by default) does not exceed HCCL_EXEC_TIMEOUT"
+        f" ({{exec_timeout}}; {EXEC_TIMEOUT} by default): torch_npu gives up before HCCL reports the cause",
+    ),
+    Conflict(
+        _is_exec_timeout_bad,
+        Remedy.WARN,
+        "invalid value {HCCL_EXEC_TIMEOUT!r} for HCCL_EXEC_TIMEOUT: expected {allowed} seconds on the {chip}",
     ),
     Conflict(
         lambda context: context.framework == "torch" and context.isolate_devices,

@@ -6,12 +6,13 @@ visible, never the physical ids of a rank table (CANN's environment variable ref
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 
-from ascend_runner.platforms.node import Node
+from ascend_runner.platforms.node import Node, number_of
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -31,6 +32,7 @@ class LaunchContext:
     table_path: str | None = None
     cores: int | None = None
     isolate_devices: bool = False
+    chip: str | None = None  # one of CHIPS (None: unknown)
     resolve: Callable[[str], str] = str
 
     @property
@@ -83,6 +85,8 @@ def merge(patches: Sequence[EnvPatch], nproc: int) -> EnvPatch:
 
 CONNECT_TIMEOUT: Final = "1800"  # seconds; HCCL's default of 120 is too short for large jobs to load
 VISIBLE_DEVICES: Final = "ASCEND_RT_VISIBLE_DEVICES"
+AFFINITY: Final = "CPU_AFFINITY_CONF"
+TTP_OT, MINDX_WAIT = 720, 30  # seconds, defaults of MindIO TFT
 
 
 def ranks(context: LaunchContext) -> EnvPatch:
@@ -110,6 +114,28 @@ def defaults(context: LaunchContext) -> EnvPatch:
         wanted["OMP_NUM_THREADS"] = str(max(1, context.cores // max(1, context.nproc)))
 
     return EnvPatch(job={name: value for name, value in wanted.items() if not context.environ.get(name)})
+
+
+def binds_itself(environ: Mapping[str, str]) -> bool:
+    """Whether torch_npu binds the ranks to cores: CPU_AFFINITY_CONF is its mode ("1", "mode:2,...", 0 for none)."""
+    mode = environ.get(AFFINITY, "").partition(",")[0].rpartition(":")[2].strip()
+    return mode not in {"", "0"}
+
+
+def recovery(environ: Mapping[str, str]) -> tuple[str, float]:
+    """Return the variable with which the framework recovers by itself, and the seconds that it may take; ("", 0.0).
+
+    After the failure of a rank, MindIO TFT lets the others repair it or save a checkpoint, for which they must live:
+    MS_ENABLE_TFT has "TTP:1", "UCE:1" or "ARF:1" for MindSpore, TTP_* configure it for all. It waits for MindCluster
+    first, and forces its processes to exit after TTP_OT (environment variables of MindCluster's MindIO TFT).
+    """
+    if re.search(r"\b(TTP|UCE|ARF)\s*:\s*1\b", environ.get("MS_ENABLE_TFT", "")):
+        name = "MS_ENABLE_TFT"
+    else:
+        own = (name for name in sorted(environ) if name.startswith("TTP_") and not name.startswith("TTP_LOG"))
+        name = next(own, "")
+    seconds = number_of(environ, "TTP_OT", TTP_OT) + number_of(environ, "MINDIO_WAIT_MINDX_TIME", MINDX_WAIT)
+    return name, float(seconds) if name else 0.0
 
 
 def visible_devices(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Final, Union
 
 import attrs
 
-from ascend_runner.engines.command import is_python, python_command
+from ascend_runner.engines.command import engine_in_script, is_python, python_command, script_of
 from ascend_runner.engines.registry import MODULES
 from ascend_runner.errors import CheckFailedError, CommandError, OutputError, reason
 from ascend_runner.frameworks import env_patch
@@ -40,6 +40,7 @@ from ascend_runner.ranks.signals import Signals
 from ascend_runner.secrets import Masker
 from ascend_runner.services.staging import Survey, check_room, surveying
 from ascend_runner.settings.model import Settings
+from ascend_runner.supervision import machine
 from ascend_runner.text import counted, printable, size
 from ascend_runner.views import screen
 
@@ -181,6 +182,17 @@ def _check_program(context: CheckContext) -> Findings:
         real = os.path.realpath(program)
         words = [*Masker().arguments(argv)[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]
         yield f"{' '.join(words)}: {program}{'' if real == program else f' ({real})'}"
+        yield from _check_start_script(context, argv, cwd)
+
+
+def _check_start_script(context: CheckContext, argv: Sequence[str], cwd: str) -> Findings:
+    """Warn of an engine in the script of a command that runs once per device."""
+    script = script_of(argv)
+    engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script and context.nproc > 1 else ""
+    if engine:
+        ranks = counted(context.nproc, "rank")
+        remedy = "use --nproc-per-node 1 to run the command once, or start the training script without it"
+        yield warning(f"{script} runs {engine}, which starts one process per device itself, in each of {ranks}", remedy)
 
 
 def _missing_interpreter(program: str) -> str:
@@ -239,7 +251,8 @@ LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lin
 
 
 def grace(context: CheckContext) -> Findings:
-    """Compare --grace with the time between the platform's SIGTERM and its SIGKILL."""
+    """Compare --grace with the time between the platform's SIGTERM and its SIGKILL, and with HCCL's for a report."""
+    yield from _check_time_to_report(context)
     seconds, node = context.settings.grace, context.prepared.node
     manager = (node.workload_manager if node else "") or ("Kubernetes" if context.environ.get(KUBERNETES) else "")
     if not manager:
@@ -253,6 +266,17 @@ def grace(context: CheckContext) -> Findings:
         )
     else:
         yield f"{seconds:g} s, less than the {GRACE:g} s that {manager} allows by default"
+
+
+def _check_time_to_report(context: CheckContext) -> Findings:
+    """Warn if a node of several stops its ranks before HCCL can report on which one a connection was broken."""
+    plan, seconds = context.prepared.plan, context.settings.grace
+    if plan and plan.ranks and not plan.has_all_ranks and context.npus and seconds < machine.GRACE_WITH_REPORT:
+        yield warning(
+            f"--grace is {seconds:g} s, but HCCL takes up to {machine.REPORT:g} s to report where a connection between"
+            " nodes was lost: the ranks are stopped before",
+            f"set --grace to {machine.GRACE_WITH_REPORT:g} or more",
+        )
 
 
 @attrs.define

@@ -8,10 +8,11 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines import command
+from ascend_runner.engines import command, node_0
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
+from ascend_runner.frameworks import env_patch
 from ascend_runner.node import disks, executables
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import PlanContext
@@ -49,12 +50,40 @@ def find_single(context: PlanContext) -> SingleProcess | None:
     return _engine(context.command, settings) or _without_devices(context)
 
 
+def prepared_for_mpirun(context: PlanContext) -> str:
+    """Return the variable that shows Horovod's mode of the task-training platform, "" in any other one.
+
+    The platform puts mpirun before a command that lacks it. The user's own ranks, and a rank table, take precedence.
+    """
+    if context.settings.names_the_ranks or context.has_table:
+        return ""
+    named = {name: context.environ.get(name) for name in (*node_0.OPEN_MPI, node_0.HYDRA)}
+    paths = {name: os.path.join(context.cwd, path) for name, path in named.items() if path}
+    return next((name for name, path in paths.items() if context.read_text(path)), "")
+
+
+def refuse_own_logs(context: PlanContext) -> None:
+    """Refuse to wait for the report of node 0 in a log directory that only this run has.
+
+    Raises:
+        SettingsError: The log directory is a new one for each run, hence for each node.
+    """
+    if context.newest_link:
+        raise SettingsError(
+            "this node waits for the report of node 0, which starts its processes, but each node has a log directory of"
+            " its own: set --log-dir to a directory that all nodes share"
+        )
+
+
 def without_effect(context: PlanContext) -> Iterator[str]:
     """Yield a sentence about each option and placeholder that has no effect."""
     settings = context.settings
     yield from settings.without_effect()
     if not settings.stage and (placeholder := ranks.without_place(context.command)):
         yield placeholder
+    if settings.bind and env_patch.binds_itself(context.environ):
+        value = context.environ[env_patch.AFFINITY]
+        yield f"--bind has no effect: {env_patch.AFFINITY} is {value!r}, with which torch_npu binds the ranks itself"
 
 
 def refuse_restarts(settings: Settings, *, is_part: bool) -> None:
@@ -97,6 +126,8 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
     elif kubernetes.is_single_volcano_job(environ) or kubernetes.is_single_pytorch_job(environ):
         job = "Volcano job" if kubernetes.is_single_volcano_job(environ) else "PyTorchJob"
         why = f"this is the only pod of a {job}, and no variable gives its number of devices"
+    elif kubernetes.is_single_volcano_job(environ, has_layout=context.is_folder(platform_table.TASK_TRAINING_CODE)):
+        why = f"{platform_table.TASK_TRAINING_CODE} exists, and no variable gives other nodes or a number of devices"
     else:
         return None
     return SingleProcess(
@@ -181,6 +212,14 @@ def check_checkpoint_dir(path: str, note: Callable[[str], None]) -> None:
     if not os.access(above, os.W_OK | os.X_OK):
         raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not writable")
     note(f"--checkpoint-dir {path!r} does not exist yet; the training has to create it")
+
+
+def script_here(context: PlanContext) -> str:
+    """Return the relative script that exists in the current directory where the default is another one, or ""."""
+    if context.settings.workdir or not context.has_own_workdirs or not context.command:
+        return ""
+    word = relative_script(context.command)
+    return word if word and os.path.isfile(os.path.join(context.cwd, word)) else ""
 
 
 def check_script(job: JobSpec, here: str) -> None:

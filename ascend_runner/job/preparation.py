@@ -82,7 +82,7 @@ def seats(nproc: int, context: PlanContext, say: Callable[[str], None]) -> Seats
     """Find the NPUs of the ranks, as far as they are known, and the cores that --bind requests for them."""
     host = Host()
     devices = npus.of_ranks(host, nproc, env_patch.visible_devices(context.environ))
-    if not context.settings.bind:
+    if not context.settings.bind or env_patch.binds_itself(context.environ):
         return Seats(device_ids=devices)
     placement = cores.place(host, context.settings.bind, nproc, devices)
     if not placement.is_near:
@@ -213,9 +213,7 @@ class Preparer:
             from ascend_runner.job import staging  # noqa: PLC0415  only --stage needs it
 
             self.context = ask(Subject.SETTINGS, staging.placed, self.context, self.pause) or self.context
-        entered = ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
-        environ = {**entered.environ, **tf_config.of_hosts(entered.environ)}
-        self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
+        self._complete_environment()
         if misplaced := command_line.misplaced_options(self.context.command):
             self.messages.note(misplaced)
         for sentence in commands.without_effect(self.context):
@@ -236,8 +234,22 @@ class Preparer:
             why=self._why,
         )
 
+    def _complete_environment(self) -> None:
+        """Add the conda environment, a TF_CONFIG of lists of hosts, and the directory of a relative script."""
+        entered = self._found.ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
+        is_tensorflow = entered.settings.framework == "tensorflow" and not entered.has_table
+        environ = {**entered.environ, **tf_config.of_hosts(entered.environ, is_tensorflow=is_tensorflow)}
+        self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
+        if script := commands.script_here(self.context):
+            self.context = ranks.in_place(self.context)
+            self.messages.note(f"the ranks run in {self.context.cwd}, because {script!r} is there (--workdir inherit)")
+
     def _plan(self) -> JobSpec | None:
         alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)
+        if self._is_direct and not alone and (variable := commands.prepared_for_mpirun(self.context)):
+            settings = attrs.evolve(self.context.settings, launcher="mpirun")
+            self.context = attrs.evolve(self.context, settings=settings)
+            self.messages.note(f"{variable} is set (use --nproc-per-node N to start N ranks without mpirun)")
         if not self._is_direct and not alone:
             self._found.ask(Subject.SETTINGS, ranks.refuse_options_of_ranks, self.context.settings)
         if not self._is_direct or alone:
@@ -258,6 +270,7 @@ class Preparer:
             self._node = ranks.find_node(self.context, alone.name)
         node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
         if node and node_0.must_wait(alone.name, self.context.command, node) and self._has_name():
+            self._found.ask(Subject.SETTINGS, commands.refuse_own_logs, self.context)
             self.messages.note(node_0.WAITING)
             return ranks.plan_waiting(alone, self.context, node)
         command = self._find_command()
@@ -296,6 +309,8 @@ class Preparer:
         if not engine:
             return None
 
+        if engine.is_waiting:
+            self._found.ask(Subject.SETTINGS, commands.refuse_own_logs, self.context)
         name = executable = engine.argv[0]
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
@@ -417,6 +432,12 @@ class Preparer:
         is_here = not plan.ranks or settings.stdin in {rank.rank_id for rank in plan.ranks}
         if settings.stdin is not None and is_here and self.context.is_in_background():
             self.messages.warning("--stdin is ignored because the job runs in the background")
+        if len(plan.ranks) > 1 and plan.stopping.recovery:
+            variable, seconds = env_patch.recovery(self.context.environ)
+            self.messages.note(
+                f"{variable} is set, so the framework recovers by itself: when a rank fails, the others are not stopped"
+                f" for up to {seconds:g} s"
+            )
         if plan.processes[0].cwd != self.context.cwd:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:

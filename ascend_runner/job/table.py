@@ -94,15 +94,14 @@ def _find(context: PlanContext) -> str:
 
 def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Problem]:
     """Return the problems of a table that HCCL would report up to half an hour after the start."""
-    return _with_remedy(
-        checks.check(
-            table,
-            path=os.path.realpath(file.path),  # as HCCL does before it checks the name
-            size=len(file.data),
-            chip=context.settings.chip or chips.chip_of(context.environ),
-            is_roce_wanted=checks.wants_roce(context.environ),
-        )
+    rejected = checks.check(
+        table,
+        path=os.path.realpath(file.path),  # as HCCL does before it checks the name
+        size=len(file.data),
+        chip=context.settings.chip or chips.chip_of(context.environ),
+        is_roce_wanted=checks.wants_roce(context.environ),
     )
+    return _with_remedy([*rejected, *checks.check_retry(table, context.environ.get(checks.RETRY, ""))])
 
 
 def placed(table: RankTable, context: PlanContext) -> TableFile:

@@ -1,11 +1,12 @@
 """The loop that runs an attempt: waits for events, asks the state machine what follows, and performs it.
 
 It holds everything that the machine must not know (processes, output, time) and decides nothing. Its observations go to
-the observers as facts. Two parts of it are classes of their own:
+the observers as facts. Three parts of it are classes of their own:
 
 - `HangWatch`. When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping
   the ranks. The stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless
   loop.
+- `EngineWatch` finds an engine that each rank starts, such as torchrun in a start script.
 - `Cleanup`. After the last rank, processes that have left their rank's session are stopped, and output is completed.
 """
 
@@ -140,6 +141,44 @@ class HangWatch:
             silence.next_check = max(silence.next_check, self._node.clock.now())
 
 
+ENGINE_CHECKS: Final = (3.0, 30.0)  # seconds after the start; torch alone takes some to be imported
+
+
+class EngineWatch:
+    """Looks for an engine below a rank at most twice, and when the first rank has failed before that."""
+
+    def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
+        self._node, self._tell = node, tell
+        self._has_several = len(job.ranks) > 1
+        self._moments: tuple[float, ...] = ()
+
+    @property
+    def next_check(self) -> float | None:
+        """The time of the next check, in seconds of the clock, or None if there is none."""
+        return next(iter(self._moments), None)
+
+    def begin(self) -> None:
+        """Look from now on, if there are several ranks: one may run an engine."""
+        now = self._node.clock.now()
+        self._moments = tuple(now + seconds for seconds in ENGINE_CHECKS) if self._has_several else ()
+
+    def look(self) -> None:
+        """Report an engine, once, if it is time to look."""
+        now = self._node.clock.now()
+        if self._moments and now >= self._moments[0]:
+            found = self._node.processes.find_engine()
+            self._moments = () if found else tuple(moment for moment in self._moments if moment > now)
+            if found:
+                self._tell(found)
+
+    def end(self, *, is_failure: bool) -> None:
+        """Look for the last time, after a failure."""
+        if is_failure and self._moments:
+            self._moments = (self._node.clock.now(),)
+            self.look()
+        self._moments = ()
+
+
 DRAIN_LIMIT: Final = 1.0  # seconds without a byte stored, at the end, after which the log disk counts as hung
 TELL_AFTER: Final = 1.0  # seconds; most processes that have left their rank's session end within moments
 GIVEN_UP_LIMIT: Final = 0.5  # seconds; replaces SWEEP_LIMIT and DRAIN_LIMIT once a rank has survived SIGKILL
@@ -231,7 +270,7 @@ class Cleanup:
         return signums
 
 
-HOLD_POLL: Final = 0.1  # seconds between two checks of the output of ranks that may still print the cause
+HOLD_POLL: Final = 0.1  # seconds between two checks of ranks that may print the cause within `machine.HOLD`
 
 
 class Manager:
@@ -244,6 +283,7 @@ class Manager:
         self._processes, self._output = node.processes, node.output
         self._clock, self._evidence = node.clock, node.evidence
         self._hangs = HangWatch(job, node, self._tell)
+        self._engines = EngineWatch(job, node, self._tell)
         self._requests = RequestWatch(attempt, node, self._tell)
         self._cleanup = Cleanup(job, node, self._requests, self._tell)
         self._observers = tuple(observers)
@@ -266,10 +306,12 @@ class Manager:
             self._job.stopping.grace,
             self._job.stopping.stop_signum,
             checkpoint_grace=self._job.stopping.checkpoint_grace,
+            recovery=self._job.stopping.recovery,
         )
         self._tell(self._state)
         self._requests.note(self._state)
         self._hangs.begin()
+        self._engines.begin()
         self._perform(actions)
         while self._state.phase is not Phase.DONE:
             self._events.extend(self._observe())
@@ -302,10 +344,11 @@ class Manager:
             self._tell(event)
         if is_stop_pending or self._state.is_tearing_down:
             self._hangs.end()
+            self._engines.end(is_failure=self._state.cause is not None and self._state.cause.ending is not None)
         if is_stop_pending or self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
                 is_killing = self._state.phase is Phase.KILLING
-                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._job.stopping.grace)
+                self._grace_ends = self._clock.now() + (0.0 if is_killing else self._state.grace)
             self._tell(self._state)
             if self._state.phase is Phase.TERMINATING and self._state.cause and self._state.cause.ending:
                 self._output.settle()
@@ -369,14 +412,16 @@ class Manager:
             is_quiet = not (events or self._events)
             events += self._hangs.look(self._state.leaders, is_quiet=is_quiet)
             events += self._requests.check(self._state)
+            self._engines.look()
             if events or self._events:
                 return events
 
     def _time_to_next_check(self) -> float | None:
-        moments = (self._deadline, self._hangs.next_check, self._requests.next_check(self._state))
+        checks = self._hangs.next_check, self._engines.next_check, self._requests.next_check(self._state)
+        moments = (self._deadline, *checks)
         times = [moment - self._clock.now() for moment in moments if moment is not None]
-        if self._state.phase is Phase.HOLDING:
-            times.append(HOLD_POLL)
+        if self._state.held:
+            times.append(HOLD_POLL * machine.hold(self._state.held, self._state.grace) / machine.HOLD)
         return min(times, default=None)
 
     def _with_deaths(self, signals: list[Event]) -> list[Event]:
@@ -401,8 +446,10 @@ class Manager:
                 [(event, self._output.read_so_far(event.rank_id)) for event in failures], is_ordered=is_ordered
             )
             failures.sort(key=lambda event: order.index(event.rank_id))
-        elif failures and self._state.phase in {Phase.RUNNING, Phase.CHECKPOINTING}:
-            failures = [attrs.evolve(failures[0], is_consequence=self._is_open(failures[0]))]
+        elif failures and self._state.phase in {Phase.RUNNING, Phase.CHECKPOINTING, Phase.HOLDING}:
+            is_open = self._is_open(failures[0])
+            has_report = is_open and self._evidence().has_report(self._output.read_so_far(failures[0].rank_id))
+            failures = [attrs.evolve(failures[0], is_consequence=is_open, has_report=has_report)]
         own = [event for event in failures if event.ending.exit_status - 128 not in STOP_SIGNALS | {SIGKILL}]
         caused = [event for event in failures if event not in own]
         return [*own, *signals, *caused, *others]

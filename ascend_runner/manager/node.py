@@ -17,6 +17,7 @@ from ascend_runner.record.facts import (
     Beat,
     CheckpointAsked,
     CheckpointPostponed,
+    EngineSeen,
     HangSeen,
     RankOutput,
     RankReaped,
@@ -65,6 +66,9 @@ class Processes(Protocol):
 
     def has_killable(self) -> bool:
         """Whether any process is alive that this user may signal."""
+
+    def find_engine(self) -> EngineSeen | None:
+        """Return an engine that a rank runs: it starts one process per device itself."""
 
     def is_held(self) -> bool:
         """Whether any process of the ranks cannot run: it is stopped, or in a frozen control group."""
@@ -193,6 +197,9 @@ class Evidence(Protocol):
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Whether a failure only reports a lost peer, and no living rank has reported the cause yet."""
+
+    def has_report(self, failure: RankOutput) -> bool:
+        """Return whether HCCL will report the cause of a failure with this output, on every rank."""
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their first processes."""

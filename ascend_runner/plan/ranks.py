@@ -19,7 +19,7 @@ from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.plan.spec import NO_RANK, Files, JobSpec, RankSpec, Rotation, Stopping, TableFile, Watching
-from ascend_runner.platforms import detect, places
+from ascend_runner.platforms import chips, detect, places
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.kubernetes import INDICES
@@ -174,6 +174,12 @@ class PlanContext:
         """The link to the newest log directory, if each run has a new one, else ""."""
         has_new_one = not self.settings.log_dir and not detect.log_dirs(self.environ)
         return os.path.join(self.logs, LATEST) if has_new_one else ""
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the user names a rank table or the platform announces one."""
+        is_announced = bool(platform_table.announced_table(self.environ, self.is_folder))
+        return self.settings.rank_table is not None or is_announced
 
     @property
     def has_own_workdirs(self) -> bool:
@@ -643,7 +649,7 @@ def plan_job(
         is_placed=kind.is_placed,
         is_passed_through=kind.is_passed_through,
         files=_files(context, (*ranks, *beside), kind),
-        stopping=_stopping(settings),
+        stopping=_stopping(context),
         watching=_watching(settings, kind),
         restarts=_restarts(settings, node, hold=0.0 if kind.is_waiting else settings.hold),
         hooks=settings.hook,
@@ -672,12 +678,14 @@ def _files(context: PlanContext, processes: Sequence[RankSpec], kind: Kind) -> F
     )
 
 
-def _stopping(settings: Settings) -> Stopping:
+def _stopping(context: PlanContext) -> Stopping:
+    settings = context.settings
     return Stopping(
         grace=settings.grace,
         stop_signum=STOP_SIGNUMS[settings.stop_signal],
         checkpoint_signum=CHECKPOINT_SIGNUMS[settings.checkpoint_signal],
         checkpoint_grace=settings.checkpoint_grace,
+        recovery=env_patch.recovery(context.environ)[1],
     )
 
 
@@ -733,6 +741,7 @@ def launch_context(share: NodeShare, context: PlanContext, table: TableFile | No
         environ=context.environ,
         cores=context.cores,
         isolate_devices=settings.isolate_devices,
+        chip=settings.chip or chips.chip_of(context.environ),
         resolve=context.resolve,
     )
 

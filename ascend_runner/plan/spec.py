@@ -97,6 +97,7 @@ class Stopping:
     stop_signum: int = SIGTERM
     checkpoint_signum: int = SIGUSR1  # asks for a checkpoint (0: the ranks are never asked)
     checkpoint_grace: float = 0.0  # seconds to save before they are stopped (0: they are not asked then)
+    recovery: float = 0.0  # seconds after the first failure in which the framework recovers (0: it does not)
 
 
 @attrs.frozen(kw_only=True)

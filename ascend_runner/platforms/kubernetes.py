@@ -126,14 +126,16 @@ def _ambiguity(environ: Mapping[str, str]) -> str:
     )
 
 
-def is_single_volcano_job(environ: Mapping[str, str]) -> bool:
+def is_single_volcano_job(environ: Mapping[str, str], *, has_layout: bool = False) -> bool:
     """Whether the variables describe a job with one pod and nothing else.
 
-    This is also the single mode of the task-training platform, which runs the command as it is.
+    This is also the single mode of the task-training platform, which runs the command as it is: with its directories
+    (`has_layout`), no variable is needed.
     """
+    indices = {environ[name] for name in INDICES if environ.get(name)}
     has_one_host = all(len(Variables(environ).hosts((name,))) == 1 for name in _list_names(environ))
     is_other = (environ.get("WORLD_SIZE") or "1") != "1" or any(map(environ.get, OTHERS))
-    return any(environ.get(name) == "0" for name in INDICES) and has_one_host and not is_other
+    return ("0" in indices or (has_layout and not indices)) and has_one_host and not is_other
 
 
 PYTORCH: Final = PlatformSpec(

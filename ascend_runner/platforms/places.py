@@ -166,6 +166,7 @@ def is_address(text: str) -> bool:
 
 
 DATASET_MAP: Final = "DATASET_MAP"
+TASK_TRAINING_CODE: Final = "/workspace/algorithm"
 
 # For each directory its variable, and the defaults without one, in this order:
 #                          ModelArts                                       CCE                         task-training
@@ -174,7 +175,7 @@ PLACES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "cached_dataset": ("CACHED_DATASET", ("/home/ma-user/cached-datasets", "/tmp/data/cached-dataset")),  # noqa: S108
     "model": ("MODEL", ("/home/ma-user/modelarts/user-job-dir/model", "/tmp/data/model", "/workspace/model")),  # noqa: S108
     "result": ("RESULT", ("/home/ma-user/modelarts/result", "/tmp/result", "/workspace/outputs")),  # noqa: S108
-    "code": ("MA_JOB_DIR", ("/home/ma-user/modelarts/user-job-dir", "/workspace/algorithm")),
+    "code": ("MA_JOB_DIR", ("/home/ma-user/modelarts/user-job-dir", TASK_TRAINING_CODE)),
 }
 # How the task-training platform sorts datasets and models; a star stands for a name, or a name and a version.
 GROUPS: Final = {"private": "*", "pretrained": "*", "favorite": "*/*"}

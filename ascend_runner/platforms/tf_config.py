@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.errors import SettingsError
+from ascend_runner.platforms.kubernetes import INDICES, OTHERS
 from ascend_runner.platforms.node import Node, Variables
 from ascend_runner.platforms.spec import PlatformSpec
 from ascend_runner.text import is_whole_number
@@ -60,20 +61,30 @@ def decode(text: str) -> Cluster:
     )
 
 
-def of_hosts(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Build TF_CONFIG from the host lists that Volcano gives a job with parameter servers; empty for any other job.
+def of_hosts(environ: Mapping[str, str], *, is_tensorflow: bool = False) -> Mapping[str, str]:
+    """Build TF_CONFIG from the host lists that Volcano gives the tasks of a job; empty if it is not TensorFlow's.
 
-    The pod's own name says which task this node has: a host is <pod>.<job>.
+    It is with parameter servers, and without the variables of other platforms and modes, if the user says so
+    (`is_tensorflow`) or by the SLOTS of the task-training platform. The pod's own name says which task this node has,
+    as a host is <pod>.<job>, or else its index if all hosts are workers.
     """
-    if environ.get(NAME) or not environ.get(LISTS["ps"]) or not environ.get(LISTS["worker"]):
+    is_documented = environ.get("SLOTS") and not environ.get("WORLD_SIZE")
+    is_alone = (is_tensorflow or is_documented) and not any(map(environ.get, OTHERS))
+    is_tensorflow = is_alone or bool(environ.get(LISTS["ps"]))
+    if environ.get(NAME) or not environ.get(LISTS["worker"]) or not is_tensorflow:
         return {}
     hosts = {role: Variables(environ).hosts((name,)) for role, name in LISTS.items() if environ.get(name)}
+    listed = [(role, index, name) for role, names in hosts.items() for index, name in enumerate(names)]
+    if len(listed) == 1:  # an Estimator that finds TF_CONFIG expects other tasks
+        return {}
     tasks = [
         {"type": role, "index": index}
-        for role, names in hosts.items()
-        for index, name in enumerate(names)
+        for role, index, name in listed
         if name.partition(".")[0] == environ.get("HOSTNAME")
     ]
+    index = next(filter(None, map(environ.get, INDICES)), "")
+    if not tasks and len(hosts) == 1 and is_whole_number(index) and int(index) < len(listed):
+        tasks = [{"type": "worker", "index": int(index)}]
     if len(tasks) != 1:
         return {}
     # For TensorFlow the evaluator is not a part of the cluster.

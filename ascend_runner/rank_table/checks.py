@@ -586,6 +586,7 @@ LARGEST_RANK_LIST: Final = 1 << 30  # bytes
 LAST_UNCONVERTED: Final = 7  # device_id, on every chip
 AVERAGES: Final = frozenset({1, 2, 4, 8, 16})  # devices per server, lab form
 NIC_LOCATION: Final = "para_plane_nic_location"
+RETRY: Final = "HCCL_OP_RETRY_ENABLE"
 
 
 def check(  # noqa: PLR0913  keywords: most callers need few
@@ -650,6 +651,24 @@ def name_problem(path: str) -> str:
 def wants_roce(environ: Mapping[str, str]) -> bool:
     """Whether HCCL is to use the devices' network ports inside a server, so that every device needs an address."""
     return environ.get("HCCL_INTRA_ROCE_ENABLE") == "1"
+
+
+def check_retry(table: RankTable, levels: str) -> list[Problem]:
+    """Return warnings about addresses that HCCL lacks to retry an operation, as HCCL_OP_RETRY_ENABLE requests.
+
+    `levels` is its value, such as "L1:1, L2:1": between servers, and between super-pods, where another die's network
+    port takes over. A retry fails without them (CANN's environment variable reference).
+    """
+    found, levels = Document(table.source), levels.replace(" ", "")
+    without_host = [server for server in table.servers if server.devices and not server.extra_keys.get("host_ip")]
+    if {"L0:1", "L1:1", "L2:1"}.intersection(levels.split(",")) and without_host:
+        servers = f"server {shown(without_host[0].server_id)}{' and others' if without_host[1:] else ''}"
+        found.warn(f"host_ip is missing for {servers}, so that HCCL cannot retry operations ({RETRY}={levels})")
+    without_backup = [device for device in table.devices if not device.extra_keys.get("backup_device_ip")]
+    if "L2:1" in levels.split(",") and len(table.super_pods) > 1 and without_backup:
+        ranks = f"rank {without_backup[0].rank_id}{' and others' if without_backup[1:] else ''}"
+        found.warn(f"backup_device_ip is missing for {ranks}, so that HCCL cannot retry between super-pods ({RETRY})")
+    return found.problems
 
 
 def _check_file(table: RankTable, found: Document, path: str, size: int) -> None:

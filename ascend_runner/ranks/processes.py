@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from signal import SIGCONT, SIGKILL
 from typing import Final
 
+from ascend_runner.engines.command import engine_in
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.guardian.process_tree import Descendant
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
@@ -21,7 +22,7 @@ from ascend_runner.node import cores
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.ranks.leader import ExitWatch, Leader
-from ascend_runner.record.facts import RankReaped
+from ascend_runner.record.facts import EngineSeen, RankReaped
 from ascend_runner.supervision import signal_targets
 from ascend_runner.supervision.causes import Ending, Exited
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied
@@ -31,6 +32,8 @@ from ascend_runner.supervision.signal_targets import Identity, RankProcess
 # the signals it waits for without a handler, so neither SigCgt nor SigBlk shows them: the kernel unblocks them for as
 # long as the process sleeps.
 SIGTIMEDWAIT: Final = {"x86_64": "128", "aarch64": "137"}.get(platform.machine(), "")
+
+OF_TORCHRUN: Final = "TORCHELASTIC_RUN_ID="  # no rank inherits it, see `frameworks.conflicts`
 
 
 def read(found: Iterable[Descendant]) -> tuple[RankProcess, ...]:
@@ -88,6 +91,14 @@ def _awaited(pid: int) -> frozenset[int]:
 
 def _text(pid: int, name: str) -> str:
     return process_tree.read(pid, name).decode(errors="replace")
+
+
+def _words(pid: int, name: str) -> list[str]:
+    """Return the arguments or variables of a process; none if it has ended or hides them."""
+    try:
+        return _text(pid, name).split("\0")[:-1]
+    except OSError:
+        return []
 
 
 def _signals(mask: int) -> frozenset[int]:
@@ -264,6 +275,22 @@ class RankProcesses:
     def _has_killable_but(kept: frozenset[int]) -> bool:
         found = process_tree.descendants(os.getpid(), kept)
         return any(process_tree.may_signal(process.pid) for process in found if not process.is_zombie)
+
+    def find_engine(self) -> EngineSeen | None:
+        """Return an engine that a rank runs, by its arguments, or by a variable that torchrun gives its workers."""
+        ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
+        owners: dict[int, int] = {}
+        for found in self._descendants():
+            rank_id = owners.get(found.parent, ranks.get(found.session))
+            if rank_id is None or found.is_zombie:
+                continue
+            owners[found.pid] = rank_id
+            engine = engine_in(_words(found.pid, "cmdline"))
+            if not engine and any(word.startswith(OF_TORCHRUN) for word in _words(found.pid, "environ")):
+                engine = "torchrun"
+            if engine:
+                return EngineSeen(rank_id, engine, found.pid)
+        return None
 
     def is_held(self) -> bool:
         """Whether any process of the ranks cannot run: it is stopped, traced, or in a frozen control group."""

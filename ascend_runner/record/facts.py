@@ -83,6 +83,22 @@ class SignalUnhandled:
     signum: int
 
 
+@attrs.frozen
+class EngineSeen:
+    """A rank runs another engine, which starts one process per device itself: n ranks would be n x n processes."""
+
+    rank_id: int
+    engine: str
+    pid: int
+
+    def __str__(self) -> str:
+        """Describe it with the ways out."""
+        return (
+            f"rank {self.rank_id} runs {self.engine} (pid {self.pid}), which starts one process per device itself: use"
+            f" --nproc-per-node 1 to run the command once, or start the training script without {self.engine}"
+        )
+
+
 @attrs.frozen(kw_only=True)
 class CheckpointAsked:
     """Ranks were asked for a checkpoint: a rank is reached if one of its processes handles the signal.
@@ -213,6 +229,7 @@ Fact = Union[
     SignalReceived,
     SignalsSent,
     SignalUnhandled,
+    EngineSeen,
     HangDetected,
     HangSeen,
     Slowdown,

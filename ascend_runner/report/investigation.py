@@ -28,6 +28,7 @@ from ascend_runner.supervision.causes import Cause, Ending, Exited, Restart
 from ascend_runner.text import is_whole_number, lines_of
 from ascend_runner.views import wording
 
+CONNECTION_FAULT: Final = "EI0006"  # no connection to a peer
 _PORT: Final = re.compile(r"(?:\bport\W{0,3}|[\]\w]:)(\d{2,5})\b", re.IGNORECASE)
 LIVING_END: Final = 16 * 1024  # bytes of a living rank's output to search before the other ranks are asked to stop
 
@@ -62,6 +63,14 @@ class Investigation:
             for output in living
         )
         return root_cause.is_open(failed, failed_rank.gather(others, Circumstances()))
+
+    def has_report(self, failure: RankOutput) -> bool:
+        """Return whether HCCL detects where a connection is broken after a failure with this output."""
+        rank = FailedRank(rank_id=0, pid=0, ending=Ending(exit_code=1), tail=failure.tail[-LIVING_END:])
+        (failed,) = failed_rank.gather([rank], Circumstances())
+        config = self.job.processes[0].env.get("HCCL_DFS_CONFIG", "")
+        is_off = re.search(r"connection_fault_detection_time\s*:\s*0+\b", config)
+        return failed.evidence.code == CONNECTION_FAULT and not is_off
 
     def diagnose(
         self,

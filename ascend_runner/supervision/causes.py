@@ -210,7 +210,7 @@ class Exited(Cause):
     """The leader of the rank has ended. With `has_stragglers`, others of its group live on, and `Emptied` follows.
 
     `name`: of an auxiliary process, in a cause. With `is_consequence`, the rank reports only what may be a lost peer,
-    and no living rank has reported a cause yet.
+    and no living rank has reported a cause yet; with `has_report` as well, HCCL will report it on every rank.
     """
 
     report_kind: ClassVar[str] = "rank_failed"
@@ -221,6 +221,7 @@ class Exited(Cause):
     ending: Ending
     has_stragglers: bool = False
     is_consequence: bool = False
+    has_report: bool = False
     name: str = ""
 
     @property

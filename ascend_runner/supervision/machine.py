@@ -19,11 +19,16 @@ The laws, which a test checks in every interleaving:
  6. A process that is gone is never signaled: its pid may belong to another by then.
  7. A forwarded SIGUSR1 or SIGUSR2 reaches only processes that handle it: it never kills.
  8. When the first rank to end reports only a lost peer, the others are asked up to `HOLD` later, so that the true
-    cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait.
+    cause can be printed. That cause (a deadline brought forward), a second end or a stop signal ends the wait. Where
+    HCCL is to report it, they are asked up to `REPORT` later, within a grace of `GRACE_WITH_REPORT` or more, of which
+    that is a part; then only a second end with another cause ends the wait.
  9. A request for a checkpoint ends when every rank that it has reached, and that reports checkpoints, has saved or
     ended, or when the time for it is over; then the ranks go on. After a SIGTERM, before the time limit, on an
     unhealthy node and in slow training that is to end, the other ranks are waited for as well, and then all are
     stopped; nothing that happens meanwhile is a first cause. A second SIGTERM begins the stop, a third one kills.
+10. Where the framework recovers from a failure by itself (`recovery`), a rank that fails while all run stops no other:
+    they end by themselves. What they do is no first cause. They are stopped when the time for it is over, and by
+    whatever else would stop them.
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -74,6 +79,8 @@ from ascend_runner.supervision.state import (
 ANSWER_LIMIT: Final = 300.0  # seconds for the ranks to answer if the user has set no time for that
 BACKOFF: Final = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # shares of the grace between one SIGTERM and the next
 KILL_WAIT: Final = 5.0  # seconds; a process that survives SIGKILL for longer is stuck in the kernel (state D)
+REPORT: Final = 30.0  # seconds: HCCL takes 20 to detect where a connection is broken, and 10 to tell all ranks
+GRACE_WITH_REPORT: Final = 45.0  # seconds: the report, and the usual grace
 HOLD: Final = 0.5  # seconds; a rank that fails closes its connections while it still prints and cleans up
 # How ranks receive these as well. They have no terminal, so they would ignore SIGTSTP (setpgid(2), orphaned groups).
 FORWARDED: Final[Mapping[int, Callable[[int], Action]]] = {
@@ -88,14 +95,25 @@ Handler = Callable[..., Step]  # takes the state and an event of its column's ty
 
 
 def start(
-    rank_ids: tuple[int, ...], grace: float, stop_signum: int = SIGTERM, *, checkpoint_grace: float = 0.0
+    rank_ids: tuple[int, ...],
+    grace: float,
+    stop_signum: int = SIGTERM,
+    *,
+    checkpoint_grace: float = 0.0,
+    recovery: float = 0.0,
 ) -> Step:
     """Begin a job of these ranks.
 
     `grace` seconds lie between `stop_signum` (SIGTERM or SIGINT) and SIGKILL, and before them `checkpoint_grace`
-    seconds in which the ranks can save a checkpoint.
+    seconds in which the ranks can save a checkpoint. `recovery` seconds lie between a failure and `stop_signum`.
     """
-    return _spawn_next(State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace))
+    state = State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace)
+    return _spawn_next(attrs.evolve(state, recovery=recovery))
+
+
+def hold(event: Exited, grace: float) -> float:
+    """Return how long the other ranks have to report the cause of a consequence, in seconds."""
+    return REPORT if event.has_report and grace >= GRACE_WITH_REPORT else HOLD
 
 
 def transition(state: State, event: Event) -> Step:
@@ -139,13 +157,23 @@ def _exited(state: State, event: Exited) -> Step:
         return _ask_stragglers(state, event)
     was_running = state.phase is not Phase.STARTING
     state = state.without_leader(event)
-    if event.is_consequence and was_running and state.leaders:
-        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(HOLD),)
+    if (state.recovery or event.is_consequence) and was_running and state.leaders:
+        seconds = state.recovery or hold(event, state.grace)
+        return attrs.evolve(state, phase=Phase.HOLDING, cause=event), (SetDeadline(seconds),)
     return _tear_down(state, event)
 
 
 def _held(state: State, event: Event) -> Step:
+    is_report_due = state.held is not None and hold(state.held, state.grace) == REPORT
+    if isinstance(event, Exited) and (state.recovery or (is_report_due and event.is_consequence)):
+        return _settle(state.without_leader(event))
+    if is_report_due:
+        state = attrs.evolve(state, grace=state.grace - REPORT)
     return _tear_down(state.without_leader(event) if isinstance(event, Exited) else state, None)
+
+
+def _watched_while_held(state: State, event: HangDetected | LimitReached | NodeFinding | Slowdown) -> Step:
+    return _tear_down(state, event) if state.recovery else (state, ())
 
 
 def _ask_stragglers(state: State, event: Exited) -> Step:
@@ -445,6 +473,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Emptied: _emptied,
         SignalReceived: _signalled,
         DeadlineReached: _held,
+        **dict.fromkeys((HangDetected, LimitReached, NodeFinding, Slowdown), _watched_while_held),
     },
     Phase.TERMINATING: {
         **_IGNORED,

@@ -22,7 +22,7 @@ class Phase(enum.Enum):
     STARTING = "starting"  # ranks are started one after the other, so that an event between two can stop the rest
     RUNNING = "running"  # every leader was started
     CHECKPOINTING = "checkpointing"  # the ranks were asked for a checkpoint; then they go on, or are stopped
-    HOLDING = "holding"  # a rank has lost a peer; the others have a moment to report a cause
+    HOLDING = "holding"  # a rank has lost a peer: the others may report a cause; or has failed: they may recover
     TERMINATING = "stopping"  # the living ranks were asked to stop; they are checked at each step of the back-off
     KILLING = "killing"  # every living group was sent SIGKILL
     DONE = "done"  # no process is alive, or a bounded wait after SIGKILL is over
@@ -63,6 +63,7 @@ class State:
     is_interrupted: bool = False  # whether the runner itself has received a stop signal
     killed_by: int = 0  # the signal that has cut the grace short
     checkpoint_grace: float = 0.0  # seconds for a checkpoint before a stop; 0: the ranks are not asked for one
+    recovery: float = 0.0  # seconds in which the framework recovers from a failure (0: the first one stops all ranks)
     requested: CheckpointRequested | None = None  # while ranks are still being started
     checkpoint: CheckpointRequest = CheckpointRequest()
 
@@ -80,7 +81,8 @@ class State:
     @property
     def held(self) -> Exited | None:
         """The end of a rank that may only have lost a peer, while the others have a moment to report a cause."""
-        return self.cause if self.phase is Phase.HOLDING and isinstance(self.cause, Exited) else None
+        is_held = self.phase is Phase.HOLDING and not self.recovery
+        return self.cause if is_held and isinstance(self.cause, Exited) else None
 
     @property
     def is_tearing_down(self) -> bool:

@@ -16,10 +16,9 @@ from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision import cloud_events
-from ascend_runner.supervision.causes import Cause, Ending, FindingKind, named
+from ascend_runner.supervision import cloud_events, machine
+from ascend_runner.supervision.causes import Cause, Ending, Exited, FindingKind, named
 from ascend_runner.supervision.job_machine import Failed, Job, Released, StopRequested, Verdict
-from ascend_runner.supervision.machine import HOLD
 from ascend_runner.supervision.state import State
 from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
 from ascend_runner.views import facts, wording
@@ -56,8 +55,15 @@ def reason(cause: Cause, job: JobSpec) -> str:
 
 
 def holding(cause: Cause, job: JobSpec) -> str:
-    """Return the line on a failed rank that may only have lost another one."""
-    return f"{reason(cause, job)}; waiting up to {HOLD:g} s for other ranks to report the cause"
+    """Return the line on a failed rank that may only have lost another one, or from which the framework recovers."""
+    if job.stopping.recovery:
+        return (
+            f"{reason(cause, job)}; the framework has up to {job.stopping.recovery:g} s to recover, the other ranks are"
+            " not stopped before (Ctrl-C to stop)"
+        )
+    seconds = machine.hold(cause, job.stopping.grace) if isinstance(cause, Exited) else machine.HOLD
+    who = "HCCL" if seconds > machine.HOLD else "other ranks"
+    return f"{reason(cause, job)}; waiting up to {seconds:g} s for {who} to report the cause"
 
 
 def stopping(state: State, why: str, living: Collection[int]) -> str:

@@ -114,6 +114,27 @@ def test_engines(line: str, engine: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shell", "line", "engine", "is_part"),
+    [
+        ("bash -c", "torchrun --nproc_per_node 2 train.py", "torchrun", False),
+        ("/bin/sh -ec", "source env.sh\nif true; then exec A=1 torchrun --nnodes $N train.py; fi", "torchrun", True),
+        ("env A=1 bash -lc", "cd /job && python -m torch.distributed.launch a.py", "torch.distributed.launch", False),
+        ("bash -c", "bash -c 'mpirun -np 8 python train.py'", "mpirun", False),
+        ("bash -c", "# torchrun train.py\ntorchrun \\\n --nnodes=2 \\\n train.py", "torchrun", True),
+        ("bash -c", "# torchrun train.py\npython train.py torchrun", "", False),
+        ("bash -c", "echo 'torchrun train.py'", "", False),
+        ("bash", "torchrun", "", False),
+        ("bash -c", "echo 'a", "", False),
+    ],
+)
+def test_engine_in_the_line_of_a_shell(shell: str, line: str, engine: str, *, is_part: bool) -> None:
+    """An engine is detected in what a shell is given with -c, with its own options."""
+    argv = (*shell.split(), line)
+
+    assert (engine, is_part) == (engine_in(argv), names_other_nodes(argv))
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "python train.py --engine torchrun",

@@ -114,9 +114,29 @@ WARNED = [
     (
         context("torch", {"HCCL_EXEC_TIMEOUT": "3600"}),
         (
-            "HCCL_EVENT_TIMEOUT (1868 by default) does not exceed HCCL_EXEC_TIMEOUT (3600): torch_npu gives up before"
-            " HCCL reports the cause"
+            "HCCL_EVENT_TIMEOUT (1868; 1868 by default) does not exceed HCCL_EXEC_TIMEOUT (3600; 1836 by default):"
+            " torch_npu gives up before HCCL reports the cause"
         ),
+    ),
+    (
+        context("torch", {"HCCL_EVENT_TIMEOUT": "1800"}),
+        (
+            "HCCL_EVENT_TIMEOUT (1800; 1868 by default) does not exceed HCCL_EXEC_TIMEOUT (1836; 1836 by default):"
+            " torch_npu gives up before HCCL reports the cause"
+        ),
+    ),
+    *(
+        (
+            context("mindspore", {"HCCL_EXEC_TIMEOUT": text, **more}, table_path=TABLE, chip=chip),
+            f"invalid value {text!r} for HCCL_EXEC_TIMEOUT: expected {allowed} seconds on the {chip}",
+        )
+        for text, chip, allowed, more in (
+            ("0", "910", "1 to 17340", {}),
+            ("17341", "910", "1 to 17340", {}),
+            ("2147483648", "910B", "0 to 2147483647", {}),
+            ("65536", "950", "0 to 65535", {}),
+            ("1092", "950", "0 to 1091", {"HCCL_OP_EXPANSION_MODE": "AIV"}),
+        )
     ),
     (
         context("torch", isolate_devices=True),
@@ -150,6 +170,7 @@ def test_warned(found: LaunchContext, sentence: str) -> None:
     [
         {"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "0"},
         {"HCCL_EXEC_TIMEOUT": "1800"},
+        {"HCCL_EVENT_TIMEOUT": "1837"},
         {"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "3700"},
         {"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "0"},
         {"HCCL_WHITELIST_DISABLE": "0", "HCCL_WHITELIST_FILE": "/a"},
@@ -161,6 +182,13 @@ def test_warned(found: LaunchContext, sentence: str) -> None:
 def test_no_conflict(environ: dict[str, str]) -> None:
     """Variables that fit together change nothing."""
     assert () == find(context("torch", environ))
+
+
+def test_no_limit_of_exec_timeout() -> None:
+    """0 means no limit on an A2, but is refused by a 910; without a known chip nothing is said about ranges."""
+    environ = {"HCCL_EXEC_TIMEOUT": "0"}
+
+    assert [0, 1, 0] == [len(find(context("none", environ, chip=chip))) for chip in ("910B", "910", None)]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 import ascend_runner.frameworks
+from ascend_runner.frameworks import env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext
 from ascend_runner.frameworks.registry import FRAMEWORKS, NAMES, patch_environment
 from ascend_runner.platforms.detect import find_node
@@ -209,3 +210,19 @@ def test_readme_lists_the_frameworks() -> None:
     cells = [row.split("|")[1].strip() for row in table.splitlines()]
 
     assert sorted(f"`{name}`" for name in NAMES) == sorted(cells[2:])
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ("", 0.0)),
+        ({"MS_ENABLE_TFT": "{TTP:1,UCE:1}"}, ("MS_ENABLE_TFT", 750.0)),
+        ({"MS_ENABLE_TFT": "{UCE: 0 ARF:1}", "TTP_OT": "1000"}, ("MS_ENABLE_TFT", 1030.0)),
+        ({"MS_ENABLE_TFT": "{TTP:0,RSC:1}"}, ("", 0.0)),
+        ({"TTP_ADDR": "10.0.0.1", "MINDIO_WAIT_MINDX_TIME": "60"}, ("TTP_ADDR", 780.0)),
+        ({"TTP_LOG_PATH": "logs"}, ("", 0.0)),
+    ],
+)
+def test_recovery_by_the_framework(environ: dict[str, str], expected: tuple[str, float]) -> None:
+    """MindIO TFT recovers with the variables that enable it, within the time that it allows itself."""
+    assert expected == env_patch.recovery(environ)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from ascend_runner.node import probes
@@ -16,7 +17,7 @@ from ascend_runner.node.probes import GIB
 from ascend_runner.settings.model import Settings
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
-from tests.job.contexts import context, in_context, look_at, remedies
+from tests.job.contexts import context, in_context, job_of, look_at, prepared, remedies
 
 # --- Room -------------------------------------------------------------------------------------------------------------
 
@@ -128,6 +129,18 @@ def test_grace(environ: dict[str, str], grace: float, expected: tuple[str, str] 
     wanted = expected or ("warning", "--grace is 60 s, but by default Kubernetes kills all processes after 30 s")
 
     assert [wanted] == look_at("grace", given)
+
+
+@pytest.mark.parametrize(
+    ("rank_size", "grace", "is_short"), [(4, 15.0, True), (4, 44.0, True), (4, 45.0, False), (2, 15.0, False)]
+)
+def test_grace_that_is_too_short_for_a_report(rank_size: int, grace: float, *, is_short: bool) -> None:
+    """On several nodes the grace period must leave HCCL the time to report where a connection was lost."""
+    given = context("/", nproc=2)
+    plan = attrs.evolve(job_of(range(2)), rank_size=rank_size)
+    found = look_at("grace", in_context(prepared(given, plan=plan), settings=Settings(nproc_per_node=2, grace=grace)))
+
+    assert is_short is ("HCCL takes up to 30 s" in found[0][1])
 
 
 def test_grace_says_what_to_set() -> None:

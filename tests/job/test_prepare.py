@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class Preparing:
         *argv: str,
         environ: Mapping[str, str] | None = None,
         reserve_port: Callable[[Iterable[int]], int | None] = lambda ports: next(iter(ports)),
+        folders: Collection[str] = (),
+        files: Mapping[str, str] | None = None,
     ) -> Preparation:
         """Prepare a command, by default one that exists."""
         context = PlanContext(
@@ -47,7 +49,8 @@ class Preparing:
             environ={"PATH": PYTHON, **(environ or {})},
             cwd=str(self.folder),
             host_name="some-host",
-            is_folder=lambda _: False,
+            is_folder=folders.__contains__,
+            read_text=lambda path: (files or {}).get(path, ""),
             reserve_port=reserve_port,
         )
         preparer = Preparer(context, Messages(lambda _: None), self._pause)
@@ -259,6 +262,57 @@ def test_rank_of_another_launcher(preparing: Preparing) -> None:
     assert "OMPI_COMM_WORLD_LOCAL_SIZE" in prepared.why
 
 
+HOROVOD = {"HYDRA_HOST_FILE": "/etc/mpi/mpich_hostfile", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"}
+HOST_FILES = {"/etc/mpi/hostfile": "server1 slots=4\nserver2 slots=4\n"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "argv", "files", "launched"),
+    [
+        (Settings(), (), HOST_FILES, "mpirun --allow-run-as-root -np 8"),
+        (Settings(), ("mpirun", "-np", "8", "train"), HOST_FILES, "mpirun -np 8 train"),
+        (Settings(), ("bash", "-c", "mpirun -np 8 train"), HOST_FILES, "bash -c mpirun -np 8 train"),
+        (TWO_RANKS, (), HOST_FILES, "python train.py"),
+        (Settings(rank_table=TABLE), (), HOST_FILES, "python train.py"),
+        (Settings(), (), {}, ""),
+    ],
+)
+def test_mode_of_horovod(
+    preparing: Preparing, settings: Settings, argv: tuple[str, ...], files: dict[str, str], launched: str
+) -> None:
+    """A host file of the platform puts mpirun before a command that lacks it, unless the user names the ranks."""
+    path = f"{_program(preparing.folder, 'mpirun')['PATH']}:{PYTHON}:/bin"
+    environ = {**HOROVOD, "PATH": path, "HOSTNAME": "server1"}
+    prepared = preparing.prepare(settings, *argv, environ=environ, files=files)
+
+    if launched:
+        assert " ".join(prepared.job().processes[0].argv).startswith(launched)
+    else:
+        assert "--nproc-per-node" in str(prepared.error)
+
+
+def test_mode_of_horovod_with_mpich(preparing: Preparing) -> None:
+    """MPICH's mpirun gets the number of processes, but none of Open MPI's options."""
+    environ = {**_program(preparing.folder, "mpirun"), "HYDRA_HOST_FILE": "hosts", "HOSTNAME": "server1"}
+    files = {str(preparing.folder / "hosts"): "server1:4\nserver2:4\n"}
+    prepared = preparing.prepare(Settings(), environ=environ, files=files)
+
+    assert "mpirun -np 8 python train.py" == " ".join(prepared.job().processes[0].argv)
+
+
+@pytest.mark.parametrize("argv", [(), ("mpirun", "-np", "8", "train"), ("deepspeed", "train.py")])
+@pytest.mark.parametrize(("log_dir", "is_refused"), [(None, True), ("/shared", False)])
+def test_wait_for_node_0(preparing: Preparing, argv: tuple[str, ...], log_dir: str, *, is_refused: bool) -> None:
+    """Another node can wait for the report of node 0 only in a log directory that is not its own."""
+    programs = {**_program(preparing.folder, "mpirun"), **_program(preparing.folder, "deepspeed")}
+    prepared = preparing.prepare(
+        Settings(log_dir=log_dir), *argv, environ={**HOROVOD, **programs, "HOSTNAME": "server2"}, files=HOST_FILES
+    )
+
+    assert is_refused is ("--log-dir" in str(prepared.error))
+    assert is_refused is (prepared.error is not None)
+
+
 def test_engine_that_is_missing(preparing: Preparing) -> None:
     """An engine that is not installed is a problem of --launcher, not of the command."""
     (preparing.folder / "python").write_text("#!/bin/sh\n")
@@ -277,6 +331,17 @@ def test_options_that_an_engine_cannot_apply(preparing: Preparing, changes: Mapp
     settings = attrs.evolve(TWO_RANKS, launcher="torchrun", **changes)  # type: ignore[arg-type]  # names of fields
 
     assert isinstance(preparing.prepare(settings).error, SettingsError)
+
+
+@pytest.mark.parametrize(
+    ("conf", "is_bound"), [("1", False), ("2,npu0:0-1", False), ("mode:1", False), ("0", True), ("", True)]
+)
+def test_ranks_that_torch_npu_binds(preparing: Preparing, conf: str, *, is_bound: bool) -> None:
+    """Where CPU_AFFINITY_CONF makes torch_npu bind the ranks, --bind leaves them alone, with a warning."""
+    prepared = preparing.prepare(attrs.evolve(TWO_RANKS, bind="cores"), environ={"CPU_AFFINITY_CONF": conf})
+
+    assert [is_bound] * 2 == [rank.cores is not None for rank in prepared.job().ranks]
+    assert ([] if is_bound else [Subject.SETTINGS]) == subjects(prepared, Severity.WARNING)
 
 
 # --- Working directories ----------------------------------------------------------------------------------------------
@@ -443,6 +508,18 @@ def test_command_without_devices_runs_once(preparing: Preparing, environ: dict[s
 
     assert () == job.ranks
     assert [("python", "train.py")] == [process.argv for process in job.processes]
+
+
+def test_single_mode_of_the_task_training_platform(preparing: Preparing) -> None:
+    """Its directories are enough to run the command once, unless a variable hints at several nodes or processes."""
+    layout = {"/workspace/algorithm"}
+    jobs = [
+        preparing.prepare(Settings(), environ=environ, folders=layout)
+        for environ in ({}, {"VK_TASK_INDEX": "1"}, {"WORLD_SIZE": "2"}, {"HYDRA_HOST_FILE": "/nowhere"})
+    ]
+
+    assert [("python", "train.py")] == [process.argv for process in jobs[0].job().processes]
+    assert [False, True, True, True] == [job.error is not None for job in jobs]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ class Does(enum.Enum):
     SLEEP = "exec sleep 1000"
     EXIT_7 = "exit 7"
     LEAVE_CHILD = "sleep 1000 & exit 7"
+    RUN_ENGINE = "exec bash -c 'exec -a torchrun sleep 1000'"
+    RUN_WORKERS = "export TORCHELASTIC_RUN_ID=a; exec sleep 1000"
     LET_CHILD_ESCAPE = "setsid sleep 1000 & until pgrep -s $! sleep >/dev/null; do :; done; exit 7"
 
 
@@ -40,6 +42,8 @@ FAKED = {
     Does.SLEEP: Behaviour(),
     Does.EXIT_7: Behaviour(exits=(0.0, Ending(exit_code=7))),
     Does.LEAVE_CHILD: Behaviour(exits=(0.0, Ending(exit_code=7)), has_child=True),
+    Does.RUN_ENGINE: Behaviour(),
+    Does.RUN_WORKERS: Behaviour(),
     Does.LET_CHILD_ESCAPE: Behaviour(exits=(0.0, Ending(exit_code=7))),
 }
 
@@ -118,6 +122,8 @@ class FakeBench:
     def start(self, rank_id: int, does: Does) -> int:
         """Start a rank."""
         self._node.processes.behaviours[rank_id] = FAKED[does]
+        if does in {Does.RUN_ENGINE, Does.RUN_WORKERS}:
+            self._node.processes.engines[rank_id] = ("torchrun", 0.0)
         if does is Does.LET_CHILD_ESCAPE:
             self._node.processes.escaped[99] = ("sleep", False)
         return self.processes.spawn(rank_spec(rank_id), 0)
@@ -248,6 +254,20 @@ def test_deaths_come_in_the_order_of_the_kernel(bench: Bench) -> None:
     assert 3 == len(deaths)
     for rank_id in range(3):
         bench.processes.reap(rank_id)
+
+
+@pytest.mark.parametrize("does", [Does.RUN_ENGINE, Does.RUN_WORKERS])
+def test_engine_below_a_rank(bench: Bench, does: Does) -> None:
+    """An engine that a rank runs is found by its arguments or by its workers' variables; other processes are none."""
+    bench.start(0, Does.SLEEP)
+    assert None is bench.processes.find_engine()
+
+    bench.start(1, does)
+    wait_until(lambda: bench.processes.find_engine() is not None)
+    found = bench.processes.find_engine()
+    assert found
+    assert (1, "torchrun") == (found.rank_id, found.engine)
+    kill(bench, 0, 1)
 
 
 def test_straggler_is_seen_and_signalled(bench: Bench) -> None:

@@ -22,6 +22,7 @@ from ascend_runner.record.facts import (
     CheckpointEnded,
     CheckpointPostponed,
     CheckpointRefused,
+    EngineSeen,
     Escaped,
     Fact,
     HangSeen,
@@ -104,6 +105,40 @@ def timed_phases(recording: Recording) -> list[tuple[Phase, float]]:
     return [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
 
 
+# --- Engines below ranks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("since", "ends", "looks"),
+    [
+        (0.0, 100.0, [3.0]),
+        (4.0, 100.0, [3.0, 30.0]),
+        (90.0, 100.0, [3.0, 30.0]),
+        (0.0, 2.0, [2.0]),
+        (0.0, 0.0, [0.0]),
+        (90.0, 95.0, [3.0, 30.0]),
+    ],
+)
+def test_engine_is_reported_once(
+    node: FakeNode, recording: Recording, since: float, ends: float, looks: list[float]
+) -> None:
+    """An engine below a rank is looked for twice, and when the first rank has failed before that."""
+    node.processes.behaviours = {0: exits(FAILED, ends)}
+    node.processes.engines = {1: ("torchrun", since)}
+    run(node, 2, recording)
+
+    assert looks == node.processes.engine_checks
+    assert looks[-1:] * (since <= looks[-1]) == recording.times_of(EngineSeen)
+
+
+def test_engine_is_not_looked_for_below_one_rank(node: FakeNode) -> None:
+    """A single rank may run an engine: that is one way to run it once."""
+    node.processes.behaviours = {0: exits(FAILED, 100.0)}
+    run(node, 1)
+
+    assert [] == node.processes.engine_checks
+
+
 # --- The stream of facts ----------------------------------------------------------------------------------------------
 
 
@@ -163,6 +198,21 @@ def test_others_may_tell_the_cause_first(node: FakeNode, told_at: float, asked_a
     assert asked_at == pytest.approx(node.processes.signalled[0][0])
     assert isinstance(state.cause, Exited)
     assert (0, FAILED) == (state.cause.rank_id, state.cause.ending)
+
+
+@pytest.mark.parametrize(("grace", "asked_at"), [(60.0, 31.0), (15.0, 1.2)])
+def test_report_of_hccl(node: FakeNode, grace: float, asked_at: float) -> None:
+    """If HCCL is to report the cause, the others are asked up to 30 s later, if the grace is long enough for that."""
+    node.processes.behaviours = {0: exits(FAILED), 1: exits(FAILED, 1.2), 2: STUBBORN}
+    node.evidence.open_until = 99.0
+    for rank_id in range(3):
+        node.output.write(rank_id, b"EI0006")
+    recording = Recording()
+    state = run(node, 3, recording, grace=grace)
+
+    assert asked_at == pytest.approx(node.processes.signalled[0][0])
+    assert 1.0 + grace == pytest.approx(recording.times_of(RankReaped)[-1], abs=1.0)
+    assert (0, True) == (state.cause and state.cause.rank_id, isinstance(state.cause, Exited))
 
 
 # --- The order of simultaneous deaths ---------------------------------------------------------------------------------

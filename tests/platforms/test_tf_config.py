@@ -86,6 +86,32 @@ def test_made_of_lists_of_hosts(pod: str, task: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "is_tensorflow", "index"),
+    [
+        ({"SLOTS": "4", "HOSTNAME": "b"}, False, 1),
+        ({"HOSTNAME": "b"}, True, 1),
+        ({"HOSTNAME": "elsewhere", "VK_TASK_INDEX": "1"}, True, 1),
+        ({"HOSTNAME": "elsewhere", "VK_TASK_INDEX": "2"}, True, None),
+        ({"HOSTNAME": "b"}, False, None),
+        ({"SLOTS": "4", "HOSTNAME": "b", "WORLD_SIZE": "2"}, False, None),
+        ({"SLOTS": "4", "HOSTNAME": "b", "HYDRA_HOST_FILE": "/etc/mpi/mpich_hostfile"}, False, None),
+        ({"HOSTNAME": "a", "VC_WORKER_HOSTS": "a.job"}, True, None),
+        ({"HOSTNAME": "b", "MA_VJ_NAME": "job"}, True, None),
+    ],
+)
+def test_made_of_workers_alone(other: dict[str, str], *, is_tensorflow: bool, index: int | None) -> None:
+    """Workers alone are TensorFlow's by the option or by SLOTS, without the variables of another mode."""
+    made = tf_config.of_hosts({"VC_WORKER_HOSTS": "a.job,b.job", **other}, is_tensorflow=is_tensorflow)
+
+    if index is None:
+        assert {} == made
+    else:
+        task = {"type": "worker", "index": index}
+        cluster = {"worker": ["a.job:2222", "b.job:2222"]}
+        assert {"cluster": cluster, "task": task, "environment": "cloud"} == json.loads(made["TF_CONFIG"])
+
+
+@pytest.mark.parametrize(
     "other", [{"TF_CONFIG": "{}"}, {"VC_PS_HOSTS": ""}, {"VC_WORKER_HOSTS": ""}, {"HOSTNAME": "elsewhere"}]
 )
 def test_not_made(other: dict[str, str]) -> None:

@@ -58,6 +58,7 @@ SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)  # of the grace
 KILL_WAIT = 5.0
 PID = 4711
 HOLD = 0.5
+RECOVERY = 750.0
 SAVE = 60.0  # seconds for a checkpoint before a stop
 ANSWER_LIMIT = 300.0  # and where nothing else sets a time
 LIMIT = LimitReached(3600.0)
@@ -208,7 +209,7 @@ class World:
             if isinstance(action, Spawn):
                 world = attrs.evolve(world, spawning=action.rank_id)
             elif isinstance(action, SetDeadline):
-                is_other = action.seconds in {HOLD, self.save, ANSWER_LIMIT}
+                is_other = action.seconds in {HOLD, RECOVERY, self.save, ANSWER_LIMIT}
                 world = attrs.evolve(world, has_deadline=True, is_holding=is_other)
             elif isinstance(action, AskToSave):
                 begun = not world.is_checkpointing
@@ -350,7 +351,7 @@ def expected_actions(step: Transition) -> tuple[Action, ...]:  # noqa: C901  a l
     if step.reaches_late_ranks and step.after.phase is Phase.CHECKPOINTING:
         return (SetDeadline(step.world.save or ANSWER_LIMIT),)
     if step.after.phase is Phase.HOLDING:
-        return () if step.before.phase is Phase.HOLDING else (SetDeadline(HOLD),)
+        return () if step.before.phase is Phase.HOLDING else (SetDeadline(step.after.recovery or HOLD),)
     if isinstance(event, AskedProcessEnded) and step.after.phase is Phase.TERMINATING:
         return tuple(AskToStop(rank_id, SIGTERM) for rank_id in everybody)
     if isinstance(event, Spawned) and step.after.phase is Phase.STARTING:
@@ -457,8 +458,8 @@ def test_table_is_total() -> None:
 @given(st.integers(1, 24), st.randoms(use_true_random=False))
 def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
     """The laws also hold in random histories of up to 24 ranks."""
-    save = SAVE * (ranks % 2)
-    state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save)
+    save, recovery = SAVE * (ranks % 2), RECOVERY * (ranks % 3 == 0)
+    state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save, recovery=recovery)
     watches = (HangDetected(60.0), SLOW, LimitReached(60.0), UNHEALTHY)
     world = World(save=save, most_signals=3, may_request=True, watches=watches).told(actions)
     while state.phase is not Phase.DONE:
@@ -489,9 +490,9 @@ def status(state: State) -> int:
     return state.cause.exit_status if state.cause else 0
 
 
-def play(ranks: int, *events: Event) -> tuple[State, tuple[Action, ...]]:
+def play(ranks: int, *events: Event, recovery: float = 0.0, grace: float = GRACE) -> tuple[State, tuple[Action, ...]]:
     """Start `ranks` ranks, apply the events, and return the last step."""
-    state, actions = machine.start(tuple(range(ranks)), GRACE)
+    state, actions = machine.start(tuple(range(ranks)), grace, recovery=recovery)
     for event in events:
         state, actions = machine.transition(state, event)
     return state, actions
@@ -511,6 +512,46 @@ def test_signal_before_first_spawn_is_answered_starts_no_other() -> None:
 
     assert (AskToStop(0, SIGTERM),) == actions
     assert SignalReceived(SIGTERM) == state.cause
+
+
+ALL_RUN = (Spawned(0, PID), Spawned(1, PID), Spawned(2, PID))
+FIRST = Exited(1, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("ends", "phase"),
+    [
+        ((), Phase.HOLDING),
+        ((Exited(0, OK),), Phase.HOLDING),
+        ((Exited(0, FAILED), Exited(2, OK)), Phase.DONE),
+        ((Exited(0, OK, has_stragglers=True), Exited(2, OK)), Phase.TERMINATING),
+    ],
+)
+def test_ranks_end_by_themselves_while_the_framework_recovers(ends: tuple[Event, ...], phase: Phase) -> None:
+    """A failure stops no other rank where the framework recovers; what they do is no first cause (law 10)."""
+    assert (SetDeadline(RECOVERY),) == play(3, *ALL_RUN, FIRST, recovery=RECOVERY)[1]
+
+    state, actions = play(3, *ALL_RUN, FIRST, *ends, recovery=RECOVERY)
+    assert (phase, FIRST) == (state.phase, state.cause)
+    assert (phase is Phase.TERMINATING) is any(isinstance(action, AskToStop) for action in actions)
+
+
+@pytest.mark.parametrize(
+    "event", [DeadlineReached(), SignalReceived(SIGTERM), HangDetected(60.0), LIMIT, UNHEALTHY, SLOW]
+)
+def test_end_of_a_recovery(event: Event) -> None:
+    """When its time is over, or for any other reason to stop, the ranks that are left are stopped (law 10)."""
+    state, actions = play(3, *ALL_RUN, FIRST, Exited(0, OK), event, recovery=RECOVERY)
+
+    assert (Phase.TERMINATING, FIRST) == (state.phase, state.cause)
+    assert AskToStop(2, SIGTERM) == actions[0]
+
+
+def test_nothing_recovers_while_ranks_are_started() -> None:
+    """A failure before all ranks run stops the others at once."""
+    state, _ = play(3, Spawned(0, PID), Exited(0, FAILED), recovery=RECOVERY)
+
+    assert Phase.TERMINATING is state.phase
 
 
 def test_job_of_which_every_rank_exits_0_is_a_success() -> None:
@@ -729,6 +770,30 @@ def test_news_ends_the_hold(event: Event) -> None:
 
     assert (Phase.TERMINATING, LOST_PEER) == (state.phase, state.cause)
     assert AskToStop(2, SIGTERM) in actions
+
+
+REPORTED = attrs.evolve(LOST_PEER, has_report=True)
+ANOTHER = Exited(1, FAILED, is_consequence=True)
+
+
+@pytest.mark.parametrize(("grace", "wait"), [(45.0, 30.0), (44.0, HOLD), (15.0, HOLD)])
+def test_report_of_hccl_is_waited_for_within_the_grace(grace: float, wait: float) -> None:
+    """Where HCCL reports the cause within 30 s, the ranks get these of a grace that is long enough (law 8)."""
+    held, actions = play(3, *ALL_RUN, REPORTED, grace=grace)
+    after, asked = machine.transition(held, DeadlineReached())
+
+    assert (SetDeadline(wait),) == actions
+    assert SetDeadline((grace - (wait if wait > HOLD else 0.0)) / 15) == asked[-1]
+    assert REPORTED == after.cause
+
+
+@pytest.mark.parametrize(
+    ("event", "phase"),
+    [(ANOTHER, Phase.HOLDING), (Exited(1, FAILED), Phase.TERMINATING), (SignalReceived(SIGTERM), Phase.TERMINATING)],
+)
+def test_other_consequences_do_not_end_the_wait_for_a_report(event: Event, phase: Phase) -> None:
+    """Ranks that report only lost peers as well end one by one; any other end is news, as a stop signal is."""
+    assert phase is play(3, *ALL_RUN, REPORTED, event, grace=60.0)[0].phase
 
 
 def test_ctrl_c_during_the_hold_is_passed_on_as_ctrl_c() -> None:

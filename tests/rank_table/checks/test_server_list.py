@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ascend_runner.rank_table import checks, codec
 from ascend_runner.rank_table.checks import family_of
 from ascend_runner.rank_table.fields import BAD_ENVIRONMENT, BAD_VALUE
 from tests.rank_table.rank_table_edits import ERROR, GONE, WARNING, Found, edited, problems
@@ -175,6 +176,28 @@ def test_invalid_backup_address() -> None:
     changes = {"server_list[0].device[1].backup_device_ip": "x"}
 
     assert [(WARNING, "server_list[0].device[1].backup_device_ip", sentence, BAD_VALUE)] == _found(PODS, **changes)
+
+
+NO_HOST = {"server_list[3].host_ip": GONE}
+NO_BACKUP = {"server_list[0].device[1].backup_device_ip": GONE}
+
+
+@pytest.mark.parametrize(
+    ("levels", "changes", "missing"),
+    [
+        ("L1:1,L2:1", {}, []),
+        ("L0:0, L1:0, L2:0", {**NO_HOST, **NO_BACKUP}, []),
+        ("", {**NO_HOST, **NO_BACKUP}, []),
+        ("L0:0, L1:1, L2:0", {**NO_HOST, **NO_BACKUP}, ["host_ip"]),
+        ("L1:0,L2:1", {**NO_HOST, **NO_BACKUP}, ["host_ip", "backup_device_ip"]),
+        ("L1:1, L2:1", NO_BACKUP, ["backup_device_ip"]),
+    ],
+)
+def test_addresses_for_retries(levels: str, changes: dict[str, Any], missing: list[str]) -> None:
+    """Operations that HCCL is to retry need host_ip, and between super-pods the address of another die."""
+    table = codec.examine(edited(PODS, **changes), source="a.json")
+
+    assert missing == [problem.sentence.split()[0] for problem in checks.check_retry(table, levels)]
 
 
 def test_paths_of_a_group_list() -> None:
