@@ -41,7 +41,7 @@ from ascend_runner.supervision.job_machine import (
     transition,
 )
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.views import wording
+from ascend_runner.views import screen, wording
 from ascend_runner.views.progress import Progress
 
 if TYPE_CHECKING:

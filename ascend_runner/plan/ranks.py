@@ -191,7 +191,7 @@ class PlanContext:
         named = self.settings.workdir
         return os.path.join(self.cwd, named) if named and named != WORKDIR_INHERIT else self.cwd
 
-    def place_table(self, data: bytes) -> TableFile:
+    def place_table(self, data: bytes, source: bytes = b"") -> TableFile:
         """Choose where to write the rank table: below MA_MOUNT_PATH, else MA_HOME, else the log directory."""
         log_dir = self.log_dir
         root = os.path.join(self.cwd, self.environ.get("MA_MOUNT_PATH") or self.environ.get("MA_HOME") or log_dir)
@@ -199,6 +199,7 @@ class PlanContext:
             path=os.path.join(root, "rank_table", TABLE_NAME),
             fallback_path=os.path.join(log_dir, "rank_table", TABLE_NAME),
             data=data,
+            source=source,
         )
 
 

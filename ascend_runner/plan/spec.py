@@ -56,11 +56,15 @@ class RankSpec:
 
 @attrs.frozen
 class TableFile:
-    """The rank table that the ranks read: at `path`, or at `fallback_path` if `path` cannot be written."""
+    """The rank table that the ranks read: at `path`, or at `fallback_path` if `path` cannot be written.
+
+    `source` is the platform's document from which `data` was made; it may have the names of pods. b"": there is none.
+    """
 
     path: str
     fallback_path: str
     data: bytes
+    source: bytes = b""
 
 
 @attrs.frozen(kw_only=True)

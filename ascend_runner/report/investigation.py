@@ -12,7 +12,7 @@ from ascend_runner.diagnosis import endings, failed_rank, failure, oom, root_cau
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Diagnosis, Place, diagnose
+from ascend_runner.diagnosis.root_cause import Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.node import disks, executables, memory
 from ascend_runner.node.bounded import PATIENT, Patience
@@ -85,7 +85,9 @@ class Investigation:
         deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
         if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
-        return diagnose(deaths, circumstances, places_of(self.job), first_exit)
+        is_one_of_several = self.job.nodes[0] > 1 and not self.job.is_passed_through
+        nodes = nodes_of(self.job) if is_one_of_several else None
+        return diagnose(deaths, circumstances, places_of(self.job), first_exit, nodes)
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `diagnosis.failure`."""
@@ -154,3 +156,9 @@ def places_of(job: JobSpec) -> dict[int, Place]:
         return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
 
     return root_cause.places(codec.loads(job.files.table.data))
+
+
+def nodes_of(job: JobSpec) -> tuple[NodePlace, ...]:
+    """Return the nodes of the whole job, none without a rank table."""
+    table = job.files.table
+    return root_cause.nodes(codec.loads(table.source or table.data)) if table else ()

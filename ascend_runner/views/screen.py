@@ -174,6 +174,8 @@ def last_failure(outcome: Outcome) -> str:
 def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome) -> list[str]:
     """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
     root, title = outcome.root, cause.title
+    if root and root.look_at:
+        return [wording.sentence(outcome), f"  first  {facts.first_to_end(title, ending)}"]
     if root is None or root.rank_id == cause.rank_id:
         head = [f"{title} failed: {ending} after {duration(failed.seconds)}{wording.certainty_note(outcome)}"]
     else:
