@@ -45,8 +45,11 @@ def test_report_of_a_failure_is_kept(program: Program) -> None:
     assert {"run-1", "run-2"} == {path.name for path in program.log_dir.glob("run-*")}
     assert 3 == json.loads((program.log_dir / "run-1" / "job-report.json").read_bytes())["status"]
     assert (program.log_dir / "run-1" / "job-proc-rank-1-device-1.txt").exists()
-    assert 0 == program.act(1, options=("--log-runs", "2")).finish()
+    last = program.act(1, options=("--log-runs", "2"))
+    assert 0 == last.finish()
     assert {"run-2", "run-3"} == {path.name for path in program.log_dir.glob("run-*")}
+    assert "removed 1 earlier run from" in last.screen
+    assert "runs-removed" in [event["event"] for event in program.events()]
 
 
 def test_refused_start_touches_nothing(program: Program) -> None:

@@ -135,6 +135,35 @@ def test_progress_keeps_a_job_alive(program: Program) -> None:
     )
 
 
+def test_usual_name_of_a_checkpoint(program: Program) -> None:
+    """A restarted job gets the newest file that torch.save has written under a usual name, but none that is cut off."""
+    folder = program.folder / "checkpoints"
+    script = (
+        f"echo from=$ASCEND_RUNNER_CHECKPOINT; cd {folder}; printf 'PK\\003\\004' > checkpoint_9999.pth.tar;"
+        " echo > $(printf checkpoint_%04d.pth.tar $((9 + ASCEND_RUNNER_ATTEMPT))); exit 7"
+    )
+    folder.mkdir()
+    run = start(program, script, "--max-restarts", "5", "--checkpoint-dir", str(folder), ranks=1)
+
+    assert 7 == run.finish()
+    assert [True] * 6 == [attempt["progress"] for attempt in program.report()["attempts"]]
+    saved = [f"from={folder}/checkpoint_{number:04}.pth.tar" for number in range(9, 14)]
+    assert ["from=", *saved] == program.log(0).decode().splitlines()
+
+
+def test_unknown_checkpoints_do_not_end_a_job(program: Program) -> None:
+    """Files of which none is recognized are named once, before the ranks start; then the job goes on to its limit."""
+    (program.folder / "saved").mkdir()
+    (program.folder / "saved" / "weights.abc").touch()
+    options = ("--max-restarts", "5", "--checkpoint-dir", "saved")
+    run = start(program, "echo started; exit 7", *options, ranks=1)
+
+    assert 7 == run.finish()
+    assert [None] * 6 == [attempt["progress"] for attempt in program.report()["attempts"]]
+    assert 1 == run.screen.count("(weights.abc)")
+    assert run.screen.index("(weights.abc)") < run.screen.index("] started")
+
+
 # --- What the ranks find ----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from ascend_runner.supervision.job_machine import JobState
+from ascend_runner.tools.job import node_reports
 from tests.helpers.program import Program, Run
 from tests.helpers.replay import replay
 from tests.helpers.waiting import wait_until
@@ -81,6 +82,43 @@ def test_verdict_for_the_caller_of_a_library(program: Program) -> None:
 
     assert 0 == run.finish(), run.screen
     assert [7, 75, 75] == json.loads(run.lines[-1])
+
+
+# --- The node with the cause -----------------------------------------------------------------------------------------
+
+
+GLOO = """Traceback (most recent call last):
+  File "train.py", line 7, in step
+    dist.all_reduce(loss)
+RuntimeError: [/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.99.0.2]:5012"""
+
+
+def test_node_that_only_lost_a_peer_names_the_other(program: Program) -> None:
+    """The node whose address the ranks' errors name is the cause, on the screen, in the report and for all nodes."""
+    pods = [
+        {
+            "pod_name": f"worker-{node}",
+            "server_id": f"10.99.0.{node + 1}",
+            "devices": [{"device_id": str(one), "device_ip": f"192.0.{node}.{one + 1}"} for one in range(4)],
+        }
+        for node in range(2)
+    ]
+    group = {"group_name": "g", "device_count": "8", "instance_count": "2", "instance_list": pods}
+    table = {"status": "completed", "group_count": "1", "group_list": [group]}
+    (program.folder / "table.json").write_text(json.dumps(table))
+    script = f"echo '{GLOO}' >&2; sleep 0$RANK_ID; exit 1"
+    run = program.start("--rank-table", "table.json", "--pod-name", "worker-0", "--html", "failure", "sh", "-c", script)
+
+    assert 1 == run.finish()
+    where = "all failed ranks of this node lost a peer; look at node 1 (pod worker-1, 10.99.0.2), ranks 4-7"
+    report = json.loads((program.log_dir / "job-report-node-0.json").read_bytes())
+    assert (where, [4, 5, 6, 7]) == (report["cause"]["sentence"], report["cause"]["candidates"])
+    assert 1 == run.screen.count(f"ERROR {where}\n")
+    assert not any(words in run.screen for words in ("may be", "cause unclear"))
+    assert where in (program.log_dir / "job-report-node-0.html").read_text()
+    found = node_reports.read(str(program.log_dir))
+    assert [(0, 0, where), (1, 1, "")] == [(node.number, node.named_by, node.sentence) for node in found.nodes]
+    assert [1] == [node.number for node in found.candidates]
 
 
 # --- Lingering --------------------------------------------------------------------------------------------------------

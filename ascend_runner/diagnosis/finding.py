@@ -41,6 +41,8 @@ class RootCause:
     `is_a_consequence`, it says so.
     `alike` are the ranks that failed for the same reason, this one included. `candidates` are the ranks that may have
     caused a failure whose cause is open, the likeliest first, or the others that report an error where it is likely.
+    `look_at` names the other nodes one of which is the cause if all failed ranks of this node only lost a peer; then
+    their ranks are the candidates.
     """
 
     rank_id: int
@@ -52,6 +54,7 @@ class RootCause:
     is_a_consequence: bool = False
     alike: tuple[int, ...] = ()
     candidates: tuple[int, ...] = ()
+    look_at: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -74,6 +77,7 @@ class Finding:
     `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
     `code` is the first CANN or HCCL code (or telling phrase), `code_kind` whether it is usually the root cause or
     points at a peer, `points_at` those peers; with `is_connection`, it reports a lost connection, see `codes.Code`.
+    `peer_addresses` are the addresses and host names of peers in the error, which may belong to this node.
     `plog_error` is the first ERROR line of the newest plog, `plog_path`.
     With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
     of another one that the log does not contain; with `is_weak`, it is a record that the rank may have survived.
@@ -93,6 +97,7 @@ class Finding:
     code_kind: str = ""
     code_line: str = ""
     points_at: tuple[Peer, ...] = ()
+    peer_addresses: tuple[str, ...] = ()
     plog_path: str = ""
     plog_error: str = ""
     is_connection: bool = False

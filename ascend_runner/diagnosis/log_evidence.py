@@ -65,10 +65,33 @@ _FORMS: Final = tuple(
         rf"connect destRank\[{_SERVER}/(?P<devices>\d{{1,4}})\]",
         r"\|\s{1,8}(?P<ip>[0-9A-Fa-f.:]{2,45})\((?P<ranks>\d{1,6})\)\s{1,8}\|\s{1,8}\d{1,6}\s{1,8}\|.{1,200}time ?out",
         rf"Peer information: server {_SERVER}, device ID (?P<devices>\d{{1,4}})",
+        rf"crimer rank \[{_SERVER}/(?P<devices>\d{{1,4}})\] status\[LOST\]",
         # Not a part of 4294967295, which is -1: no rank.
         r"(?:remote rank|Waiting peer rank|Remote rank):?\s?\[?(?P<ranks>\d{1,6})(?!\d)\]?",
         r"^ {2}Peer host: +(?P<server>[\w.-]{1,64})\s*$",
         r"Check whether node (?P<server>[0-9A-Fa-f.:]{7,45}) reports an error",
+        r"[Rr]anks? (?P<ranks>\d[\d, ]{0,400}) failed to (?:pass monitoredBarrier|report|reach)",
+        r"The node: (?P<ranks>\d{1,6}) is timed out",
+    )
+)
+
+
+def addresses_in(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses and host names of the other ends of connections that the messages name, each once."""
+    matches = (match for line in lines for form in _ADDRESSES for match in form.finditer(line))
+    return tuple(dict.fromkeys(match["address"] for match in matches))
+
+
+_ADDRESSES: Final = tuple(
+    re.compile(rf"(?:{pattern})")
+    for pattern in (
+        # gloo transport/tcp/pair.cc, torch c10d socket.cpp
+        r"(?:by peer|error|write\w?|read\w?|recv|send|connect|remote=|to|closed) ?\[(?P<address>[^]\s[]{2,253})\]:\d",
+        r"connect(?:ion)? to \(?(?P<address>[\w.-]{2,253})(?::|, )\d",
+        # NCCL socket.cc
+        r"(?:remote peer|recv from|send to|connect to|connection from) (?P<address>[^\s<>]{2,253})<\d",
+        # MindSpore distributed/rpc/tcp
+        r"(?:meta server node url|tcp server) ?: ?(?P<address>[^\s,:]{2,253}):\d",
     )
 )
 
@@ -115,7 +138,13 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         code_line=shown(found.line.strip()),
         is_connection=found.code.is_connection,
         points_at=() if found.code.kind is Kind.ROOT else peers_in([*lines, *plog]),
+        peer_addresses=() if found.code.kind is Kind.ROOT else _addresses(told, lines, found),
     )
+
+
+def _addresses(told: Traceback | None, lines: Sequence[str], found: Found) -> tuple[str, ...]:
+    """Return the addresses of peers in an error, or else near it, where a survived one may be named as well."""
+    return addresses_in([*(told.message if told else ()), found.line]) or addresses_in(lines[-NEAR:])
 
 
 def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]) -> Found | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
@@ -22,8 +23,9 @@ from ascend_runner.diagnosis import endings
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances, signal_behind
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
-from ascend_runner.rank_table.model import RankTable
+from ascend_runner.rank_table.model import Device, RankTable
 from ascend_runner.supervision.causes import Ending
+from ascend_runner.text import rank_list
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
@@ -74,6 +76,51 @@ def places(table: RankTable) -> dict[int, Place]:
         for server in table.servers
         for device in server.devices
     }
+
+
+@attrs.frozen(kw_only=True)
+class NodePlace:
+    """A node of the job: its number by its first rank, its ranks, and all names that messages may give it."""
+
+    number: int
+    pod_name: str
+    server_id: str
+    rank_ids: tuple[int, ...]
+    names: frozenset[str]
+
+    def __str__(self) -> str:
+        pod = f"pod {self.pod_name}, " if self.pod_name else ""
+        return f"node {self.number} ({pod}{self.server_id}), {rank_list(self.rank_ids)}"
+
+
+def nodes(table: RankTable) -> tuple[NodePlace, ...]:
+    """Return the nodes of a table, which are its pods if it has any."""
+    members: dict[tuple[str, str], list[Device]] = {}
+    for server in table.servers:
+        for device in server.devices:
+            members.setdefault((device.pod_name, server.server_id), []).append(device)
+    addresses = {server.server_id: server.addresses for server in table.servers}
+    ordered = sorted(members.items(), key=lambda item: item[1][0].rank_id)
+    return tuple(
+        NodePlace(
+            number=number,
+            pod_name=pod_name,
+            server_id=server_id,
+            rank_ids=tuple(device.rank_id for device in devices),
+            names=frozenset(
+                _plain(name)
+                for listed in (pod_name, server_id, *addresses[server_id], *(device.device_ip for device in devices))
+                for name in listed.split(",")
+                if name
+            ),
+        )
+        for number, ((pod_name, server_id), devices) in enumerate(ordered)
+    )
+
+
+def _plain(name: str) -> str:
+    """Return an address without what messages may add to it: an IPv4 address as one of IPv6, or its interface."""
+    return name.lower().removeprefix("::ffff:").partition("%")[0]
 
 
 def suspicion(death: Death) -> Suspicion:
@@ -134,6 +181,47 @@ def suspected_peer(deaths: Sequence[Death], places: Mapping[int, Place]) -> Peer
     failed = {death.rank_id for death in deaths}
     likeliest = min(reporters, key=lambda peer: (peer.rank_id in failed, -len(reporters[peer])))
     return attrs.evolve(likeliest, reported_by=tuple(reporters[likeliest]))
+
+
+def lost_nodes(
+    deaths: Sequence[Death], nodes: Sequence[NodePlace], places: Mapping[int, Place]
+) -> Sequence[NodePlace] | None:
+    """Return the other nodes that the failed ranks of this node name most if all of them only lost a peer.
+
+    It is empty if they name none, and None if a rank of this node may be the cause: one that failed by itself or in
+    an unknown way, one that they name, or one that was stopped while it did something else than the others.
+    """
+    failed = [death for death in deaths if suspicion(death) is not Suspicion.STOPPED]
+    if not failed or any(suspicion(death) is not Suspicion.REPORTS_A_PEER for death in failed):
+        return None
+    own = {death.rank_id for death in deaths}
+    named = [node for death in failed for node in _nodes_of(death.evidence, nodes, places)]
+    others = Counter(node for node in named if own.isdisjoint(node.rank_ids))
+    if others:
+        most = max(others.values())
+        return [node for node in nodes if others[node] == most]
+    return None if named or _outliers(deaths) else ()
+
+
+def _nodes_of(evidence: Finding, nodes: Sequence[NodePlace], places: Mapping[int, Place]) -> set[NodePlace]:
+    """Return the nodes that an error names; an address is more reliable than a rank, which may be one of a subgroup."""
+    found: list[NodePlace] = []
+    for peer in (located(peer, places) for peer in evidence.points_at):
+        named = _node_named((peer.server_id, peer.device_ip), nodes)
+        found += [named] if named else [node for node in nodes if peer.rank_id in node.rank_ids]
+    by_address = () if found else (_node_named((name,), nodes) for name in evidence.peer_addresses)
+    return {*found, *filter(None, by_address)}
+
+
+def _node_named(names: Iterable[str], nodes: Sequence[NodePlace]) -> NodePlace | None:
+    """Return the only node that has one of these names; a host name may be followed by its domain."""
+    plain = {_plain(name) for name in names if name}
+    hosts = {name.partition(".")[0] for name in plain if not _ADDRESS.fullmatch(name)}
+    found = [node for node in nodes if not node.names.isdisjoint(plain | hosts)]
+    return found[0] if len(found) == 1 else None
+
+
+_ADDRESS: Final = re.compile(r"[\d.]+|.*:.*")
 
 
 def located(peer: Peer, places: Mapping[int, Place]) -> Peer:
@@ -252,13 +340,23 @@ def diagnose(
     circumstances: Circumstances,
     places: Mapping[int, Place],
     first_exit: int | None = None,
+    nodes: Sequence[NodePlace] | None = None,
 ) -> Diagnosis:
     """Explain why ranks failed.
 
     `deaths` are in the order of their ends, `places` holds the known server and device of each rank of the whole job,
-    and `first_exit` is the rank that ended first by itself, if any did.
+    and `first_exit` is the rank that ended first by itself, if any did. `nodes` are those of a job on several nodes, as
+    far as they are known, None if this node runs the whole job.
     """
     suspected = suspected_peer(deaths, places)
+    root = None if first_exit is None else find(deaths, first_exit, suspected)
+    elsewhere = None if nodes is None or root is None else lost_nodes(deaths, nodes, places)
+    if root and elsewhere is not None:
+        look_at = " or ".join(map(str, elsewhere[:CANDIDATES])) or "the other nodes"
+        ranks = tuple(rank_id for node in elsewhere for rank_id in node.rank_ids)
+        root = attrs.evolve(root, look_at=look_at, candidates=ranks)
+        kind = Kind.SECONDARY.value  # a lost connection may also be that of a rank to blame
+        deaths = [attrs.evolve(one, evidence=attrs.evolve(one.evidence, code_kind=kind)) for one in deaths]
     return Diagnosis(
         findings={
             death.rank_id: _finding(death, circumstances, places)
@@ -266,7 +364,7 @@ def diagnose(
             if suspicion(death) is not Suspicion.STOPPED
         },
         suspected_peer=suspected,
-        root=None if first_exit is None else find(deaths, first_exit, suspected),
+        root=root,
     )
 
 

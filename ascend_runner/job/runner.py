@@ -41,7 +41,7 @@ from ascend_runner.supervision.job_machine import (
     transition,
 )
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.views import wording
+from ascend_runner.views import screen, wording
 from ascend_runner.views.progress import Progress
 
 if TYPE_CHECKING:
@@ -134,6 +134,8 @@ class JobRunner:
         """Make what an attempt needs on disk."""
         self._checkpoints = self._look_for_checkpoints()
         newest = self._checkpoints and self._checkpoints.newest
+        if self._checkpoints and self._checkpoints.unrecognized:
+            self._messages.warn_once(screen.unrecognized(spec, self._checkpoints.unrecognized))
         spec = self._setup.make(spec)
         self._writer.plan(spec)
         self._attempt = self._end.page.attempt = Attempt(spec, self._job.attempt, newest.path if newest else "")

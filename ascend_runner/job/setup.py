@@ -31,6 +31,7 @@ from ascend_runner.services.control import Requests
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.settings.parsing import NONE
+from ascend_runner.supervision import cloud_events
 from ascend_runner.supervision.causes import InspectAction, LimitReached
 from ascend_runner.text import printable, signal_name
 from ascend_runner.views.progress import show_finding
@@ -191,18 +192,26 @@ class JobSetup:
         begun, command = self.writer, self._context.command if self._context else ()
         if begun and begun.spec.part == job.part:
             return begun
-        self.resources.enter_context(log_folder.entered(job, self.messages.warning))
+        removal = self.resources.enter_context(log_folder.entered(job, self.messages.warning))
         if begun:
             lock = log_folder.lock_path(begun.spec)
             begun.rename(job, run_folder.write_job_file(job, self.run_folder, command))
             files.remove(lock)
+            self._tell_removal(begun, removal)
             return begun
         self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
         self.writer = self.resources.enter_context(closing(JobWriter(job, self.patience)))
         self.writer.begin(run_file, run_folder.spare_report(self.run_folder))
+        self._tell_removal(self.writer, removal)
         return self.writer
+
+    def _tell_removal(self, writer: JobWriter, sentence: str) -> None:
+        """Report that earlier runs were removed, if any were."""
+        if sentence:
+            self.messages.info(sentence)
+            writer.note(cloud_events.RUNS_REMOVED, {"sentence": sentence})
 
     def stage(self, context: PlanContext) -> None:
         """Begin to copy the datasets of a job, unless that has begun. It ends when `resources` are released."""

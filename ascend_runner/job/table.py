@@ -106,7 +106,7 @@ def check(table: RankTable, file: TableFile, context: PlanContext) -> list[Probl
 
 def placed(table: RankTable, context: PlanContext) -> TableFile:
     """Return the file of a rank table as HCCL reads it."""
-    return context.place_table(codec.to_hccl_bytes(table))
+    return context.place_table(codec.to_hccl_bytes(table), table.data)
 
 
 def texts(table: RankTable) -> Iterator[str]:

@@ -199,12 +199,12 @@ class PlanContext:
         named = self.settings.workdir
         return os.path.join(self.cwd, named) if named and named != WORKDIR_INHERIT else self.cwd
 
-    def place_table(self, data: bytes) -> TableFile:
+    def place_table(self, data: bytes, source: bytes = b"") -> TableFile:
         """Choose where to write the rank table: below MA_MOUNT_PATH, else MA_HOME, else the job's part of the logs."""
         own = os.path.join(self.log_dir, self.job_id)
         root = os.path.join(self.cwd, self.environ.get("MA_MOUNT_PATH") or self.environ.get("MA_HOME") or own)
         path, fallback_path = (os.path.join(place, "rank_table", TABLE_NAME) for place in (root, own))
-        return TableFile(path, fallback_path, data)
+        return TableFile(path=path, fallback_path=fallback_path, data=data, source=source)
 
 
 CURRENT_ADDRESS: Final = "MA_CURRENT_HOST_IP"  # the server_id of this node on ModelArts

@@ -56,11 +56,15 @@ class RankSpec:
 
 @attrs.frozen
 class TableFile:
-    """The rank table that the ranks read: at `path`, or at `fallback_path` if `path` cannot be written."""
+    """The rank table that the ranks read: at `path`, or at `fallback_path` if `path` cannot be written.
+
+    `source` is the platform's document from which `data` was made; it may have the names of pods. b"": there is none.
+    """
 
     path: str
     fallback_path: str
     data: bytes
+    source: bytes = b""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +85,7 @@ class Files:
     table: TableFile | None = None  # the rank table that the ranks read
     rotation: Rotation = attrs.field(factory=Rotation)
     has_own_process_logs: bool = False  # whether CANN's logs are below the log directory
-    log_runs: int = 10  # earlier runs to keep the files of
+    log_runs: int = 50  # earlier runs to keep the files of
     newest_link: str = ""  # the symlink that points at the newest log directory ("": none)
     checkpoint_dir: str = ""  # where the checkpoints of the training appear ("": unknown)
     html_states: frozenset[JobState] = frozenset()  # in one of these the report is also written as HTML

@@ -1,6 +1,7 @@
 """The log directory of a job: locked while the job runs, and cleared of what earlier runs have left.
 
-A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept.
+A run's logs, report and scripts belong together: they move to a `run-<n>` directory, of which the newest few are kept,
+and the newest one of a success: after many vain tries, its logs are those that somebody wants to compare with.
 Without the lock nothing is moved or written, so that a second start of a running job leaves its files alone.
 
 In ./logs, where each run has a directory of its own, all but the newest are removed. Only files that runs of this job
@@ -17,17 +18,18 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
-from ascend_runner import files
-from ascend_runner.errors import OutputError, reason
+from ascend_runner import files, report_file
+from ascend_runner.errors import OutputError, UnreadableError, reason
 from ascend_runner.files import NEIGHBOUR
 from ascend_runner.plan.ranks import TABLE_NAME
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.settings.parsing import HOOKS
-from ascend_runner.text import counted
+from ascend_runner.supervision.job_machine import JobState
+from ascend_runner.text import abbreviated, counted
 
 REMOVE_LIMIT: Final = 2.0  # seconds; a later run removes the rest
 
@@ -39,25 +41,62 @@ class _TimeIsOverError(Exception):
     pass
 
 
-def remove_old(job: JobSpec, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-    """Remove the directories of earlier runs beside a job's log directory, except the `log_runs` that ended last.
+def remove_old(
+    job: JobSpec, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> tuple[str, ...]:
+    """Remove earlier runs, except the newest `log_runs` and the newest success; return the directories removed.
 
-    It takes at most REMOVE_LIMIT seconds. A failure causes a warning.
+    These are the directories beside a job's log directory if each run has its own, else the `run-<n>` in it. It takes
+    at most REMOVE_LIMIT seconds. A failure causes a warning.
     """
 
     def check_time() -> None:
         if clock() >= deadline:
             raise _TimeIsOverError
 
+    removed, folder = [], job.files.log_dir
+    is_ours, deadline = _is_file_of(job), clock() + REMOVE_LIMIT
     try:
-        old = sorted(_earlier(job), reverse=True)[job.files.log_runs :]
-        deadline = clock() + REMOVE_LIMIT
+        if job.files.newest_link:
+            folder = os.path.dirname(folder)
+            runs = [path for _ended_at, path in sorted(_earlier(job), reverse=True)]
+        else:
+            runs = [_folder(folder, number) for number in sorted(_numbers(folder, is_ours), reverse=True)]
         with suppress(_TimeIsOverError):
-            for _ended_at, folder in old:
+            for run in _superfluous(runs, job, check_time):
                 with suppress(FileNotFoundError):  # another runner is removing it
-                    _remove_run(folder, job, check_time)
+                    if job.files.newest_link:
+                        is_removed = _remove_run(run, job, check_time)
+                    else:
+                        is_removed = _remove(run, is_ours, check_time)
+                    removed += [run] if is_removed else []
     except OSError as error:
-        warn(f"cannot remove an earlier run from {os.path.dirname(job.files.log_dir)!r}: {reason(error)}")
+        warn(f"cannot remove an earlier run from {folder!r}: {reason(error)}")
+    return tuple(removed)
+
+
+def _superfluous(runs: Sequence[str], job: JobSpec, check_time: Callable[[], None]) -> Iterator[str]:
+    """Yield the directories of all but the first runs, which are the newest, and the first one of a success."""
+    is_report = _matcher(rf"{re.escape(job.job_id)}-report.*\.json")
+    keep = job.files.log_runs
+    for place, run in enumerate(runs[keep:], keep):
+        is_newest_success = _has_succeeded(run, is_report)
+        for newer in runs[:place] if is_newest_success else ():
+            check_time()
+            if _has_succeeded(newer, is_report):
+                is_newest_success = False
+                break
+        if not is_newest_success:
+            yield run
+
+
+def _has_succeeded(run: str, is_report: Callable[[str], bool]) -> bool:
+    """Return whether the reports in a run's directory are those of a success, on each node that has one there."""
+    reports = [os.path.join(run, name) for name in _ours(run, is_report)]
+    try:
+        return {report_file.read(path).text("state") for path in reports} == {JobState.SUCCEEDED.value}
+    except UnreadableError:
+        return False
 
 
 def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
@@ -75,8 +114,8 @@ def _earlier(job: JobSpec) -> Iterator[tuple[int, str]]:
                     yield report.st_mtime_ns, entry.path
 
 
-def _remove_run(folder: str, job: JobSpec, check_time: Callable[[], None]) -> None:
-    """Remove a run's directory, unless a runner is using it or something else is in it.
+def _remove_run(folder: str, job: JobSpec, check_time: Callable[[], None]) -> bool:
+    """Remove a run's directory, unless a runner is using it or something else is in it; return whether it is gone.
 
     The report and the locks come last: until then the directory is still recognized as a run.
     """
@@ -84,11 +123,11 @@ def _remove_run(folder: str, job: JobSpec, check_time: Callable[[], None]) -> No
         entries = list(scanned)
     locks = [entry.path for entry in entries if entry.name.endswith(".lock")]
     if not locks or not all(_is_of_run(entry, job) for entry in entries):
-        return
+        return False
     with ExitStack() as held:
         for path in locks:
             if not _try_lock(path, held):
-                return
+                return False
         last = {os.path.join(folder, os.path.basename(job.report_path)), *locks}
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -99,6 +138,7 @@ def _remove_run(folder: str, job: JobSpec, check_time: Callable[[], None]) -> No
         for path in last:
             os.unlink(path)
         os.rmdir(folder)
+    return True
 
 
 def _is_of_run(entry: os.DirEntry[str], job: JobSpec) -> bool:
@@ -154,8 +194,10 @@ _RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
 
 
 @contextmanager
-def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
+def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[str]:
     """Lock the log directory of a job while the context lasts, with the files of earlier runs moved away.
+
+    The value is a sentence on earlier runs that were removed, or "".
 
     Raises:
         OutputError: Another job writes to it, or it cannot be used.
@@ -169,10 +211,19 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[None]:
         _put_aside(job, warn)
         if job.files.newest_link:
             _point_at_newest(job)
-            remove_old(job, warn)
-        yield
+        yield _removal(remove_old(job, warn), job)
     finally:
         os.close(fd)
+
+
+def _removal(removed: Sequence[str], job: JobSpec) -> str:
+    """Say which directories of earlier runs were removed."""
+    if not removed:
+        return ""
+    names, keep = abbreviated([os.path.basename(run) for run in removed]), job.files.log_runs
+    kept = f"the newest {keep} and the newest success are" if keep > 1 else "the newest one and the newest success are"
+    folder = os.path.dirname(removed[0])
+    return f"removed {counted(len(removed), 'earlier run')} from {folder!r} ({names}): {kept} kept (--log-runs)"
 
 
 def is_in_use(job: JobSpec) -> bool:
@@ -229,13 +280,13 @@ def _is_any_part_running(job: JobSpec) -> bool:
 
 
 def put_aside(
-    log_dir: str, is_ours: Callable[[str], bool], *, keep: int, clock: Callable[[], float] = time.monotonic
+    log_dir: str, is_ours: Callable[[str], bool], clock: Callable[[], float] = time.monotonic
 ) -> tuple[str, ...]:
     """Move the files of an earlier run that have our names into a directory of their own.
 
     The directory's number is one above the highest that has any of ours, so that the nodes of a job that share a log
-    directory choose the same one for each run. Of the directories that have any of ours, the newest `keep` stay.
-    Returns the names of files that were still in place when the time was up.
+    directory choose the same one for each run. Returns the names of files that were still in place when the time was
+    up.
 
     Raises:
         OutputError: The directory cannot be created.
@@ -245,8 +296,7 @@ def put_aside(
     if not earlier:
         return ()
 
-    numbers = [number for number in _numbers(log_dir) if _ours(_folder(log_dir, number), is_ours)]
-    folder = _folder(log_dir, max(numbers, default=0) + 1)
+    folder = _folder(log_dir, max(_numbers(log_dir, is_ours), default=0) + 1)
     files.make_folder(folder)
     deadline = clock() + MOVE_LIMIT
     for index, name in enumerate(earlier):
@@ -254,9 +304,6 @@ def put_aside(
             return tuple(earlier[index:])
         with suppress(FileNotFoundError):  # another node has already moved it
             os.rename(os.path.join(log_dir, name), os.path.join(folder, name))
-
-    for number in sorted(numbers, reverse=True)[max(0, keep - 1) :]:
-        _remove(_folder(log_dir, number), is_ours)
     return ()
 
 
@@ -278,7 +325,7 @@ def _locked(job: JobSpec) -> int:
 
 def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
     try:
-        left = put_aside(job.files.log_dir, _is_file_of(job), keep=job.files.log_runs)
+        left = put_aside(job.files.log_dir, _is_file_of(job))
     except OSError as error:
         raise OutputError(
             f"cannot move the files of the earlier run in {job.files.log_dir!r}: {reason(error)}"
@@ -303,9 +350,10 @@ def _point_at_newest(job: JobSpec) -> None:
         return  # a file system without symlinks
 
 
-def _remove(folder: str, is_ours: Callable[[str], bool]) -> None:
+def _remove(folder: str, is_ours: Callable[[str], bool], check_time: Callable[[], None]) -> bool:
     """Remove a run's files, and its directory if that is empty then: files of another node or job stay."""
-    for name in _ours(folder, is_ours):
+    for name in sorted(_ours(folder, is_ours), key=lambda name: name.endswith(".json")):  # the report last, as above
+        check_time()
         path = os.path.join(folder, name)
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -313,14 +361,17 @@ def _remove(folder: str, is_ours: Callable[[str], bool]) -> None:
             os.unlink(path)
     if not _listdir(folder):
         os.rmdir(folder)
+    return True
 
 
 def _ours(folder: str, is_ours: Callable[[str], bool]) -> list[str]:
     return sorted(filter(is_ours, _listdir(folder)))
 
 
-def _numbers(log_dir: str) -> list[int]:
-    return [int(found[1]) for name in _listdir(log_dir) if (found := re.fullmatch(_RUN_FOLDER, name))]
+def _numbers(log_dir: str, is_ours: Callable[[str], bool]) -> list[int]:
+    """Return the numbers of the earlier runs that have any of our files."""
+    numbers = [int(found[1]) for name in _listdir(log_dir) if (found := re.fullmatch(_RUN_FOLDER, name))]
+    return [number for number in numbers if _ours(_folder(log_dir, number), is_ours)]
 
 
 def _folder(log_dir: str, number: int) -> str:

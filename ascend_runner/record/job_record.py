@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
+LOST_PEERS: Final = "all failed ranks of this node lost a peer; look at "
 CAUSED: Final = " caused the failure: "
 LONGEST_NUMBER: Final = 16  # characters of the number of a rank
 
@@ -41,6 +42,8 @@ class CauseRecord:
     alike: tuple[int, ...] = ()  # the ranks that failed for the same reason, `rank_id` included
     certainty: str = ""  # "certain", "likely" or "open"
     candidates: tuple[int, ...] = ()  # the ranks that may have caused it if that is open
+    # Whether all failed ranks of this node only lost one on another; `candidates` are the ranks there, if it is known.
+    is_elsewhere: bool = False
     signal: Count | None = None  # the signal that stopped the runner, SIGKILL if it was killed
     may_be_a_peer: bool = False  # whether another rank may have failed before
     is_a_consequence: bool = False  # whether the evidence says that one did
@@ -58,6 +61,8 @@ class CauseRecord:
 
     def certainty_note(self, ranks: int) -> str:
         """Return a note on the certainty, "" if it is certain; a rank that is alone has no rivals."""
+        if self.is_elsewhere:
+            return ""  # the sentence says it
         word, is_alone = CERTAINTY.get(self.certainty, ""), ranks == 1 and not self.candidates
         return f" ({word})" if word and not is_alone else ""
 

@@ -13,7 +13,7 @@ from ascend_runner.diagnosis import endings, failed_rank, failure, oom, root_cau
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Diagnosis, Place, diagnose
+from ascend_runner.diagnosis.root_cause import Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
@@ -99,7 +99,9 @@ class Investigation:
         in_use = [death.evidence.code_line for death in deaths if endings.may_be_a_listener(death.evidence.code)]
         if in_use:
             circumstances = attrs.evolve(circumstances, listeners=self._listeners(in_use))
-        return diagnose(deaths, circumstances, places_of(self.job), first_exit)
+        is_one_of_several = self.job.nodes[0] > 1 and not self.job.is_passed_through
+        nodes = nodes_of(self.job) if is_one_of_several else None
+        return diagnose(deaths, circumstances, places_of(self.job), first_exit, nodes)
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `diagnosis.failure`."""
@@ -175,3 +177,9 @@ def places_of(job: JobSpec) -> dict[int, Place]:
         return {spec.rank_id: Place(job.server_id, spec.local_rank) for spec in job.ranks}
 
     return root_cause.places(codec.loads(job.files.table.data))
+
+
+def nodes_of(job: JobSpec) -> tuple[NodePlace, ...]:
+    """Return the nodes of the whole job, none without a rank table."""
+    table = job.files.table
+    return root_cause.nodes(codec.loads(table.source or table.data)) if table else ()

@@ -78,7 +78,7 @@ class Settings:
     hosts: tuple[tuple[str, int], ...] | None = None
     job_name: str | None = None
     log_dir: str | None = None
-    log_runs: int = 10
+    log_runs: int = 50
     log_max_size: int = 0
     html: str = "failure"
     console: frozenset[int] | None = None

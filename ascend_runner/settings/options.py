@@ -303,8 +303,9 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="log_runs",
             metavar="N",
             parse=parsing.count,
-            default=10,
-            help="number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs",
+            default=50,
+            help="number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs, in addition to"
+            " the newest one that succeeded",
         ),
         Option(
             name="log_max_size",

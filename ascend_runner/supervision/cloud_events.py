@@ -42,6 +42,7 @@ BEGUN: Final = "begun"  # in place of an event's kind, with the policy of the jo
 # Likewise, and in place of the state in the type. These change no state.
 RESIZED: Final = "resized"
 LIMIT_CHANGED: Final = "limit-changed"
+RUNS_REMOVED: Final = "runs-removed"  # the logs of earlier runs
 SLOW: Final = "slow"
 HANGING: Final = "hanging"
 STACKS: Final = "stacks"  # of the ranks of a job that hangs

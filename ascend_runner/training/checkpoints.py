@@ -10,9 +10,13 @@ Whether one is complete follows from the order in which the software writes, acc
   torch/distributed/checkpoint/filesystem.py); Lightning's sharded `.ckpt` directory adds `meta.pt`.
 - accelerate: `random_states_0.pkl` comes last but for registered objects (`save_state` in accelerate/accelerator.py).
 - MindSpore: a `.ckpt` file becomes read-only at the end (`_exec_save` in mindspore/train/serialization.py).
-- Other files of torch.save (Lightning's `.ckpt`, `checkpoint-7.pt`) are archives that show their end themselves.
+- Other files of torch.save (Lightning's `.ckpt`, `model_7.pt`) are archives that show their end themselves, and so do
+  safetensors, pickles and HDF5. A format that does not is taken for whole.
+- A directory of an unknown writer (`step_7/`) has every part that all others of its kind have.
 
 A machine that loses power can lose what was written before the last file, so every archive is checked, too.
+
+What a name says: `_tier` tells how surely a file is a checkpoint, and `Checkpoint.number` which one is newer.
 """
 
 from __future__ import annotations
@@ -40,44 +44,69 @@ LONGEST_LOOK: Final = 10.0  # seconds
 
 _POINTERS: Final = ("latest_checkpointed_iteration.txt", "latest")
 _POINTED_TO: Final = re.compile(r"iter_\d+|global_step\d+|release")  # complete only if a pointer names it
-_TEMPORARY: Final = re.compile(r"tmp.*|.*\.tmp|\..*", re.DOTALL)
-_FILE: Final = re.compile(r".+\.ckpt|(?:checkpoint|ckpt)[-_.].*\d\.(?:pt|pth)", re.DOTALL)
+_TEMPORARY: Final = re.compile(
+    r"\..*|tmp.*|temp[-_.].*|.*[-_.](?:tmp|temp|incomplete)(?:[-_.].*)?|.*\.(?:part|partial)|.*~", re.DOTALL
+)
+# Others may hold a dataset, too: `train.bin`, `samples_7.npz`.
+_OF_TRAINING: Final = re.compile(r"\.(?:pt|pth|ckpt|safetensors|nemo|pdparams)(?:\.tar)?$")
+_SUFFIX: Final = re.compile(_OF_TRAINING.pattern + r"|\.(?:bin|npz|pkl|h5|hdf5|keras|msgpack|tar)$")
+_RESUMABLE: Final = re.compile(r"(?:^|[-_.])(?:checkpoint|ckpt|last|latest|snapshot|resume)", re.IGNORECASE)
+_MODEL: Final = re.compile(
+    _RESUMABLE.pattern + r"|(?:^|[-_.])(?:model|weights?|state|params|step|epoch|iter|best|final)", re.IGNORECASE
+)
+# What is saved beside a model, and a part of one: model-00001-of-00002.safetensors.
+_BESIDE: Final = r"optim(?:izers?)?|opt|(?:lr_)?scheduler|scaler|sampler|rng(?:_states?)?|random_states?|training_args"
+_SIDE: Final = re.compile(rf"(?:{_BESIDE})(?:[-_.]?\d.*|\..*)|.*[-_.](?:{_BESIDE})(?:\.\w+)+|.*-of-\d+\.\w+", re.DOTALL)
 _HF: Final = re.compile(r"checkpoint-\d+")
+_OF_HF: Final = re.compile(r"(?:adapter_|pytorch_)?model\b.*\.(?:safetensors|bin|json)|train(?:er|ing)_.*|rng_.*")
 _LAST_FILES: Final = (".metadata", "random_states_0.pkl")  # they make a directory of any name a checkpoint
 _CUSTOM: Final = re.compile(r"custom_checkpoint_\d+\.pkl")  # an object that was registered with accelerate
-_STEP: Final = re.compile(r"step=(\d+)")  # Lightning: epoch=3-step=1200.ckpt
+_OF_ACCELERATE: Final = re.compile(
+    r"(?:model.*\.(?:safetensors|json)|pytorch_model.*\.bin|(?:optimizer|scheduler|sampler|dl_state_dict)(?:_\d+)?\.bin"
+    r"|scaler\.pt|custom_checkpoint_\d+\.pkl)$"
+)
+_RANK: Final = re.compile(r"rank[-_]?\d+")
+_COUNTERS: Final = re.compile(r"(epoch|iter|step)(?:ation)?s?[-_=]?(\d+)", re.IGNORECASE)  # epoch=3-step=1200.ckpt
 _EPOCH_AND_STEP: Final = re.compile(r"-(\d+)_(\d+)(?:_breakpoint)?\.ckpt$")  # MindSpore: resnet-1_1875.ckpt
+_NUMBER: Final = re.compile(r"(?:(?<![A-Za-z\d])|checkpoint|ckpt|model)(\d+)(?![A-Za-z\d])", re.IGNORECASE)
 
 
 class Checkpoint:
     """A possible checkpoint. `number` is its step, or its epoch and step, if the name has them."""
 
-    def __init__(self, path: str, written_at: float) -> None:
-        self.path, self.written_at = path, written_at
+    def __init__(self, path: str, written_at: float, size: int = 0) -> None:
+        self.path, self.written_at, self.size = path, written_at, size
         name = os.path.basename(path)
         self.kind = re.sub(r"\d+", "#", name)
-        found = _STEP.search(name) or _EPOCH_AND_STEP.search(name)
-        digits = found.groups() if found else re.findall(r"\d+", name)
-        self.number = tuple(map(int, digits)) if found or len(digits) == 1 else ()
+        self.number, self._is_of_a_step = _number(name), bool(_COUNTERS.search(name) or _RESUMABLE.search(name))
 
     def is_newer_than(self, other: Checkpoint) -> bool:
-        """Return whether this one is newer: by step number, or by modification time if the names differ in kind."""
-        if self.number and self.kind == other.kind:
+        """Return whether this one is newer: by its number, or by what was written last if that says nothing.
+
+        A step that is saved again is no newer, but a `model_2.pt` may be saved again at each step.
+        """
+        if self.number and self.kind == other.kind and (self.number != other.number or self._is_of_a_step):
             return self.number > other.number
-        return self.written_at > other.written_at
+        is_other_size = self.path == other.path and self.size != other.size
+        return self.written_at > other.written_at or is_other_size
 
 
 class Checkpoints:
-    """The newest complete checkpoint of a directory, and whether everything could be read (`is_known`)."""
+    """The newest complete checkpoint of a directory, and whether everything could be read (`is_known`).
 
-    def __init__(self, newest: Checkpoint | None, *, is_known: bool) -> None:
-        self.newest, self.is_known = newest, is_known
+    `unrecognized` are the names of what is in the directory if nothing in it is known to be a checkpoint.
+    """
+
+    def __init__(self, newest: Checkpoint | None, *, is_known: bool, unrecognized: tuple[str, ...] = ()) -> None:
+        self.newest, self.is_known, self.unrecognized = newest, is_known, unrecognized
 
     def is_progress_since(self, before: Checkpoints) -> bool | None:
         """Return whether there is a newer checkpoint than before, or None if that cannot be known."""
         if self.newest and before.newest and self.newest.is_newer_than(before.newest):
             return True
-        if not (self.is_known and before.is_known):
+        if self.newest and before.unrecognized:
+            return True
+        if not (self.is_known and before.is_known) or self.unrecognized:
             return None
         return bool(self.newest and not before.newest)
 
@@ -85,8 +114,9 @@ class Checkpoints:
 def latest_checkpoint(directory: str | os.PathLike[str]) -> pathlib.Path | None:
     """Return the newest complete checkpoint in `directory`, or None if there is none, or no such directory.
 
-    Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognized. A
-    checkpoint that is being saved, or was interrupted, is never returned.
+    Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognized, and
+    files with a usual name. A checkpoint that is being saved, or whose save was interrupted, is not returned if its
+    format shows it.
 
         import ascend_runner
 
@@ -115,6 +145,7 @@ class _Look:
         self._directory = directory
         self._deadline = time.monotonic() + LONGEST_LOOK
         self._is_known = True
+        self._parts_of: dict[str, set[str]] = {}  # of the directories that were looked at
 
     def result(self) -> Checkpoints:
         try:
@@ -124,16 +155,21 @@ class _Look:
         except OSError:
             return Checkpoints(None, is_known=False)
         self._is_known = len(entries) < MOST_ENTRIES and not self._is_late()
-        pointers = [entry.path for entry in entries if entry.name in _POINTERS]
+        pointers = [entry.path for entry in entries if entry.name in _POINTERS and entry.is_file(follow_symlinks=False)]
         found = self._pointed_to(pointers) if pointers else self._named(entries)
+        if not (pointers or found or self._is_late()):
+            names = [entry.name for entry in entries if not _TEMPORARY.fullmatch(entry.name)]
+            is_known = not names or any(map(_POINTED_TO.fullmatch, names))
+            return Checkpoints(None, is_known=self._is_known, unrecognized=() if is_known else tuple(sorted(names)))
         is_one_kind = len({checkpoint.kind for checkpoint in found}) == 1
         found.sort(key=lambda checkpoint: (checkpoint.number if is_one_kind else (), checkpoint.written_at))
-        custom = set() if pointers else self._custom_objects(found)
-        while found:
+        folders = {} if pointers else self._folders(found)
+        newest = None
+        while found and newest is None:
             checkpoint = found.pop()
-            if self._is_complete(checkpoint.path, custom, is_pointed_to=bool(pointers)):
-                return Checkpoints(checkpoint, is_known=self._is_known)
-        return Checkpoints(None, is_known=self._is_known)
+            if self._is_complete(checkpoint, folders, is_pointed_to=bool(pointers)):
+                newest = checkpoint
+        return Checkpoints(newest, is_known=self._is_known and not self._is_late())
 
     def _list(self, path: str) -> list[os.DirEntry[str]]:
         """Return the entries of a directory, at most MOST_ENTRIES of them."""
@@ -160,34 +196,60 @@ class _Look:
         return found
 
     def _named(self, entries: list[os.DirEntry[str]]) -> list[Checkpoint]:
-        """Return the entries that are checkpoints by their names or their last files."""
-        found = []
+        """Return the entries that are most surely checkpoints by their names or their last files."""
+        found: dict[int, list[Checkpoint]] = {}
         for entry in entries:
             try:
-                if _is_checkpoint_folder(entry) if entry.is_dir() else _FILE.fullmatch(entry.name):
-                    found.append(Checkpoint(entry.path, entry.stat().st_mtime))
+                tier = None if _is_link_to_another(entry) else self._tier(entry)
+                if tier is not None:
+                    status = entry.stat()
+                    checkpoint = Checkpoint(entry.path, status.st_mtime, 0 if entry.is_dir() else status.st_size)
+                    if entry.is_dir() and not checkpoint.number:  # its files may be written again
+                        written = [part.stat().st_mtime for part in self._list(entry.path)]
+                        checkpoint.written_at = max([status.st_mtime, *written])
+                    found.setdefault(tier, []).append(checkpoint)
             except FileNotFoundError:
                 continue  # an old one, deleted meanwhile
             except OSError:
                 self._is_known = False
-        return found
+        return found[min(found)] if found else []
 
-    def _custom_objects(self, found: list[Checkpoint]) -> set[str]:
-        """Return the names of the registered objects in any of the checkpoints, which all must have."""
-        folders = [checkpoint.path for checkpoint in found if not _FILE.fullmatch(os.path.basename(checkpoint.path))]
-        names: set[str] = set()
-        for folder in folders:
+    def _tier(self, entry: os.DirEntry[str]) -> int | None:
+        if not entry.is_dir():
+            return _tier(entry.name) if entry.is_file() else None
+        if _POINTED_TO.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name):
+            return None
+        if _HF.fullmatch(entry.name) or any(os.path.exists(os.path.join(entry.path, name)) for name in _LAST_FILES):
+            return 0
+        return 0 if _number(entry.name) and self._parts(entry.path) else None
+
+    def _parts(self, path: str) -> set[str]:
+        """Return the names of what is saved in a directory, or in those in it, without the numbers in them."""
+        if path in self._parts_of:
+            return self._parts_of[path]
+        entries = self._list(path)
+        names = [entry.name for entry in entries if _SUFFIX.search(entry.name)]
+        for folder in [entry for entry in entries if entry.is_dir(follow_symlinks=False)]:
+            inner = (entry.name for entry in self._list(folder.path))
+            names += [f"{folder.name}/{name}" for name in inner if _SUFFIX.search(name)]
+        return self._parts_of.setdefault(path, {re.sub(r"\d+", "#", name) for name in names})
+
+    def _folders(self, found: list[Checkpoint]) -> dict[str, set[str]]:
+        """Return the names in the checkpoints that are directories."""
+        folders: dict[str, set[str]] = {}
+        for checkpoint in found:
             try:
-                names.update(entry.name for entry in self._list(folder))
+                folders[checkpoint.path] = {entry.name for entry in self._list(checkpoint.path)}
             except OSError:
-                continue  # its completeness is another question
-        return {name for name in names if _CUSTOM.fullmatch(name)}
+                continue  # a file; or its completeness is another question
+        return folders
 
-    def _is_complete(self, path: str, custom: set[str], *, is_pointed_to: bool) -> bool:
+    def _is_complete(self, checkpoint: Checkpoint, folders: dict[str, set[str]], *, is_pointed_to: bool) -> bool:
+        path = checkpoint.path
         try:
             if not os.path.isdir(path):
                 return is_checkpoint_file(path)
-            proof = self._list(path) if is_pointed_to else self._has_last_file(path, custom)
+            proof = self._list(path) if is_pointed_to else self._has_last_file(checkpoint, folders)
             return bool(proof) and self._is_whole(path)
         except FileNotFoundError:
             return False
@@ -195,21 +257,44 @@ class _Look:
             self._is_known = False
             return False
 
-    def _has_last_file(self, path: str, custom: set[str]) -> bool:
-        names = {entry.name for entry in self._list(path)}
+    def _has_last_file(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> bool:
+        path, names = checkpoint.path, {entry.name for entry in self._list(checkpoint.path)}
         if ".metadata" in names:
             needs_more = path.endswith(".ckpt")
             return are_listed_files_whole(path) and (not needs_more or is_archive(os.path.join(path, "meta.pt")))
-        if not _HF.fullmatch(os.path.basename(path)):
-            last = {"random_states_0.pkl", *custom, *filter(_CUSTOM.fullmatch, names)}
-            return all(is_archive(os.path.join(path, name)) for name in last)
         if "checkpoint-is-incomplete.txt" in names:
             return False
+        if not (_HF.fullmatch(os.path.basename(path)) and any(map(_OF_HF.match, names))):
+            if "random_states_0.pkl" not in names and not self._is_of_accelerate(names, folders):
+                return self._has_all_parts(checkpoint, folders)
+            custom = filter(_CUSTOM.fullmatch, set().union(*folders.values()))  # all must have each registered object
+            return all(is_archive(os.path.join(path, name)) for name in {"random_states_0.pkl", *custom})
         random_states = [name for name in names if name.startswith("rng_state")]
         needs_random_state = any(name.startswith(("optimizer", "global_step")) for name in names)
         return is_trainer_state(os.path.join(path, "trainer_state.json")) and (
             not needs_random_state or any(is_archive(os.path.join(path, name)) for name in random_states)
         )
+
+    def _is_of_accelerate(self, names: set[str], folders: dict[str, set[str]]) -> bool:
+        """Whether a directory may be one that accelerate was writing; of a single one that is unknown."""
+        if not all(map(_OF_ACCELERATE.match, names)) or names == {"pytorch_model.bin"}:
+            return False
+        if any("random_states_0.pkl" in others for others in folders.values()):
+            return True
+        self._is_known = self._is_known and len(folders) > 1
+        return len(folders) == 1
+
+    def _has_all_parts(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> bool:
+        """Whether a directory of an unknown writer has what all others of its kind have, and nothing is being saved."""
+        own = self._parts(checkpoint.path)
+        others = [
+            self._parts(path)
+            for path in folders
+            if path != checkpoint.path and Checkpoint(path, 0.0).kind == checkpoint.kind
+        ]
+        expected = set.intersection(*others) if others else set()
+        is_saving = any(map(_TEMPORARY.fullmatch, folders.get(checkpoint.path, ())))
+        return bool(own) and expected <= own and not (is_saving or self._is_late())
 
     def _is_whole(self, path: str) -> bool:
         """Whether no file is recognizably cut off. Where there are too many, their order is proof enough."""
@@ -227,9 +312,41 @@ class _Look:
         return time.monotonic() > self._deadline
 
 
-def _is_checkpoint_folder(entry: os.DirEntry[str]) -> bool:
-    if _POINTED_TO.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name):
+def _is_link_to_another(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry only points to another checkpoint in its directory, such as `latest -> step_100`."""
+    if not entry.is_symlink():
         return False
-    return bool(_HF.fullmatch(entry.name)) or any(
-        os.path.exists(os.path.join(entry.path, name)) for name in _LAST_FILES
-    )
+    target, folder = os.path.realpath(entry.path), os.path.realpath(os.path.dirname(entry.path))
+    is_known = os.path.isdir(target) or _tier(os.path.basename(target)) is not None
+    return is_known and os.path.dirname(target) == folder
+
+
+def _tier(name: str) -> int | None:
+    """Return how surely a file is a checkpoint by its name, 0 is the best; None: it is none.
+
+    A model without a number may be the result of a training, or where it began; one with a step is one to resume from.
+    """
+    if not _SUFFIX.search(name) or _TEMPORARY.fullmatch(name) or _SIDE.fullmatch(name):
+        return None
+    is_model = bool(_OF_TRAINING.search(name) or _MODEL.search(name))
+    if _numbers(name):
+        return 0 if is_model else 2
+    if name.endswith(".ckpt") or (is_model and _RESUMABLE.search(name)):
+        return 0
+    return 1 if is_model else None
+
+
+def _number(name: str) -> tuple[int, ...]:
+    """Return the step in a name, or epoch and step; () if there is none, or numbers of unknown meaning."""
+    digits = _numbers(name)
+    found = sorted(_COUNTERS.findall(name))  # the epoch first
+    last = _EPOCH_AND_STEP.search(name)
+    if found or last:
+        digits = [number for _word, number in found] or list(last.groups() if last else ())
+    return tuple(map(int, digits)) if found or last or len(digits) == 1 else ()
+
+
+def _numbers(name: str) -> list[str]:
+    """Return the numbers in a name, apart from that of a rank, and those that belong to a word: resnet50, llama-7b."""
+    stem = _RANK.sub("", _SUFFIX.sub("", name))
+    return _NUMBER.findall(stem) or [number for _word, number in _COUNTERS.findall(stem)]

@@ -7,6 +7,7 @@ import os
 import pickle
 import stat
 import struct
+import sys
 
 TYPE_CHECKING = False  # typing.Final: Python 3.8
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 _LONGEST_HEADER: Final = 100_000_000  # bytes; the limit of safetensors itself
 _END: Final = struct.Struct("<4s8xLLH")  # the record at the end of an archive
 _LARGE_END: Final = struct.Struct("<4s36xQQ4s16x")  # the two records before it in those of torch: for more than 4 GiB
+_ZIP: Final = b"PK\x03\x04"
+_WITH_A_HEAD: Final = (".ckpt", ".h5", ".hdf5", ".npz", ".pkl", ".pt", ".pth", ".tar")
+_HDF5: Final = b"\x89HDF\r\n\x1a\n"
+_PICKLE: Final = b"\x80"
+_OLD_TORCH: Final = b"\x80\x02\x8a\nl\xfc\x9cF"
 _UNPICKLING_ERRORS: Final = (  # errors of a pickle that is cut off or damaged, besides OSError
     pickle.UnpicklingError,
     ArithmeticError,
@@ -60,11 +66,11 @@ def is_checkpoint_file(path: str) -> bool:
     MindSpore's format, tensors one after another, shows no end; but it makes the file read-only when it is written.
     """
     with open(path, "rb") as file:
-        if file.read(2) == b"PK":
-            return is_archive(path)
-        status = os.fstat(file.fileno())
-    is_writable = status.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    return path.endswith(".ckpt") and status.st_size > 0 and not is_writable
+        start, mode = file.read(1), os.fstat(file.fileno()).st_mode
+    is_writable = mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    if path.endswith(".ckpt") and is_writable and start not in {_ZIP[:1], _PICKLE, _HDF5[:1]}:
+        return False
+    return start != b"" and not is_cut_off(path)
 
 
 def is_cut_off(path: str) -> bool:
@@ -79,8 +85,24 @@ def is_cut_off(path: str) -> bool:
                 return bool(size < file.tell() + max(ends, default=0))
             except (AttributeError, LookupError, TypeError, ValueError):
                 return True
+        file.seek(max(0, size - 1))
+        end = file.read(1)
+    if start.startswith(_PICKLE) and not start.startswith(_OLD_TORCH):
+        return end != b"."  # unlike the old format of torch, in which tensors follow
+    if not start.strip(b"\0"):  # empty, or all that is left after a loss of power
+        return path.endswith(_WITH_A_HEAD) or (not start and path.endswith(".bin"))
+    if _HDF5.startswith(start):
+        return size < _hdf5_size(path)
     is_many = path.endswith(".distcp")  # several archives in one file, whose lengths are in .metadata
-    return start[:4] == b"PK\x03\x04" and not is_many and not is_archive(path)
+    return (start[:4] == _ZIP or _ZIP.startswith(start)) and not is_many and not is_archive(path)
+
+
+def _hdf5_size(path: str) -> int:
+    """Return the size of a file that its HDF5 superblock tells, of the versions 0 and 1, or 2 and 3."""
+    with open(path, "rb") as file:
+        block = file.read(64)
+    at = {0: 40, 1: 44}.get(block[8] if len(block) > 8 else 0, 28)  # noqa: PLR2004  where the version is
+    return int.from_bytes(block[at : at + 8], "little") if len(block) >= at + 8 else sys.maxsize
 
 
 def is_trainer_state(path: str) -> bool:

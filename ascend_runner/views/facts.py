@@ -66,9 +66,11 @@ def chosen(found: list[Fact], *labels: str) -> Iterator[Fact]:
 def _of_cause(job: JobRecord, cause: CauseRecord) -> Iterator[Fact]:
     yield "cause", cause.with_certainty(len(job.ranks))
     yield from doubts(job)
-    yield "check", suspicion(cause.suspected_peer) if cause.suspected_peer else ""
+    suspected = cause.suspected_peer
+    is_said = cause.is_elsewhere and suspected is not None and suspected.device_id is None
+    yield "check", suspicion(suspected) if suspected and not is_said else ""
     first, culprit = job.rank(cause.first_exit), cause.rank_id
-    is_another = first is not None and first.rank_id != culprit
+    is_another = first is not None and (first.rank_id != culprit or cause.is_elsewhere)
     yield "first", first_to_end(first.title, first.ending) if first and is_another else ""
 
 
@@ -80,7 +82,7 @@ def first_to_end(title: str, ending: Ending | None) -> str:
 def doubts(job: JobRecord) -> Iterator[Fact]:
     """Yield which other ranks may be the cause of a failure."""
     cause = job.cause
-    if cause is None or not cause.candidates:
+    if cause is None or not cause.candidates or cause.is_elsewhere:
         return
     if cause.certainty != "open":
         errors = "an error" if len(cause.candidates) == 1 else "errors"

@@ -27,7 +27,7 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.members import Members, plain
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.record.job_record import CERTAINTY, AttemptRecord, CauseRecord, JobRecord
+from ascend_runner.record.job_record import CERTAINTY, LOST_PEERS, AttemptRecord, CauseRecord, JobRecord
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
@@ -142,7 +142,10 @@ _REPORT: Final = (
     *("state", "status", "exit_verdict", "attempt", "rank_size", "started_at", "seconds"),
     *("runner_version", "secrets_masked", "schema_version"),
 )
-_CAUSE: Final = ("kind", "rank_id", "first_exit", "alike", "certainty", "candidates", "signal", "is_a_consequence")
+_CAUSE: Final = (
+    *("kind", "rank_id", "first_exit", "alike", "certainty", "candidates", "signal"),
+    *("is_a_consequence", "is_elsewhere"),
+)
 _RANK: Final = (
     *("rank_id", "local_rank", "state", "ending", "started_after", "seconds"),
     *("max_rss", "user_seconds", "system_seconds", "log_size", "log_lost"),
@@ -188,9 +191,10 @@ def _public_cause(report: JobRecord, cause: CauseRecord) -> CauseRecord:
         how = f" by {signal_name(signum)}"
     exception = _exception(failed.finding.exception) if failed and failed.finding else ""
     sentence = _SENTENCES.get(cause.kind, Cause.public).format(rank=f"rank {cause.rank_id}", how=how)
+    sentence = f"{sentence} ({exception})" if exception else sentence
     return CauseRecord(
         **_kept(cause, _CAUSE),
-        sentence=f"{sentence} ({exception})" if exception else sentence,
+        sentence=f"{LOST_PEERS}another node" if cause.is_elsewhere else sentence,
         suspected_peer=_public_peer(peer) if peer else None,
     )
 

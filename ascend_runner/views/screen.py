@@ -7,7 +7,7 @@ ranks ended.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,17 @@ from ascend_runner.supervision import cloud_events, machine
 from ascend_runner.supervision.causes import Cause, Ending, Exited, FindingKind, named
 from ascend_runner.supervision.job_machine import Failed, Job, Released, StopRequested, Verdict
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_ranks, clock, counted, duration, printable, rank_list, rank_title, signal_name
+from ascend_runner.text import (
+    abbreviated,
+    all_ranks,
+    clock,
+    counted,
+    duration,
+    printable,
+    rank_list,
+    rank_title,
+    signal_name,
+)
 from ascend_runner.views import facts, wording
 from ascend_runner.views.facts import Fact
 
@@ -170,6 +180,8 @@ def last_failure(outcome: Outcome) -> str:
 def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome) -> list[str]:
     """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
     root, title = outcome.root, cause.title
+    if root and root.look_at:
+        return [wording.sentence(outcome), f"  first  {facts.first_to_end(title, ending)}"]
     if root is None or root.rank_id == cause.rank_id:
         head = [f"{title} failed: {ending} after {duration(failed.seconds)}{wording.certainty_note(outcome)}"]
     else:
@@ -308,6 +320,14 @@ def _same_failures(same: int, attempts: int) -> str:
     if same < attempts:
         return f", the last {same} with the same failure"
     return f", {'both' if attempts == 2 else 'all'} with the same failure"  # noqa: PLR2004
+
+
+def unrecognized(job: JobSpec, names: Sequence[str]) -> str:
+    """Return the warning about a directory for checkpoints in which none is recognized, but only these `names`."""
+    return (
+        f"no checkpoint is recognized in --checkpoint-dir {job.files.checkpoint_dir!r} ({abbreviated(names)}): until"
+        " one is, the progress of the training is unknown, and ASCEND_RUNNER_CHECKPOINT is empty"
+    )
 
 
 def held_devices(pids: Collection[int]) -> str:

@@ -197,6 +197,7 @@ def cause_record(outcome: Outcome) -> CauseRecord | None:
         alike=root.alike if root else (),
         certainty=root.certainty.value if root else "",
         candidates=root.candidates if root else (),
+        is_elsewhere=bool(root and root.look_at),
         signal=cause.stop_signal,
         may_be_a_peer=bool(root and root.may_be_a_peer),
         is_a_consequence=bool(root and root.is_a_consequence),
@@ -214,6 +215,8 @@ def of_error(error: AscendRunnerError) -> CauseRecord:
 def sentence(outcome: Outcome) -> str:
     """Return a sentence on why the job failed, or "" if it did not."""
     cause, root = outcome.cause, outcome.root
+    if root and root.look_at:
+        return f"{job_record.LOST_PEERS}{root.look_at}"
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
             return f"rank {root.rank_id}{job_record.CAUSED}{root.summary}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
@@ -116,9 +118,9 @@ def test_lock_is_no_symlink(tmp_path: Path) -> None:
 NAMES = ("job-proc-rank-0-device-0.txt", "job-report.json")
 
 
-def run(folder: Path, content: str, names: tuple[str, ...] = NAMES, keep: int = 10) -> tuple[str, ...]:
+def run(folder: Path, content: str, names: tuple[str, ...] = NAMES) -> tuple[str, ...]:
     """Put aside what is there, then write this run's files."""
-    left = put_aside(str(folder), names.__contains__, keep=keep)
+    left = put_aside(str(folder), names.__contains__)
     for name in names:
         (folder / name).write_text(content)
     return left
@@ -144,12 +146,51 @@ def test_each_run_has_a_folder(tmp_path: Path) -> None:
     assert [["one", "one"], ["two", "two"]] == [content_of(tmp_path / name) for name in ("run-1", "run-2")]
 
 
-def test_only_the_newest_runs_are_kept(tmp_path: Path) -> None:
-    """Older directories are deleted, and their numbers are not reused."""
-    for number in range(6):
-        run(tmp_path, str(number), keep=2)
+def runs(folder: Path, states: str, keep: int, warn: Callable[[str], None] = pytest.fail) -> list[str]:
+    """Run a job once for each letter, "S" for a success, and return what the starts say of removed runs."""
+    said = []
+    for letter in states:
+        with log_folder.entered(job(folder, (0,), log_runs=keep), warn) as removal:
+            (folder / "job-proc-rank-0-device-0.txt").write_text(letter)
+            (folder / "job-run.json").write_text('{"pid": 1}')
+            report = {"state": "succeeded" if letter == "S" else "failed"}
+            (folder / "job-report.json").write_text(json.dumps(report))
+        said += [removal] if removal else []
+    return said
 
-    assert ["run-4", "run-5"] == sorted(path.name for path in tmp_path.glob("run-*"))
+
+@pytest.mark.parametrize(
+    ("states", "kept"),
+    [
+        ("FFFFFF", {4, 5}),
+        ("SFFFFF", {1, 4, 5}),  # the only success, however old it is
+        ("SSFFFF", {2, 4, 5}),  # only the newest success
+        ("SFFFSF", {4, 5}),  # it is among the newest runs
+    ],
+)
+def test_newest_runs_and_the_newest_success_are_kept(states: str, kept: set[int], tmp_path: Path) -> None:
+    """Older directories are deleted, and their numbers are not reused; the newest success is never deleted."""
+    runs(tmp_path, states, keep=2)
+
+    assert {f"run-{number}" for number in kept} == {path.name for path in tmp_path.glob("run-*")}
+
+
+def test_each_removal_is_said(tmp_path: Path) -> None:
+    """A start names the directories that it removes, and how many are kept by which option."""
+    said = runs(tmp_path, "FFFF", keep=2)
+
+    kept = "the newest 2 and the newest success are kept (--log-runs)"
+    assert [f"removed 1 earlier run from '{tmp_path}' (run-1): {kept}"] == said
+
+
+@pytest.mark.parametrize(("failed", "is_kept"), [("job-report-node-1.json", False), ("other-report.json", True)])
+def test_success_is_one_on_all_nodes(failed: str, *, is_kept: bool, tmp_path: Path) -> None:
+    """A run in which another node of the job has failed is no success; another job in its directory does not matter."""
+    runs(tmp_path, "SF", keep=9)
+    (tmp_path / "run-1" / failed).write_text('{"state": "failed"}')
+    runs(tmp_path, "FF", keep=1)
+
+    assert is_kept is (tmp_path / "run-1" / "job-report.json").exists()
 
 
 def test_nodes_that_share_a_folder_choose_the_same_number(tmp_path: Path) -> None:
@@ -166,10 +207,9 @@ def test_nodes_that_share_a_folder_choose_the_same_number(tmp_path: Path) -> Non
 
 def test_files_of_others_stay(tmp_path: Path) -> None:
     """Deleting an earlier run keeps files of other jobs."""
-    run(tmp_path, "one")
-    run(tmp_path, "two")
+    runs(tmp_path, "FF", keep=1)
     (tmp_path / "run-1" / "notes").touch()
-    run(tmp_path, "three", keep=1)
+    runs(tmp_path, "F", keep=1)
 
     assert ["notes"] == [path.name for path in (tmp_path / "run-1").iterdir()]
 
@@ -178,7 +218,7 @@ def test_store_on_which_a_rename_copies(tmp_path: Path) -> None:
     """When moving takes too long the rest is left in its place and named; the report moves first."""
     run(tmp_path, "one")
     ticks = count(step=MOVE_LIMIT * 0.6)
-    left = put_aside(str(tmp_path), NAMES.__contains__, keep=10, clock=lambda: next(ticks))
+    left = put_aside(str(tmp_path), NAMES.__contains__, clock=lambda: next(ticks))
 
     assert ("job-proc-rank-0-device-0.txt",) == left
     assert (tmp_path / "job-proc-rank-0-device-0.txt").exists()
@@ -191,4 +231,4 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "run-1").write_text("in the way")
 
     with pytest.raises(OutputError, match="run-1"):
-        put_aside(str(tmp_path), NAMES.__contains__, keep=10)
+        put_aside(str(tmp_path), NAMES.__contains__)

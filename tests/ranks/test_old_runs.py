@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import json
 import os
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def lay(logs: Path, number: int, *, ended: int | None = None) -> Path:
 def job(logs: Path, keep: int = 2) -> JobSpec:
     """Make a job whose own directory is the newest."""
     own = lay(logs, 59)
-    return job_spec([rank_spec()], job_id="train", log_dir=str(own), log_runs=keep)
+    link = str(logs / "latest")
+    return job_spec([rank_spec()], job_id="train", log_dir=str(own), log_runs=keep, newest_link=link)
 
 
 def left(logs: Path) -> list[str]:
@@ -57,9 +59,22 @@ def test_runs_that_ended_first_are_removed(tmp_path: Path) -> None:
     made = job(tmp_path)
     for number, ended in ((1, 40), (2, 20), (3, 30), (4, 4)):
         lay(tmp_path, number, ended=ended)
-    remove_old(made, pytest.fail)
+    removed = remove_old(made, pytest.fail)
 
     assert ["01", "03"] == left(tmp_path)
+    assert (str(tmp_path / name_of(2)), str(tmp_path / name_of(4))) == removed
+
+
+def test_newest_success_stays(tmp_path: Path) -> None:
+    """The newest run that succeeded stays, whatever has run since, and an older one does not."""
+    made = job(tmp_path, keep=1)
+    for number, state in ((1, "succeeded"), (2, "succeeded"), (3, "failed"), (4, "stopped"), (5, "failed")):
+        report = lay(tmp_path, number) / "train-report.json"
+        report.write_text(json.dumps({"state": state}))
+        os.utime(report, (number, number))
+    remove_old(made, pytest.fail)
+
+    assert ["02", "05"] == left(tmp_path)
 
 
 def test_few_runs_stay(tmp_path: Path) -> None:
@@ -152,6 +167,6 @@ def test_removal_by_another_runner(tmp_path: Path) -> None:
 def test_failure_is_a_warning(tmp_path: Path) -> None:
     """An error of the disk is reported in one sentence, and the job starts."""
     warnings: list[str] = []
-    remove_old(job_spec([rank_spec()], log_dir=str(tmp_path / "gone" / "train-1")), warnings.append)
+    remove_old(job_spec([rank_spec()], log_dir=str(tmp_path / "gone" / "train-1"), newest_link="x"), warnings.append)
 
     assert [f"cannot remove an earlier run from '{tmp_path}/gone': no such file or directory"] == warnings

@@ -123,6 +123,7 @@ def test_failed_job() -> None:
         "alike": [],
         "certainty": "",
         "candidates": [],
+        "is_elsewhere": False,
         "signal": None,
         "may_be_a_peer": False,
         "is_a_consequence": False,

@@ -227,6 +227,208 @@ def test_other_folders_are_no_checkpoints(tmp_path: Path, folder: str) -> None:
     assert checkpoints.latest_checkpoint(tmp_path) is None
 
 
+# Names that trainings give to what they save, those of two steps in one directory.
+USUAL_NAMES: Final = [
+    ("9.pt", "10.pt"),
+    ("model_9.pt", "model_10.pt"),
+    ("model9.pth", "model10.pth"),
+    ("step-9.pt", "step-10.pt"),
+    ("step_9.safetensors", "step_10.safetensors"),
+    ("epoch_3.pt", "epoch_12.pt"),
+    ("epoch3.pt", "epoch12.pt"),
+    ("iter_9.pth", "iter_10.pth"),
+    ("model_0004999.pth", "model_0009999.pth"),
+    ("checkpoint_0009.pth.tar", "checkpoint_0010.pth.tar"),
+    ("checkpoint-9.pth.tar", "checkpoint-10.pth.tar"),
+    ("checkpoint3.pt", "checkpoint12.pt"),
+    ("ckpt-9.pt", "ckpt-10.pt"),
+    ("ckpt_9.ckpt", "ckpt_10.ckpt"),
+    ("epoch=3-step=900.ckpt", "epoch=3-step=1000.ckpt"),
+    ("epoch=3-val_loss=0.25.ckpt", "epoch=12-val_loss=0.09.ckpt"),
+    ("resnet50_epoch_9.pth", "resnet50_epoch_10.pth"),
+    ("llama-7b-step9.safetensors", "llama-7b-step10.safetensors"),
+    ("epoch_3_iter_900.pth", "epoch_12_iter_100.pth"),
+    ("pytorch_model_9.bin", "pytorch_model_10.bin"),
+    ("weights_9.npz", "weights_10.npz"),
+    ("state_9.pkl", "state_10.pkl"),
+    ("weights.9.h5", "weights.10.h5"),
+    ("G_900.pth", "G_1000.pth"),
+    ("snapshot_epoch_3.pt", "snapshot_epoch_12.pt"),
+    ("step_9_rank_0.pt", "step_10_rank_0.pt"),
+    ("step_100/model.pt", "step_1000/model.pt"),
+    ("epoch_3/pytorch_model.bin", "epoch_12/pytorch_model.bin"),
+    ("step9-unsharded/model/rank0.pt", "step10-unsharded/model/rank0.pt"),
+    ("checkpoint-9/model.pt", "checkpoint-10/model.pt"),
+]
+UNNUMBERED: Final = [
+    *(
+        "last.pt",
+        "last.ckpt",
+        "last.pth.tar",
+        "latest.pth",
+        "checkpoint.pt",
+        "checkpoint.pth.tar",
+        "ckpt.pt",
+        "best.pt",
+    ),
+    *("model.pt", "model_best.pth.tar", "snapshot.pt", "model.safetensors", "pytorch_model.bin", "weights.h5"),
+    *("resnet50.pth", "llama-7b.safetensors", "checkpoint.npz", "state.pkl"),
+]
+
+
+def content(name: str) -> bytes:
+    """Return what a file of this name holds when it is whole."""
+    kinds = {"safetensors": tensors(), "pkl": pickle.dumps({"w": 1}), "h5": hdf5(), "bin": bytes(range(1, 99))}
+    return kinds.get(name.rpartition(".")[2], archive())
+
+
+def hdf5() -> bytes:
+    """Return the superblock of an HDF5 file, and its data."""
+    return b"\x89HDF\r\n\x1a\n\x02\x08\x08\0" + bytes(16) + (100).to_bytes(8, "little") + bytes(64)
+
+
+@pytest.mark.parametrize(("older", "newer"), USUAL_NAMES)
+def test_usual_names_with_a_number(tmp_path: Path, older: str, newer: str) -> None:
+    """A file or directory with a number in its name is a checkpoint, and the number says which one is newer."""
+    write(tmp_path, [(newer, content(newer))])
+    after = checkpoints.look(tmp_path)
+    (tmp_path / newer.partition("/")[0]).rename(tmp_path / "aside")
+    write(tmp_path, [(older, content(older))])
+    before = checkpoints.look(tmp_path)
+    (tmp_path / "aside").rename(tmp_path / newer.partition("/")[0])
+    os.utime(tmp_path / newer.partition("/")[0], (1, 1))
+
+    assert tmp_path / newer.partition("/")[0] == checkpoints.latest_checkpoint(tmp_path)
+    assert (True, False) == (after.is_progress_since(before), before.is_progress_since(after))
+
+
+@pytest.mark.parametrize("name", UNNUMBERED)
+def test_usual_names_without_a_number(tmp_path: Path, name: str) -> None:
+    """A file without a number is progress when it is written again, by its time or its size."""
+    nothing = checkpoints.look(tmp_path)
+    write(tmp_path, [(name, content(name))])
+    os.utime(tmp_path / name, (100, 100))
+    first = checkpoints.look(tmp_path)
+    os.utime(tmp_path / name, (200, 200))
+    second = checkpoints.look(tmp_path)
+
+    assert tmp_path / name == checkpoints.latest_checkpoint(tmp_path)
+    assert [True, True] == [first.is_progress_since(nothing), second.is_progress_since(first)]
+    assert second.is_progress_since(second) is False
+    if name.endswith(".bin"):
+        (tmp_path / name).write_bytes(2 * content(name))
+        os.utime(tmp_path / name, (200, 200))
+        assert checkpoints.look(tmp_path).is_progress_since(second) is True
+
+
+def test_number_that_is_no_step(tmp_path: Path) -> None:
+    """A file with a number that the training writes again at each step is progress, but not a step saved again."""
+    progress = {}
+    for name in ("gpt-2.pt", "step_100.pt"):
+        write(tmp_path / name, [(name, archive())])
+        before = checkpoints.look(tmp_path / name)
+        os.utime(tmp_path / name / name, (before.newest.written_at + 9,) * 2)  # type: ignore[union-attr]  # it is there
+        progress[name] = checkpoints.look(tmp_path / name).is_progress_since(before)
+
+    assert {"gpt-2.pt": True, "step_100.pt": False} == progress
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model_9.pt.tmp", "tmp_model_9.pt", "model_9.tmp.pt", ".model_9.pt", "model_9.pt.part", "model_9.pt~"),
+        *("step_9.tmp/model.pt", "step_9.incomplete/model.pt", "step_9.tmp.123/model.pt"),
+        *("optimizer.pt", "optimizer_9.pt", "model_9_optimizer.pt", "rng_state_0.pth", "training_args.bin"),
+        *("model-00001-of-00002.safetensors", "train.bin", "config.json", "events.out.tfevents.1763", "step_9/log.txt"),
+    ],
+)
+def test_other_names_are_no_checkpoints(tmp_path: Path, name: str) -> None:
+    """Temporary names, what is saved beside a model, parts of one and datasets are not taken for a checkpoint."""
+    write(tmp_path, [(name, content(name))])
+
+    assert checkpoints.latest_checkpoint(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "name", [name for _older, name in USUAL_NAMES if not name.endswith(".bin")] + ["last.pt", "last.ckpt", "state.pkl"]
+)
+def test_file_that_is_cut_off_is_no_checkpoint(tmp_path: Path, name: str) -> None:
+    """Formats that show their end are not taken while they are half-written, and an empty file never is."""
+    whole = content(name)
+    write(tmp_path, [(name, b"")])
+    taken = set()
+    for length in (*range(10), len(whole) // 2, *range(len(whole) - 24, len(whole))):
+        (tmp_path / name).write_bytes(whole[:length])
+        taken.add(checkpoints.latest_checkpoint(tmp_path))
+    (tmp_path / name).write_bytes(bytes(len(whole)))
+
+    assert {None} == taken
+    assert checkpoints.latest_checkpoint(tmp_path) is None
+
+
+def test_directory_that_lacks_a_part(tmp_path: Path) -> None:
+    """A directory without a part that all others of its kind have is half-written; its notes are no part."""
+    for step in (1, 2):
+        write(tmp_path, [(f"step_{step}/{name}", archive()) for name in ("model.pt", "optimizer.pt", "args.json")])
+    write(tmp_path, [("step_3/model.pt", archive())])
+    half = checkpoints.latest_checkpoint(tmp_path)
+    write(tmp_path, [("step_3/optimizer.pt", archive())])
+
+    assert tmp_path / "step_2" == half
+    assert tmp_path / "step_3" == checkpoints.latest_checkpoint(tmp_path)
+
+
+def test_directory_that_accelerate_may_have_begun(tmp_path: Path) -> None:
+    """A single directory with a model only may lack the rest, so it is unknown; a second one shows that it is whole."""
+    nothing = checkpoints.look(tmp_path)
+    write(tmp_path, [("step_1/model.safetensors", tensors())])
+    first = checkpoints.look(tmp_path)
+    write(tmp_path, [("step_2/model.safetensors", tensors())])
+
+    assert (None, None) == (first.newest, first.is_progress_since(nothing))
+    assert tmp_path / "step_2" == checkpoints.latest_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("link", ["latest", "last.pt", "step_latest"])
+@pytest.mark.parametrize("target", ["step_100", "step_100.pt"])
+def test_link_to_a_checkpoint(tmp_path: Path, link: str, target: str) -> None:
+    """A link beside its target is no checkpoint of its own, and no tracker file; one that leads nowhere is nothing."""
+    write(tmp_path, [(f"{target}/model.pt" if target == "step_100" else target, archive())])
+    (tmp_path / link).symlink_to(target)
+    (tmp_path / "step_200").symlink_to("gone")
+
+    assert tmp_path / target == checkpoints.latest_checkpoint(tmp_path)
+
+
+def test_result_of_a_training_is_not_resumed_from(tmp_path: Path) -> None:
+    """The model at the top of HF's output directory, or a file of samples, does not take the place of a checkpoint."""
+    write(tmp_path, hf(100))
+    write(tmp_path, [("model.safetensors", tensors()), ("samples_900.npz", archive())])
+
+    assert tmp_path / "checkpoint-100" == checkpoints.latest_checkpoint(tmp_path)
+
+
+def test_special_file_is_no_checkpoint(tmp_path: Path) -> None:
+    """A FIFO with a usual name is not opened, which would block."""
+    os.mkfifo(tmp_path / "model_9.pt")
+
+    assert checkpoints.latest_checkpoint(tmp_path) is None
+
+
+def test_unrecognized_files_are_unknown_progress(tmp_path: Path) -> None:
+    """If nothing in a directory is recognized, progress is unknown, until the first checkpoint that is."""
+    nothing = checkpoints.look(tmp_path)
+    write(tmp_path, [("weights.abc", b"1"), (".hidden", b"")])
+    before = checkpoints.look(tmp_path)
+    write(tmp_path, [("weights.abd", b"2"), ("run/x", b"")])
+    after = checkpoints.look(tmp_path)
+    write(tmp_path, [("model_9.pt", archive())])
+
+    assert ("run", "weights.abc", "weights.abd") == after.unrecognized
+    assert [None, None] == [before.is_progress_since(nothing), after.is_progress_since(before)]
+    assert checkpoints.look(tmp_path).is_progress_since(after) is True
+
+
 def test_missing_and_unreadable_directories(tmp_path: Path) -> None:
     """No directory holds no checkpoint yet; one that cannot be read is an error, and unknown to a restart."""
     (tmp_path / "file").touch()
@@ -234,7 +436,8 @@ def test_missing_and_unreadable_directories(tmp_path: Path) -> None:
 
     assert checkpoints.latest_checkpoint(tmp_path / "none") is None
     assert checkpoints.look(tmp_path / "file").is_progress_since(nothing) is None
-    assert checkpoints.look(tmp_path).is_progress_since(nothing) is False
+    (tmp_path / "empty").mkdir()
+    assert checkpoints.look(tmp_path / "empty").is_progress_since(nothing) is False
     with pytest.raises(NotADirectoryError):
         checkpoints.latest_checkpoint(tmp_path / "file")
 

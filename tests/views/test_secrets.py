@@ -48,6 +48,15 @@ def test_count(write: Write) -> None:
     assert "Masked as" not in rendered(path, is_public=True)
 
 
+def test_public_page_does_not_name_another_node(write: Write) -> None:
+    """That the cause is on another node is public, but not its name."""
+    cause = {"sentence": f"look at node 1 ({WORD})", "rank_id": 0, "certainty": "open", "is_elsewhere": True}
+    text = rendered(write(document(2, cause=cause)), is_public=True)
+
+    assert WORD not in text
+    assert "All failed ranks of this node lost a peer; look at another node" in text
+
+
 def test_public_page_without_history(write: Write) -> None:
     """One attempt alone makes no section: its events are not public."""
     text = rendered(write(document(2, attempts=[{"attempt": 0}])), is_public=True)

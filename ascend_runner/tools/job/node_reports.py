@@ -293,7 +293,8 @@ def _newest(record: JobRecord, path: str) -> tuple[JobRecord, str]:
 def _node(number: int, record: JobRecord, state: str, path: str) -> NodeReport:
     cause = record.cause if is_ended(state) else None
     rank = record.rank(cause.rank_id) if cause else None
-    error = rank.finding.summary if rank and rank.finding else ""
+    names_another = cause is not None and cause.is_elsewhere and bool(cause.candidates)
+    error = rank.finding.summary if rank and rank.finding and not names_another else ""
     standing = Standing.NONE if is_ended(state) else Standing.UNKNOWN
     return NodeReport(
         number=number,
@@ -329,10 +330,9 @@ def _named(nodes: Iterable[NodeReport], records: Iterable[JobRecord]) -> Iterato
     """Yield the numbers of the nodes with ranks that others suspect, once for each of these others."""
     holders = {rank_id: node.number for node in nodes for rank_id in node.rank_ids}
     for record in records:
-        peer = record.cause.suspected_peer if record.cause else None
-        number = holders.get(peer.rank_id) if peer and peer.rank_id is not None else None
-        if number is not None and number != record.node_rank:
-            yield number
+        cause, peer = record.cause, record.cause.suspected_peer if record.cause else None
+        ranks = cause.candidates if cause and cause.is_elsewhere else (peer.rank_id,) if peer else ()
+        yield from {holders[rank_id] for rank_id in ranks if rank_id in holders} - {record.node_rank}
 
 
 def screen(found: NodeReports, width: int | None = None) -> str:

@@ -73,7 +73,7 @@ def test_name_of_a_job_that_is_the_id_of_others(start: Start, tool: Tool, run_di
 
 def test_last_of_several_runs(start: Start, tool: Tool) -> None:
     """Without a word, and by its id, a job that has ended is the newest."""
-    for script in ("exit 0", "exit 4", "exit 0"):
+    for script in ("exit 5", "exit 4", "exit 0"):
         start(script, "--log-runs", "1", ranks=1).finish()
 
     assert [3, 3] == [tool()[0], tool("status", "job")[0]]

@@ -76,7 +76,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l launcher -d 
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hosts -d 'all hosts of the job in the order of the nodes, each with its number of devices' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l job-name -d 'name of the job in its logs and report, and JOB_ID of the ranks' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-dir -d 'directory for the log of each rank and the report; ./logs/latest links to the newest one' -r -f -a '(__fish_complete_directories (commandline -ct))'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-runs -d 'number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-runs -d 'number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs, in addition to the newest one that succeeded' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-max-size -d 'rotate a log file before it exceeds SIZE, such as 500M, without splitting a line' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l html -d 'when to also write the report as an HTML file; failure: unless the job succeeds or a signal stops it' -r -f -a 'failure always never'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l console -d 'ranks to show on the console, such as 0 or 0,8-15' -r -f -a 'all none'
