@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import ascend_runner
 from ascend_runner import programs
 from tests.helpers.bundles import wheel, with_python, write_bundle
 from tests.helpers.surroundings import CLEAN
+from tests.helpers.waiting import LIMIT
 
 PACKAGE: Final = Path(ascend_runner.__file__).parent
 
@@ -97,3 +99,21 @@ def test_bundle_starts_itself_for_a_batch(tmp_path: Path) -> None:
     _output(words, {"PATH": "/usr/bin:/bin"}, tmp_path)
 
     assert (tmp_path / "started").exists()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("with_own_python", [False, True])
+def test_held_job_is_released_by_the_line_on_its_screen(tmp_path: Path, *, with_own_python: bool) -> None:
+    """A job that was started from a bundle can be released where nothing else of the package is installed."""
+    start = (_in_bundle_with_python if with_own_python else _in_bundle)(tmp_path / "folder", programs.RUNNER)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    words = [*start, "--hold", "600", "--nproc-per-node", "1", "/bin/sh", "-c", "exit 7"]
+    with subprocess.Popen(words, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stderr
+        (line,) = itertools.islice((line for line in job.stderr if "release with" in line), 1)
+        release = line.partition("release with ")[2].partition(", or kill")[0]
+        shown = _output(["sh", "-c", release], env, tmp_path)
+        job.communicate(timeout=LIMIT)
+
+    assert 7 == job.returncode
+    assert ": released (sent SIGTERM to pid " in shown
