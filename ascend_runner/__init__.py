@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # typing is not imported yet: a directory in PYTHONPATH m
 
 if TYPE_CHECKING:
     from ascend_runner import errors, rank_table
+    from ascend_runner.errors import AscendRunnerError, JobFailedError
     from ascend_runner.library import check, launch, plan
     from ascend_runner.rank_library import CurrentRank, Platform, current_rank, platform, prepare
     from ascend_runner.record.rank_record import Outcome, RankRecord
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from ascend_runner.training.rank_calls import beat, on_checkpoint, saved
 
 __all__ = [
+    "AscendRunnerError",
     "CurrentRank",
     "Ending",
     "Exited",
     "HangDetected",
+    "JobFailedError",
     "LimitReached",
     "NodeFinding",
     "Outcome",
@@ -59,6 +62,7 @@ def __dir__() -> list[str]:
 
 
 _HOMES = {
+    "ascend_runner.errors": {"AscendRunnerError", "JobFailedError"},
     "ascend_runner.library": {"check", "launch", "plan"},
     "ascend_runner.rank_library": {"CurrentRank", "Platform", "current_rank", "platform", "prepare"},
     "ascend_runner.record.rank_record": {"Outcome", "RankRecord"},

@@ -21,7 +21,7 @@ from ascend_runner.ranks.message_format import Level, format_message
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
-from ascend_runner.settings.command_line import USAGE, CommandLine, help_text
+from ascend_runner.settings.command_line import CommandLine, help_text, usage
 from ascend_runner.settings.options import COLOR_ALWAYS, COLOR_AUTO
 from ascend_runner.text import printable
 
@@ -100,7 +100,7 @@ class Program:
         for sentence in unknown_variables(self.environ):
             self.messages.warning(printable(sentence))
         if not (line.command or settings.check):
-            raise SettingsError(f"no command given (usage: {USAGE})")
+            raise SettingsError(f"no command given ({usage()})")
         from ascend_runner.job import launch  # noqa: PLC0415  a usage error or --version needs nothing of a job
 
         gc.freeze()  # the modules, which were imported without collections, see __main__

@@ -10,12 +10,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ascend_runner import errors
+from ascend_runner import errors, programs
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.report import result
 from ascend_runner.settings import parsing
@@ -185,7 +184,7 @@ def _run(
     stdout: int | None = None,
 ) -> Outcome:
     """Run a command line in a child process and return its outcome; `stdout` is a file for its output."""
-    argv = [sys.executable, "-m", "ascend_runner", *words]
+    argv = [*programs.argv(programs.RUNNER), *words]
     with open(os.memfd_create("outcome"), "r+b") as outcome_file:
         fd = outcome_file.fileno()
         env = {**(os.environ if environ is None else environ), result.LAUNCH_VARIABLE: f"{os.getpid()}:{fd}"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -23,6 +24,16 @@ LOCAL: Final = len("2026-11-22T09:47:36")  # characters of a time before its off
 
 Count = int  # the type of a field that is not negative
 Choice = TypeVar("Choice", bound=enum.Enum)
+Record = TypeVar("Record", bound=type)
+
+# How help() shows that a record is made from its fields. Their types and defaults would take a screen, twice.
+_FROM_FIELDS: Final = inspect.signature(lambda self, **fields: None)  # noqa: ARG005
+
+
+def documented(record: Record) -> Record:
+    """Let help() of a record begin with its docstring, for a public record that users read and never make."""
+    vars(record)["__init__"].__signature__ = _FROM_FIELDS
+    return record
 
 
 @attrs.frozen

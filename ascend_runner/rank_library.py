@@ -15,7 +15,6 @@ from ascend_runner.job import setup
 from ascend_runner.job import table as tables
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.platforms import detect, places
-from ascend_runner.platforms import places as platform_table
 from ascend_runner.rank_table import RankTable, source
 from ascend_runner.settings.model import Settings
 from ascend_runner.settings.options import HCCL_RANK_TABLE_LIMIT
@@ -48,7 +47,9 @@ def prepare(
     """
     environ = os.environ if environ is None else environ
     cwd = os.getcwd()
-    place = platform_table.find_table(os.fspath(table) if table is not None else None, environ, os.path.isdir)
+    place = os.fspath(table) if table else places.announced_table(environ, os.path.isdir)
+    if not place:
+        raise errors.RankTableError(f"no rank table found: {places.NOT_ANNOUNCED}; pass the path of one to prepare()")
     found = source.wait(os.path.join(cwd, place), timeout=timeout)
     rank_size = str(max(1, found.rank_size))
     if not found.devices:

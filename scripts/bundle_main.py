@@ -1,11 +1,13 @@
 """Start ascend-runner from its bundle: unpack the wheels for this Python once, into a private directory, and run them.
 
+`--as ascend-job`, or a copy or link with such a name, runs another program of the package.
 This file is the bundle's __main__. It must parse on every Python, 2.7 included: on one that is too old it searches for
 another, and says which it needs before it gives up. The training command keeps the Python that it names.
 """
 
 import glob
 import hashlib
+import importlib
 import os
 import shutil
 import stat
@@ -18,6 +20,11 @@ import zipfile
 OLDEST = (3, 9)
 NEWEST = (3, 14)
 RUNNER_FAILED = 125
+PROGRAMS = {
+    "ascend-job": "ascend_runner.tools.job.__main__",
+    "ascend-rank-table": "ascend_runner.tools.rank_table.__main__",
+    "ascend-runner": "ascend_runner.__main__",
+}
 CONDA_FOLDERS = (
     "/home/ma-user/anaconda3",
     "/home/ma-user/miniconda3",
@@ -29,8 +36,10 @@ CONDA_FOLDERS = (
 
 def main():
     """Run the bundle on a Python that is new enough."""
-    bundle = os.path.abspath(sys.argv[0])
+    bundle, has_own_python = ASCEND_RUNNER_BUNDLE
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        if has_own_python:
+            os.execv("/bin/sh", ["sh", bundle] + sys.argv[1:])
         python = find_python(os.environ, CONDA_FOLDERS)
         if python is None:
             sys.stderr.write(
@@ -43,14 +52,31 @@ def main():
         os.execv(python, [python, bundle] + sys.argv[1:])
 
     try:
+        program = take_program(sys.argv)
         folder = unpacked(bundle, cache_folders(os.environ))
     except EnvironmentError as error:
-        sys.stderr.write("[ascend-runner] ERROR cannot unpack {}: {}\n".format(bundle, error))
+        sys.stderr.write("[ascend-runner] ERROR cannot start {}: {}\n".format(bundle, error))
         sys.exit(RUNNER_FAILED)
     sys.path[0] = folder
-    from ascend_runner.__main__ import main as run
+    sys.exit(importlib.import_module(PROGRAMS[program]).main())
 
-    run()
+
+def take_program(argv):
+    """Return the program that is to run, and remove the words that name it: `--as`, else the name of the file decides."""
+    if argv[1:2] == ["--as"]:
+        name = " ".join(argv[2:3])
+        del argv[1:3]
+        if name not in PROGRAMS:
+            raise EnvironmentError("no program {!r}, expected one of {}".format(name, ", ".join(sorted(PROGRAMS))))
+        return name
+    named = [name for name in PROGRAMS if os.path.basename(argv[0]).startswith(name)]
+    return named[0] if named else "ascend-runner"
+
+
+def bundle_at(path):
+    """Return the full path of the bundle, and whether it begins with bundle_head.sh, which starts its own Python."""
+    with open(path, "rb") as file:
+        return os.path.abspath(path), file.read(9) == b"#!/bin/sh"
 
 
 def find_python(environ, conda_folders):
@@ -89,8 +115,9 @@ def unpacked(bundle, folders):
 
     The directory is named by the bundle's hash, so that another version never shares it, and it belongs to this user alone.
     """
-    with open(bundle, "rb") as file:
-        digest = hashlib.sha256(file.read()).hexdigest()[:16]
+    with zipfile.ZipFile(bundle) as archive:  # its CRCs: to read all of it would take long with a Python in it
+        content = repr([(wheel.filename, wheel.CRC, wheel.file_size) for wheel in archive.infolist()])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     name = "{}-cp{}{}".format(digest, *sys.version_info[:2])
     failure = None
     for folder in folders:
@@ -115,8 +142,11 @@ def unpacked(bundle, folders):
 
 def make_private(folder):
     """Create the directory; refuse one that other users can write to, or that is mounted with noexec."""
-    if not os.path.isdir(folder):
+    try:
         os.makedirs(folder, 0o700)
+    except EnvironmentError:
+        if not os.path.isdir(folder):  # otherwise it was there, or another runner was first
+            raise
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise EnvironmentError("{} is not a private directory of this user".format(folder))
@@ -154,4 +184,5 @@ def require_architecture(wheel):
 
 
 if __name__ == "__main__":
+    ASCEND_RUNNER_BUNDLE = bundle_at(sys.argv[0])  # ascend_runner.programs reads it, too
     main()

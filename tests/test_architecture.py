@@ -54,6 +54,7 @@ FLOORS: Final = {
     "activity": 0,
     "errors": 0,
     "import_path": 0,
+    "programs": 0,
     "text": 0,
     "training": 0,
 }

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.bundles import SCRIPTS, wheel, write_bundle
 from tests.helpers.pythons import python_of
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import LIMIT
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 BUNDLE_MAIN = runpy.run_path(str(SCRIPTS / "bundle_main.py"))
 CONDA_FOLDERS = BUNDLE_MAIN["CONDA_FOLDERS"]
 VERSIONS = [f"{major}.{minor}" for major, minor in (BUNDLE_MAIN["OLDEST"], BUNDLE_MAIN["NEWEST"])]
@@ -24,27 +24,18 @@ OLD = ("2.7", "3.6", "3.7", "3.8")
 PRINTS_ITS_FOLDER = "import os, sys\ndef main(): print(os.path.dirname(os.path.dirname(__file__)), *sys.argv[1:])\n"
 
 
-def wheel(path: Path, **modules: str) -> None:
-    """Write a wheel of modules by their names."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in modules.items():
-            archive.writestr(f"{name}.py", content)
-
-
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """Make a bundle whose program prints where it was unpacked, and its arguments."""
     minor = sys.version_info[1]
-    package = {"ascend_runner/__init__": "", "ascend_runner/__main__": PRINTS_ITS_FOLDER}
-    wheel(tmp_path / "ascend_runner-1-py3-none-any.whl", **package)
-    wheel(tmp_path / f"own-1-cp3{minor}-cp3{minor}-linux_{os.uname().machine}.whl", own="")
-    wheel(tmp_path / f"other-1-cp3{minor + 1}-cp3{minor + 1}-linux_{os.uname().machine}.whl", other="")
-    path = tmp_path / "bundle.pyz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.write(SCRIPTS / "bundle_main.py", "__main__.py")
-        for found in sorted(tmp_path.glob("*.whl")):
-            archive.write(found, f"wheels/{found.name}")
-    return path
+    tag, other = (f"cp3{one}-cp3{one}-linux_{os.uname().machine}.whl" for one in (minor, minor + 1))
+    package = {"ascend_runner/__init__.py": "", "ascend_runner/__main__.py": PRINTS_ITS_FOLDER}
+    return write_bundle(
+        tmp_path / "bundle.pyz",
+        wheel(tmp_path / "ascend_runner-1-py3-none-any.whl", package),
+        wheel(tmp_path / f"own-1-{tag}", {"own.py": ""}),
+        wheel(tmp_path / f"other-1-{other}", {"other.py": ""}),
+    )
 
 
 def run(bundle: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -131,7 +122,7 @@ def test_other_architecture(bundle: Path, tmp_path: Path) -> None:
     """A bundle with machine code for another architecture is refused in one line."""
     minor = sys.version_info[1]
     foreign = tmp_path / f"foreign-1-cp3{minor}-cp3{minor}-linux_vax.whl"
-    wheel(foreign, foreign="")
+    wheel(foreign, {"foreign.py": ""})
     with zipfile.ZipFile(bundle, "a") as archive:
         archive.write(foreign, f"wheels/{foreign.name}")
     ran = run(bundle, TMPDIR=str(tmp_path))

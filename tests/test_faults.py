@@ -38,17 +38,19 @@ def test_failure_is_written_down_with_its_traceback(program: Program) -> None:
     document = program.report()
     assert ("rank_failed", 1) == (document["cause"]["kind"], document["cause"]["rank_id"])
     assert "ValueError: loss is nan at step 17" == document["ranks"][1]["finding"]["exception"]
-    assert document["ranks"][1]["rerun"] == f"sh {program.log_dir}/job-rerun-rank-1.sh"
+    assert document["ranks"][1]["rerun"] == f"sh {program.log_dir}/job-rerun-rank-1.sh --alone"
 
 
 def test_rank_runs_again_by_its_script(program: Program) -> None:
-    """The screen names a script that only its owner can read, and that runs the rank alone or refuses to."""
+    """The line on the screen runs the rank alone; only its owner can read the script, which explains its other form."""
     run = program.start("--nproc-per-node", "2", "sh", "-c", "echo $RANK of $WORLD_SIZE; exit $RANK")
     assert 1 == run.finish()
     path = program.log_dir / "job-rerun-rank-1.sh"
-    alone, together = program.shell(f"sh {path} --alone"), program.shell(f"{path} --together")
+    (line,) = re.findall(r"^  rerun  (.*)$", run.screen, re.MULTILINE)
+    alone, together = program.shell(line), program.shell(f"{path} --together")
 
-    assert f"rerun  sh {path}\n" in run.screen
+    assert f"sh {path} --alone" == line
+    assert ["# With --alone,", "# With --together,"] == re.findall(r"^# With --\w+,", path.read_text(), re.MULTILINE)
     assert 0o700 == stat.S_IMODE(path.stat().st_mode)
     assert 2 == program.shell(f"sh {path}").returncode
     assert (0, b"0 of 1\n") == (alone.returncode, alone.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import pydoc
 import re
 import signal
 import subprocess
@@ -18,7 +19,14 @@ import pytest
 
 import ascend_runner
 from ascend_runner import library
-from ascend_runner.errors import CommandError, JobFailedError, NotARankError, RankTableNotReadyError, SettingsError
+from ascend_runner.errors import (
+    CommandError,
+    JobFailedError,
+    NotARankError,
+    RankTableError,
+    RankTableNotReadyError,
+    SettingsError,
+)
 from ascend_runner.supervision.causes import Cause, Ending, Exited
 from tests.helpers.program import ACTOR, run_to_end
 from tests.helpers.surroundings import CLEAN
@@ -53,6 +61,16 @@ def test_check_raises_with_the_cause(tmp_path: Path) -> None:
     with pytest.raises(JobFailedError, match=r"^rank 1 failed: exit status 7$") as caught:
         outcome.check()
     assert 7 == caught.value.exit_status
+
+
+def test_cause_has_the_exception_of_the_rank(tmp_path: Path) -> None:
+    """A program that catches the error of a job reads there what the rank raised."""
+    script = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
+    outcome = ascend_runner.launch(["python3", "-c", script], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
+
+    assert "rank 1 failed: exit status 1 (ValueError: loss is nan at step 17)" == str(outcome.cause)
+    with pytest.raises(ascend_runner.JobFailedError, match="ValueError: loss is nan at step 17"):
+        outcome.check()
 
 
 def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> None:
@@ -145,6 +163,15 @@ def test_help_shows_no_variable() -> None:
 
     assert "a-secret-value" not in shown.stdout
     assert shown.stdout.endswith("True\n")
+
+
+@pytest.mark.parametrize("record", [ascend_runner.Outcome, ascend_runner.rank_table.RankTable])
+def test_help_of_a_record_begins_with_its_description(record: type) -> None:
+    """The fields of a record, with their types and defaults, are no wall before it."""
+    shown = pydoc.plain(pydoc.render_doc(record)).splitlines()
+
+    assert [f" |  {record.__name__}(**fields)", " |  ", f" |  {str(record.__doc__).splitlines()[0]}"] == shown[3:6]
+    assert 125 > max(map(len, shown))
 
 
 def test_dir_shows_public_names() -> None:
@@ -261,6 +288,14 @@ def test_prepare_reports_why_the_table_is_missing(tmp_path: Path) -> None:
     """After the timeout, the error contains the reason."""
     with pytest.raises(RankTableNotReadyError, match="it does not exist"):
         ascend_runner.prepare(tmp_path / "no.json", timeout=0.0, environ={})
+
+
+def test_prepare_without_a_table() -> None:
+    """The advice is what a program can do, not an option of the command line."""
+    with pytest.raises(RankTableError, match=r"; pass the path of one to prepare\(\)$") as caught:
+        ascend_runner.prepare(environ={})
+
+    assert "--" not in str(caught.value)
 
 
 def test_current_rank_reads_what_a_rank_was_given() -> None:

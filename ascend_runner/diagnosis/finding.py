@@ -56,6 +56,10 @@ class RootCause:
     candidates: tuple[int, ...] = ()
     look_at: str = ""
 
+    def summary_of(self, rank_id: int | None) -> str:
+        """Return the reason of this rank if it is the cause, else that of the first rank to end."""
+        return self.summary if rank_id == self.rank_id else self.first_summary
+
     @property
     def is_open(self) -> bool:
         """Whether it is not known which rank is the cause."""

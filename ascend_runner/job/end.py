@@ -131,7 +131,7 @@ class End:
             for spec in self.processes:
                 path = job.rerun_path(spec)
                 files.write_atomically(path, rerun.script(spec, job, environ), files.SCRIPT_MODE)
-                written[spec.rank_id] = f"sh {printable(shlex.quote(path))}"
+                written[spec.rank_id] = f"sh {printable(shlex.quote(path))} {rerun.argument(spec, job)}".rstrip()
 
         self._writer.writes.put(job.files.log_dir, write)
         self._writer.flush(self.limit)

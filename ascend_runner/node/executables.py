@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable
 from typing import Final
 
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, CommandError
+from ascend_runner.programs import find_tool
 
 NO_PY_SPY: Final = "py-spy is not installed (pip install 'ascend-runner[debug]')"
 
@@ -44,9 +44,3 @@ def find_executable(name: str, *, cwd: str, search_path: str) -> str:
 def find_py_spy(search_path: str) -> str:
     """Return the path of py-spy, beside this interpreter or else in `search_path`, or "" if it is not installed."""
     return find_tool("py-spy", (os.path.dirname(sys.executable), *search_path.split(os.pathsep)))
-
-
-def find_tool(name: str, folders: Iterable[str]) -> str:
-    """Return the path of a program in the first directory that has it, or "" if none does."""
-    paths = (os.path.join(folder, name) for folder in folders if folder)
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

@@ -21,8 +21,9 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import programs
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.node import bounded, executables
+from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
 
 BINARIES: Final = ("/usr/local/sbin", "/usr/local/bin")  # the driver's, and where containers mount them
@@ -55,7 +56,7 @@ class Device:
 def find(host: Host, environ: Mapping[str, str], tool: str = "npu-smi") -> str:
     """Return the path of a tool of the driver, or "" if it is not installed."""
     search_path = environ.get("PATH", os.defpath).split(os.pathsep)
-    return executables.find_tool(tool, (*search_path, *map(host.path, TOOLS[tool])))
+    return programs.find_tool(tool, (*search_path, *map(host.path, TOOLS[tool])))
 
 
 def devices(table: str) -> list[Device]:

@@ -33,7 +33,11 @@ _NOT_ALONE: Final = r"RANK_TABLE_FILE|TF_CONFIG|(CM|MS|OMPI|PMI|PMIX|SLURM)_.*"
 _HEAD: Final = """\
 #!/bin/sh
 # Runs {title} of job {job} again with the command, working directory and environment that it had on {server}.
-# Secrets are not in this file: before you run it, set each variable that is written as ${{NAME:?}}.
+{forms}# Secrets are not in this file: before you run it, set each variable that is written as ${{NAME:?}}.
+"""
+_ALONE_FORM: Final = "# With --alone, it is the only rank of a job, on the same device.\n"
+_TOGETHER_FORM: Final = """\
+# With --together, it runs unchanged and waits for the other ranks: start the scripts of all of them.
 """
 _CHOICE: Final = """
 case ${{1-}} in
@@ -55,7 +59,9 @@ def script(spec: RankSpec, job: JobSpec, environ: Mapping[str, str]) -> bytes:
 
     `environ` is the caller's environment: variables that the rank did not inherit from it are unset.
     """
-    head = _HEAD.format(title=printable(spec.title), job=printable(job.job_id), server=printable(job.server_id))
+    forms = {"": "", "--alone": _ALONE_FORM + _TOGETHER_FORM, "--together": _TOGETHER_FORM}[argument(spec, job)]
+    names = {"title": spec.title, "job": job.job_id, "server": job.server_id}
+    head = _HEAD.format(forms=forms, **{key: printable(name) for key, name in names.items()})
     removed = [f"-u {shlex.quote(name)}" for name in sorted(environ) if name not in spec.env]
     variables = [_assigned(name, value) for name, value in sorted(spec.env.items())]
     words = ["exec env", *removed, *filter(None, variables), '"$@"', " ".join(_arguments(spec))]
@@ -63,12 +69,20 @@ def script(spec: RankSpec, job: JobSpec, environ: Mapping[str, str]) -> bytes:
     return os.fsencode(head + _choice(spec, job) + command)
 
 
-def _choice(spec: RankSpec, job: JobSpec) -> str:
-    """Let the user choose how to run a process that waits for others.
+def argument(spec: RankSpec, job: JobSpec) -> str:
+    """Return the argument of the script with which it needs no other rank if it can, "" if it takes none.
 
-    That is a rank of several, MindSpore's scheduler, and what an engine starts on one of several nodes.
+    A process that waits for others is a rank of several, MindSpore's scheduler, and what an engine starts on one of
+    several nodes. The scheduler is no rank, and never runs alone.
     """
     if not (job.ranks and job.rank_size > 1) and job.node_number is None:
+        return ""
+    return "--together" if spec.name else "--alone"
+
+
+def _choice(spec: RankSpec, job: JobSpec) -> str:
+    """Let the user choose how to run a process that waits for others."""
+    if not argument(spec, job):
         return _NO_CHOICE
     size = f"{job.rank_size} ranks" if job.rank_size > 1 else "several nodes"
     sentence = f"{printable(spec.title)} belongs to a job of {size} and would wait for the others. Usage:"

@@ -24,6 +24,9 @@ from ascend_runner.text import counted
 VARIABLES: Final = ("RANK_TABLE_FILE_V_1_0", "RANK_TABLE_FILE")
 # ModelArts and CCE, then MindCluster.
 USUAL_PLACES: Final = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
+NOT_ANNOUNCED: Final = (
+    f"{' and '.join(VARIABLES)} are not set, and neither {' nor '.join(map(os.path.dirname, USUAL_PLACES))} exists"
+)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -59,9 +62,8 @@ def find_table(named: str | None, environ: Mapping[str, str], is_folder: Callabl
     place = named or announced_table(environ, is_folder)
     if not place:
         raise RankTableError(
-            f"no rank table found: --rank-table, {VARIABLES[0]} and {VARIABLES[1]} are not set, and neither"
-            f" {' nor '.join(map(os.path.dirname, USUAL_PLACES))} exists; use --nproc-per-node N to start N processes"
-            " without one, such as --nproc-per-node 1"
+            f"no rank table found: --rank-table, {NOT_ANNOUNCED}; use --nproc-per-node N to start N processes without"
+            " one, such as --nproc-per-node 1"
         )
     return place
 

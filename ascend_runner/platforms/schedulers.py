@@ -16,6 +16,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import programs
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import ALONE, MOST, Node
 from ascend_runner.platforms.spec import PlatformSpec
@@ -41,7 +42,7 @@ def _ambiguity(environ: Mapping[str, str]) -> str:
 
     return (
         f"SLURM_JOB_NUM_NODES is {nodes}, but srun did not start this process: use srun --ntasks-per-node=1"
-        f" --kill-on-bad-exit=1 ascend-runner ... ({ALONE})"
+        f" --kill-on-bad-exit=1 {programs.command('ascend-runner')} ... ({ALONE})"
     )
 
 

@@ -38,7 +38,7 @@ SHAPES: Final = bytes(_SHAPE_OF.get(code, ord("x")) for code in range(256))
 FORMAT: Final = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE  # people read these files
 
 
-def loads(data: bytes, *, source: str = NAME, lists_decide: bool = False) -> RankTable:
+def loads(data: bytes | str, *, source: str = NAME, lists_decide: bool = False) -> RankTable:
     """Read a completed rank table of any dialect; `source` is its name in sentences.
 
     With `lists_decide`, a count that contradicts its list is a warning instead of an error, and is corrected in what
@@ -48,6 +48,8 @@ def loads(data: bytes, *, source: str = NAME, lists_decide: bool = False) -> Ran
         RankTableNotReadyError: The document is not completed.
         RankTableFormatError: The document is not a table; carries every problem, also of HCCL's checks.
     """
+    if isinstance(data, str):
+        data = data.encode(errors="surrogatepass")
     table = _load(data, Document(source, lists_decide))
     if table.errors:
         raise RankTableFormatError(checks.check_document(table))

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.members import documented
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table.fields import BAD_VALUE
 from ascend_runner.text import counted, format_numbers
@@ -191,15 +192,20 @@ SERVER_HEADS: Final = ("server", "pods", "ranks", "devices")
 MOST_LISTED: Final = 64  # devices with a row each
 
 
-@attrs.frozen(kw_only=True)
+@documented
+@attrs.frozen(kw_only=True, repr=False)
 class RankTable:
-    """A job's rank table.
+    """A job's rank table: its servers, their devices, and the rank of each device.
 
-    Every rank from 0 to rank_size - 1 occurs once, and so does every server_id, and on one server every device_id.
-    `servers` are in document order (in a group list: the order of their first rank). `version` is the document's own,
-    "" where it has none (group lists). `idle_pods` are the instances without devices. `extra_keys` are the other keys
-    at the top of the document, `notes` the warnings about it, `source` its name. `data` are its bytes, unpacked where
-    `is_packed`; a table that was not read from a document has none.
+        table = ascend_runner.rank_table.read("/user/config")
+        for device in table.devices:
+            print(device.rank_id, device.device_id, device.device_ip)
+
+    `devices` are in the order of their ranks: every rank from 0 to rank_size - 1 occurs once, and so does every
+    server_id, and on one server every device_id. `servers` are in document order (in a group list: the order of their
+    first rank). `version` is the document's own, "" where it has none (group lists). `idle_pods` are the instances
+    without devices. `extra_keys` are the other keys at the top of the document, `notes` the warnings about it, `source`
+    its name. `data` are its bytes, unpacked where `is_packed`; a table that was not read from a document has none.
 
     `errors` is None, except on a table from `codec.examine`, where it lists the errors of the document.
 
@@ -263,11 +269,19 @@ class RankTable:
         """The pods that have devices, ordered by their first rank; none in the dialects without pods."""
         return tuple(dict.fromkeys(device.pod_name for device in self.devices if device.pod_name))
 
+    def __str__(self) -> str:
+        """Return its dialect and size, such as "server list: 2 servers, 16 devices"."""
+        return f"{self.dialect.value}: {counted(self.server_count, 'server')}, {counted(self.rank_size, 'device')}"
+
+    def __repr__(self) -> str:
+        """Return the same in angle brackets: thousands of devices would fill screens."""
+        return f"<RankTable: {self}>"
+
     def _repr_html_(self) -> str:
         """Return the table for a notebook: a row for each device, or for each server if there are many devices."""
         from ascend_runner import html_table  # noqa: PLC0415  only notebooks show it
 
-        title = f"{self.dialect.value}: {counted(self.server_count, 'server')}, {counted(self.rank_size, 'device')}"
+        title = str(self)
         if self.rank_size > MOST_LISTED:
             return html_table.text(title, "server", SERVER_HEADS, list(map(_row, self.servers)))
         devices = [

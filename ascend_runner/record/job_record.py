@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
-from ascend_runner.record.rank_record import RankRecord, interval, silences
+from ascend_runner.record.rank_record import CAUSED, RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
 from ascend_runner.supervision.state import Phase
@@ -25,7 +25,6 @@ SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its mean
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
 LOST_PEERS: Final = "all failed ranks of this node lost a peer; look at "
-CAUSED: Final = " caused the failure: "
 LONGEST_NUMBER: Final = 16  # characters of the number of a rank
 
 

@@ -12,7 +12,7 @@ import attrs
 
 from ascend_runner.errors import JobFailedError
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
-from ascend_runner.members import Count, Members, iso, milliseconds
+from ascend_runner.members import Count, Members, documented, iso, milliseconds
 from ascend_runner.supervision.causes import (
     Cause,
     Ending,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # The fields that are not in a report under their name.
 WRITTEN_OTHERWISE: Final = {"ending", "started_after", "first_output_after", "last_output_after", "last_lines"}
 NOT_ENDED: Final = {"exit_code": None, "signal": None, "core_dumped": False}
+CAUSED: Final = " caused the failure: "  # between a rank and its reason, if another rank has ended first
 HEADS: Final = ("rank", "pid", "state", "reason", "time", "CPU time", "memory", "output", "log")
 
 
@@ -211,9 +212,20 @@ class RankRecord:
         return self.started_after + self.seconds
 
 
-@attrs.frozen(kw_only=True)
+@documented
+@attrs.frozen(kw_only=True, repr=False)
 class Outcome:
-    """The outcome of a job, or of an attempt: what `launch` returns."""
+    """The outcome of a job, or of an attempt: what `launch` returns. `print(outcome)` says how the job has ended.
+
+        if outcome.cause:
+            print(outcome.status, outcome.cause)
+            print(outcome.failed and outcome.failed.log_path)
+
+    `cause` is None after a success. `ranks` are the records of the ranks of this node, in rank order, and `failed` is
+    the one that ended the job. The job ran for `seconds` from `started_at` (seconds since the epoch). `warnings` are
+    those on the screen, `findings` the ones about this node. `report` is the content of the report file, which is at
+    `report_place`.
+    """
 
     cause: Cause | None  # None if and only if every rank exited with 0
     ranks: tuple[RankRecord, ...] = ()  # in rank order, of the newest attempt
@@ -272,8 +284,7 @@ class Outcome:
         from ascend_runner import html_table  # noqa: PLC0415  only notebooks show it
 
         ranks = sorted(self.ranks, key=lambda rank: (rank is not self.failed, rank.state is not RankState.FAILED))
-        title = f"{self.cause or 'succeeded'}; the job took {duration(self.seconds)}"
-        return html_table.text(title, "rank", HEADS, list(map(_row, ranks)))
+        return html_table.text(str(self), "rank", HEADS, list(map(_row, ranks)))
 
     def check(self) -> None:
         """Return if the job succeeded.
@@ -282,7 +293,22 @@ class Outcome:
             JobFailedError: The job failed; its sentence is the cause, its exit status the job's.
         """
         if self.cause:
-            raise JobFailedError(str(self.cause), exit_status=self.status)
+            raise JobFailedError(self._why, exit_status=self.status)
+
+    @property
+    def _why(self) -> str:
+        """The cause, after the rank that caused the failure if that is not the first one that has ended."""
+        cause, root = self.cause, self.root
+        is_other = cause and cause.ending and root and root.rank_id != cause.rank_id
+        return f"rank {root.rank_id}{CAUSED}{root.summary}; {cause}" if root and is_other else str(cause)
+
+    def __str__(self) -> str:
+        """Return the cause, or "succeeded", and how long the job took."""
+        return f"{self._why if self.cause else 'succeeded'}; the job took {duration(self.seconds)}"
+
+    def __repr__(self) -> str:
+        """Return the same in angle brackets: the records of all ranks would fill screens."""
+        return f"<Outcome: {self}>"
 
 
 def _row(rank: RankRecord) -> tuple[str, ...]:

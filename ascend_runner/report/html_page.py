@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Final
 
-from ascend_runner import files
+from ascend_runner import files, programs
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.node import bounded
 from ascend_runner.plan.spec import Attempt, JobSpec
@@ -95,7 +95,7 @@ class PageWriter:
 
 def _command(reports: ReportWriter) -> str:
     """Return the command that makes the page of the newest report."""
-    return f"ascend-job report {shlex.quote(reports.place)}"
+    return f"{programs.command('ascend-job report')} {shlex.quote(reports.place)}"
 
 
 def load_own_modules() -> None:

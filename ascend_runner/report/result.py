@@ -10,6 +10,8 @@ import pickle
 import sys
 from typing import Final
 
+import attrs
+
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.record.rank_record import Outcome
 
@@ -25,8 +27,18 @@ def write(fd: int, result: Outcome | AscendRunnerError) -> None:
 
 def encode(result: Outcome | AscendRunnerError) -> bytes:
     """Encode the result."""
+    if isinstance(result, Outcome):
+        return pickle.dumps(_explained(result))
     # Unpickling an exception calls its constructor with its sentence, but some constructors take something else.
-    return pickle.dumps(result if isinstance(result, Outcome) else (type(result), str(result), vars(result)))
+    return pickle.dumps((type(result), str(result), vars(result)))
+
+
+def _explained(outcome: Outcome) -> Outcome:
+    """Return an outcome whose cause says what the rank says: a program has no failure screen to read it from."""
+    cause, root = outcome.cause, outcome.root
+    if not (cause and root):
+        return outcome
+    return attrs.evolve(outcome, cause=cause.explained(root.summary_of(cause.rank_id)))
 
 
 def decode(data: bytes, status: int) -> Outcome:

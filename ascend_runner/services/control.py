@@ -21,6 +21,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, Protocol, Union
 
+from ascend_runner import programs
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.node import bounded
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
@@ -159,7 +160,8 @@ class Requests:
         elapsed = self._clock.now() - self.began
         if seconds is not None and seconds < elapsed:
             already = f"the job has already run for {duration(elapsed)}"
-            raise ValueError(f"the new time limit would be in the past, as {already}; use ascend-job stop to stop it")
+            stop = programs.command("ascend-job stop")
+            raise ValueError(f"the new time limit would be in the past, as {already}; use {stop} to stop it")
         earliest = elapsed + self._checkpoint_grace
         is_postponed = seconds is not None and bool(self._checkpoint_grace) and seconds < earliest
         self.limit = earliest if is_postponed else seconds
@@ -180,7 +182,8 @@ class Requests:
 
     def _refuse_limit(self) -> None:
         if self.is_held:
-            raise ValueError("the job is held after its failure, so no time limit applies; use ascend-job release")
+            release = programs.command("ascend-job release")
+            raise ValueError(f"the job is held after its failure, so no time limit applies; use {release}")
         if self.is_ending:
             raise ValueError("the job is already ending, so its time limit can no longer be changed")
 

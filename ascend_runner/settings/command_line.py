@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import programs
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, REMOVED, SEPARATOR, Option, Topic, with_dashes
@@ -124,13 +125,15 @@ def check(command: Sequence[str]) -> None:
 def _meant_by_option(flag: str, following: Sequence[str]) -> str:
     """Return a suggestion for an unknown option, in parentheses, or "" if no option is similar."""
     if flag == "-m":
-        return f" (did you mean: ascend-runner python -m {following[0] if following else 'MODULE'}?)"
+        return (
+            f" (did you mean: {programs.command('ascend-runner python')} -m {following[0] if following else 'MODULE'}?)"
+        )
     return did_you_mean(with_dashes(flag), {*FLAGS, "--help", "--version"})
 
 
 def suggestion_for_script(program: str) -> str:
     """Return a suggestion for a Python script that cannot be executed, in parentheses, or "" for another program."""
-    return f" (did you mean: ascend-runner python {program}?)" if program.endswith(".py") else ""
+    return f" (did you mean: {programs.command('ascend-runner python')} {program}?)" if program.endswith(".py") else ""
 
 
 def misplaced_options(command: Sequence[str]) -> str:
@@ -148,7 +151,6 @@ def misplaced_options(command: Sequence[str]) -> str:
     return f"{', '.join(found)} {verb} passed to the command; options of ascend-runner precede the command"
 
 
-USAGE: Final = "ascend-runner [OPTIONS] COMMAND [ARG ...]"
 _WIDTH: Final = 80  # the default width of a terminal; the text does not depend on the actual one
 _COLUMN: Final = 26  # where the descriptions begin
 
@@ -166,7 +168,11 @@ _STATUSES: Final = (
     ("75, 93", "with --exit-verdict, instead of N or 128 + N of a rank"),
 )
 _VARIABLES: Final = "The environment variable in brackets sets an option as well; the option overrides it."
-_EXAMPLE: Final = "example: ascend-runner --nproc-per-node 8 python train.py --epochs 5"
+
+
+def usage() -> str:
+    """Return how the program is called."""
+    return f"usage: {programs.command('ascend-runner')} [OPTIONS] COMMAND [ARG ...]"
 
 
 def help_text(topic: Topic | None = None) -> str:
@@ -174,9 +180,9 @@ def help_text(topic: Topic | None = None) -> str:
     if topic:
         options = OPTIONS_OF[topic]
         variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []
-        return "\n".join([f"usage: {USAGE}\n", *_section(topic.title, _rows(options)), *variables, ""])
+        return "\n".join([f"{usage()}\n", *_section(topic.title, _rows(options)), *variables, ""])
 
-    lines = [f"usage: {USAGE}\n", f"{_wrapped(_DESCRIPTION)}\n"]
+    lines = [f"{usage()}\n", f"{_wrapped(_DESCRIPTION)}\n"]
     common = _rows(option for option in OPTIONS if option.is_common)
     topics = ", ".join(topic.word for topic in Topic)
     common += [("-h, --help [TOPIC]", f"show all options, or those of one topic: {topics}")]
@@ -186,7 +192,8 @@ def help_text(topic: Topic | None = None) -> str:
         others = [option for option in options if not option.is_common]
         lines += ["", *_section(one.title, _rows(others))] if others else []
     lines += ["", _wrapped(_VARIABLES), "", *_section("exit status", _STATUSES)]
-    return "\n".join([*lines, "", _EXAMPLE, ""])
+    example = f"example: {programs.command('ascend-runner')} --nproc-per-node 8 python train.py --epochs 5"
+    return "\n".join([*lines, "", example, ""])
 
 
 def _rows(options: Iterable[Option]) -> list[tuple[str, str]]:

@@ -204,6 +204,10 @@ class Cause(Protocol):
         """Return why it has ended a job of these seconds before its time, or "" if it has not."""
         return ""
 
+    def explained(self, _why: str) -> Cause:
+        """Return it with what the rank itself says, such as its exception, if it has ended first."""
+        return self
+
 
 @attrs.frozen
 class Exited(Cause):
@@ -211,6 +215,8 @@ class Exited(Cause):
 
     `name`: of an auxiliary process, in a cause. With `is_consequence`, the rank reports only what may be a lost peer,
     and no living rank has reported a cause yet; with `has_report` as well, HCCL will report it on every rank.
+    In what `launch` returns, `why` is what the rank itself says, such as
+    "ValueError: loss is nan at step 17".
     """
 
     report_kind: ClassVar[str] = "rank_failed"
@@ -223,6 +229,7 @@ class Exited(Cause):
     is_consequence: bool = False
     has_report: bool = False
     name: str = ""
+    why: str = attrs.field(default="", eq=False)
 
     @property
     def exit_status(self) -> int:
@@ -237,9 +244,13 @@ class Exited(Cause):
     def fingerprint(self) -> str:
         return str(self.ending)
 
+    def explained(self, why: str) -> Exited:
+        return attrs.evolve(self, why="" if why in str(self.ending) else why)
+
     def __str__(self) -> str:
         verb = "ended" if self.ending.is_success else "failed"
-        return f"{self.title} {verb}: {self.ending}"
+        said = f" ({self.why})" if self.why else ""
+        return f"{self.title} {verb}: {self.ending}{said}"
 
 
 @attrs.frozen

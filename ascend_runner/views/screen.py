@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
+from ascend_runner import programs
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.job_record import JobRecord
@@ -265,7 +266,7 @@ def held(spec: JobSpec, job: Job, until: float, *, way_in: str, pid: int) -> str
     """
     lines = [f"  held   until {clock(until)} ({duration(job.delay)}), then exit status {_status(job)}"]
     lines += [f"  enter  {way_in}"] if way_in else []
-    lines += [f"  release with ascend-job release {shlex.quote(spec.job_id)}, or kill {pid}"]
+    lines += [f"  release with {programs.command('ascend-job release')} {shlex.quote(spec.job_id)}, or kill {pid}"]
     return "\n" + "\n".join(lines)
 
 

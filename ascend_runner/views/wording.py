@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
-from ascend_runner.record import job_record
 from ascend_runner.record.facts import Beat, CheckpointAsked, CheckpointEnded, HangSeen
 from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
-from ascend_runner.record.rank_record import Outcome
+from ascend_runner.record.rank_record import CAUSED, Outcome
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, printable, rank_list
@@ -219,7 +218,7 @@ def sentence(outcome: Outcome) -> str:
         return f"{job_record.LOST_PEERS}{root.look_at}"
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
-            return f"rank {root.rank_id}{job_record.CAUSED}{root.summary}"
+            return f"rank {root.rank_id}{CAUSED}{root.summary}"
         return f"{cause} ({root.summary})"
     likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
     return "; ".join([f"{cause}{likely}", *failed(outcome.unsaved)]) if cause else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +33,27 @@ def public() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def bundle(public: Path) -> Path:
     """Build the bundle for this machine, in a directory that every user may read."""
-    built = subprocess.run(
-        [str(ROOT / "scripts" / "bundle"), os.uname().machine], capture_output=True, text=True, check=False
-    )
+    return Path(shutil.copy(_built(os.uname().machine), public / "ascend-runner.pyz"))
+
+
+def _built(*words: str) -> Path:
+    script = str(ROOT / "scripts" / "bundle")
+    built = subprocess.run([script, *words], capture_output=True, text=True, check=False, umask=0o077)
     assert 0 == built.returncode, built.stderr
-    path = Path(shutil.copy(ROOT / built.stdout.split()[-1], public / "ascend-runner.pyz"))
-    path.chmod(0o644)
+    return ROOT / built.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def relocatable(public: Path) -> Path:
+    """Pack Debian's Python, which finds its library from its own place, as `install_only` archives are packed."""
+    program = Path("/usr/bin/python3").resolve()
+    library = Path("/usr/lib") / program.name
+    if program.name.removeprefix("python") not in SUPPORTED or not (library / "os.py").exists():
+        pytest.skip("the Python of this system is not one that can be packed")
+    path = public / "install_only.tar.gz"
+    with tarfile.open(path, "w:gz", compresslevel=1) as archive:
+        archive.add(program, "python/bin/python3")
+        archive.add(library, f"python/lib/{program.name}")
     return path
 
 
@@ -70,6 +86,25 @@ def test_home_of_another_user(mode: int, bundle: Path, public: Path) -> None:
         ended = run(*words, env=env, cwd=temporary)
 
         assert _started(ended), ended.screen
+
+
+@pytest.mark.parametrize("old", ["", "3.7"])
+def test_own_python(old: str, relocatable: Path, tmp_path: Path) -> None:
+    """With a Python in it, the bundle and its other commands run without another one, and with one that is too old."""
+    bundle = _built("--python", str(relocatable))
+    start = python_of(old) if old else "/bin/sh"
+    start = start or pytest.skip(f"Python {old} is not installed")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in "sh chmod gzip head id ls mkdir mktemp mv rm rmdir tail tar uname".split():
+        (tools / tool).symlink_to(shutil.which(tool) or pytest.skip(f"{tool} is not installed"))
+    env = {"HOME": "", "TMPDIR": str(tmp_path), "PATH": str(tools), "PYTHONPATH": "/usr/lib/python3/dist-packages"}
+    ended = run(start, str(bundle), "--log-dir", "log", *RANKS, env=env, cwd=tmp_path)
+    listed = run("/bin/sh", str(bundle), "--as", "ascend-job", "status", "log", env=env, cwd=tmp_path)
+
+    assert 0o755 == bundle.stat().st_mode & 0o777
+    assert _started(ended), ended.screen
+    assert 3 == listed.status, listed.screen  # the job has succeeded
 
 
 def test_exit_status(bundle: Path, tmp_path: Path) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from typing import Final
 
 import pytest
 
 from ascend_runner.platforms.node import HCCL_BASE_PORT, HCCL_PORTS
 from tests.helpers.waiting import LIMIT
+
+# The commands of the package are on PATH, as they are where users have installed it: sentences name them.
+os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], os.path.dirname(sys.executable)])
 
 # The variables that are passed on from the machine: no other one may change what is tested.
 CLEAN: Final = {

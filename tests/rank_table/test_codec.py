@@ -196,6 +196,16 @@ def test_tables_list_every_fixture() -> None:
     }
 
 
+def test_text() -> None:
+    """A document may be a string, as for json.loads; a sentence says what is wrong with one that is no table."""
+    document = valid("group_list_1_device")
+
+    assert codec.loads(document) == codec.loads(document.decode())
+    assert "group list: 1 server, 1 device" == str(codec.loads(document))
+    with pytest.raises(RankTableFormatError, match=r"^the document is not a rank table, expected group_list"):
+        codec.loads("{}")
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_document_that_is_not_a_table(name: str) -> None:
     """One defect gives one problem, with its path."""

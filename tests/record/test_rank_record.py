@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from signal import SIGKILL, SIGSEGV, SIGTERM
 
+import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Peer, RootCause
+from ascend_runner.errors import JobFailedError
 from ascend_runner.members import Members
 from ascend_runner.record import rank_record
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
@@ -46,9 +49,27 @@ def test_place_of_the_cause(cause: Cause, found: RootCause | None, peer: Peer | 
     assert expected is Outcome(cause=cause, ranks=ranks, root=found, suspected_peer=peer).is_local
 
 
-def test_repr() -> None:
-    """The representation is short enough to be read: the long report is not part of it."""
-    assert "report=" not in repr(Outcome(cause=None, report={"status": "succeeded"}))
+@pytest.mark.parametrize(
+    ("cause", "found", "expected"),
+    [
+        (None, None, "succeeded; the job took 2 s"),
+        (FAILED, None, "rank 0 failed: exit status 1; the job took 2 s"),
+        (FAILED.explained("OSError: no"), None, "rank 0 failed: exit status 1 (OSError: no); the job took 2 s"),
+        (
+            attrs.evolve(FAILED, rank_id=1),
+            attrs.evolve(root(), summary="OSError: no"),
+            "rank 0 caused the failure: OSError: no; rank 1 failed: exit status 1; the job took 2 s",
+        ),
+    ],
+)
+def test_printed(cause: Cause | None, found: RootCause | None, expected: str) -> None:
+    """Printed, an outcome of many ranks is one line on how the job ended, which an exception has as well."""
+    outcome = Outcome(cause=cause, root=found, ranks=(RankRecord(rank_id=0),) * 512, seconds=2.0)
+
+    assert (expected, f"<Outcome: {expected}>") == (str(outcome), repr(outcome))
+    with pytest.raises(JobFailedError) if cause else nullcontext() as caught:
+        outcome.check()
+    assert not caught or f"{caught.value}; the job took 2 s" == expected
 
 
 @pytest.mark.parametrize(

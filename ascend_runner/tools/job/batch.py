@@ -12,7 +12,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner import files
+from ascend_runner import files, programs
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError, reason
 from ascend_runner.guardian.signal_sets import ignored
 from ascend_runner.report import result
@@ -30,7 +29,6 @@ from ascend_runner.text import columns, counted, duration, shown
 from ascend_runner.views import wording
 
 LARGEST: Final = 1 << 20  # bytes of a file of commands
-PROGRAM: Final = "ascend-runner"  # a line may begin with it
 LOG_DIR: Final = "ASCEND_RUNNER_LOG_DIR"
 JOB_NAME: Final = "ASCEND_RUNNER_JOB_NAME"
 RESULT: Final = "RESULT"  # what the task-training platform collects
@@ -197,7 +195,7 @@ def _words(line: str, environ: Mapping[str, str]) -> tuple[str, ...]:
         words = shlex.split(line, comments=True)
     except ValueError as error:
         raise SettingsError(str(error).lower()) from None
-    if words[:1] == [PROGRAM]:
+    if words[:1] == [programs.RUNNER]:  # a line may begin with it
         del words[0]
     elif not words:
         return ()
@@ -289,7 +287,7 @@ def _run(entry: Entry, environ: Mapping[str, str], signals: _Signals) -> Result:
         AscendRunnerError: It cannot be started.
     """
     began = time.monotonic()
-    argv = [sys.executable, "-m", "ascend_runner", *entry.words]
+    argv = [*programs.argv(programs.RUNNER), *entry.words]
     try:
         with open(os.memfd_create("outcome"), "r+b") as file:
             fd = file.fileno()

@@ -13,6 +13,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
+from ascend_runner import programs
 from ascend_runner.errors import AscendRunnerError, SettingsError, reason
 from ascend_runner.node import executables, terminal
 from ascend_runner.services import control
@@ -81,7 +82,7 @@ def release(options: Namespace) -> int:
     seen = jobs.take(job, asks=False)
     if seen.record.state is not JobState.HOLDING and (seen.state or not _is_held(job, seen.why)):
         its_state = f" (its state is {seen.state})" if seen.state else ""
-        raise RefusedError(f"{job.name} is not held{its_state}; use ascend-job stop to stop it")
+        raise RefusedError(f"{job.name} is not held{its_state}; use {programs.command('ascend-job stop')} to stop it")
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
     return DONE

@@ -22,7 +22,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner import files, report_file
+from ascend_runner import files, programs, report_file
 from ascend_runner.errors import AscendRunnerError, SettingsError, UnreadableError
 from ascend_runner.guardian import process_tree
 from ascend_runner.members import LATEST, Members
@@ -152,7 +152,8 @@ def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
         named = _of_process(int(word), found)
     named = named or [job for job in found if job.name.startswith(word)]
     if not named:
-        raise UnknownJobError(f"no job {word!r} on this machine; see ascend-job list, or specify its log directory")
+        listed = programs.command("ascend-job list")
+        raise UnknownJobError(f"no job {word!r} on this machine; see {listed}, or specify its log directory")
     return named
 
 

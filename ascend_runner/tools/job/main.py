@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import ascend_runner
-from ascend_runner import tool
+from ascend_runner import programs, tool
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import HIGHEST_PORT, LOCALHOST
 from ascend_runner.settings import parsing
@@ -22,7 +22,7 @@ from ascend_runner.tools.job import commands, jobs
 from ascend_runner.tools.job.commands import EVERYTHING, RefusedError
 from ascend_runner.tools.job.jobs import UnknownJobError
 
-PROGRAM: Final = "ascend-job"
+PROGRAM: Final = programs.JOB
 DEFAULT: Final = "status"
 FUNCTIONS: Final = {"list": "list_jobs", "logs": "show_logs"}  # of commands with a function of another name
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -43,7 +43,7 @@ exit status:
   4  there is no such job, or its state cannot be determined
   5  status: the job has failed, was stopped, or its runner was killed
 
-Each command has its own help with an example: ascend-job status --help
+Each command has its own help with an example: {program} status --help
 """
 
 
@@ -62,13 +62,13 @@ class HelpFormatter(RawDescriptionHelpFormatter):
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """Return the parser, and the parsers of the commands by name; see `tool.commands_of`."""
     parser = ArgumentParser(
-        prog=PROGRAM,
+        prog=programs.command(PROGRAM),
         description="Show the jobs of ascend-runner, running or ended, and control running ones.\n"
         f"The default COMMAND is {DEFAULT}.",
-        epilog=EPILOG,
+        epilog=EPILOG.format(program=programs.command(PROGRAM)),
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {ascend_runner.__version__}")
     add_to_parser, parsers = commands_of(parser)
 
     def add(name: str, summary: str, example: str) -> ArgumentParser:
@@ -227,9 +227,6 @@ def time_limit(text: str) -> dict[str, float | None]:
         raise ArgumentTypeError(f"invalid value {text!r}: expected {expected}") from None
 
 
-HINT: Final = "see ascend-job list, or specify the log directory of the job"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     return tool.run(PROGRAM, lambda: _run(sys.argv[1:] if argv is None else argv))
@@ -250,7 +247,8 @@ def _run(words: Sequence[str]) -> int:
     except (RefusedError, UnknownJobError) as error:
         is_neither = isinstance(error, UnknownJobError) and not names_command and not _is_job(first)
         is_name = is_neither and os.sep not in first
-        neither = f"{first!r} is neither a command nor a job on this machine; {HINT}"
+        hint = f"see {programs.command(PROGRAM)} list, or specify the log directory of the job"
+        neither = f"{first!r} is neither a command nor a job on this machine; {hint}"
         tool.tell(PROGRAM, neither if is_name else str(error))
         return error.exit_status
     return status

@@ -18,7 +18,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner import files
+from ascend_runner import files, programs
 from ascend_runner.errors import UnreadableError, reason
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
@@ -302,7 +302,7 @@ def _of_record(snapshot: Snapshot, now: float | None) -> list[Fact]:
     record = attrs.evolve(record, cause=snapshot.cause, last_step=snapshot.last_step, log_dir=job.log_dir)
     failed = record.failed
     more = {
-        "held": f"; to release it now, run ascend-job release {shlex.quote(job.name)}",
+        "held": f"; to release it now, run {programs.command('ascend-job release')} {shlex.quote(job.name)}",
         "step": "".join(f"; {behind}" for behind in filter(None, [behind_others(snapshot)])),
     }
     return [
@@ -341,13 +341,21 @@ def _stacks_hint(snapshot: Snapshot, *, is_quiet: bool) -> str:
     """Return how to find a rank that is slow: if ranks wait for each other, their steps and their output are equal."""
     running = sum(rank.is_running for rank in snapshot.record.ranks)
     purpose = "which rank the others wait for" if running > 1 else "where it is in its program" if is_quiet else ""
-    return f"to see {purpose}, run ascend-job stacks {shlex.quote(snapshot.job.name)}" if purpose else ""
+    return (
+        f"to see {purpose}, run {programs.command('ascend-job stacks')} {shlex.quote(snapshot.job.name)}"
+        if purpose
+        else ""
+    )
 
 
 def _missing_page(snapshot: Snapshot) -> str:
     """Return how to write the HTML report of a job that has ended badly."""
     is_wanted = snapshot.condition in {Condition.ENDED_BADLY, Condition.RUNNER_KILLED} and not snapshot.why
-    return f"not written; to write it, run ascend-job report {shlex.quote(snapshot.job.name)}" if is_wanted else ""
+    return (
+        f"not written; to write it, run {programs.command('ascend-job report')} {shlex.quote(snapshot.job.name)}"
+        if is_wanted
+        else ""
+    )
 
 
 def _phase(snapshot: Snapshot) -> str:

@@ -11,7 +11,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
@@ -27,6 +26,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ascend_runner import programs
 from ascend_runner.errors import AscendRunnerError, reason
 from ascend_runner.node import bounded, executables
 from ascend_runner.text import printable
@@ -57,7 +57,7 @@ class Pager:
         command = self._command()
         if not command:  # with the same escapes as `ascend-job logs`
             follow = ("logs", self.job.log_dir, "-f", "-r", str(rank_id))
-            return _run((sys.executable, sys.argv[0], *follow))
+            return _run((*programs.argv(programs.JOB), *follow))
         options = ("+F",) if os.path.basename(command[0]) == LESS else ()
         return _run((*command, *options, path))
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from ascend_runner import files, tool
+from ascend_runner import files, programs, tool
 from ascend_runner.errors import OutputError, RankTableError, SettingsError, UnreadableError, reason
 from ascend_runner.node import bounded, npus
 from ascend_runner.node.host import Host
@@ -29,7 +29,7 @@ from ascend_runner.secrets import MASK, Masker
 from ascend_runner.text import columns, counted, format_numbers, is_whole_number, parse_numbers, printable
 from ascend_runner.tool import write_text
 
-PROGRAM: Final = "ascend-rank-table"
+PROGRAM: Final = programs.RANK_TABLE
 STANDARD: Final = "-"
 DESCRIPTOR_DIGITS: Final = 9  # more than any descriptor has
 READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import ascend_runner
-from ascend_runner import tool
+from ascend_runner import programs, tool
 from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, UnreadableError
 from ascend_runner.platforms.chips import CHIPS
 from ascend_runner.problems import problems_of
@@ -26,18 +26,18 @@ from ascend_runner.tools.rank_table.commands import PROGRAM, STANDARD, parse_dev
 FILE_HELP: Final = "a rank table in any dialect, a directory with jobstart_hccl.json, or - for standard input"
 REMOVED: Final[Mapping[str, str]] = {  # commands of earlier versions, and what to do instead
     "merge": "the platform writes one table of all nodes; check one that you have written with validate",
-    "subset": "to run fewer ranks, use ascend-runner --nproc-per-node N; generate --devices IDS writes a new table",
+    "subset": "to run fewer ranks, use --nproc-per-node N of ascend-runner; generate --devices IDS writes a new table",
 }
 
 
 def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
     """Return the parser, and the parsers of the commands by name; see `tool.commands_of`."""
     parser = ArgumentParser(
-        prog=PROGRAM,
+        prog=programs.command(PROGRAM),
         description="Show, check, convert, generate and compare the rank tables of Ascend jobs.",
-        epilog="Each command has its own help with an example: ascend-rank-table show --help",
+        epilog=f"Each command has its own help with an example: {programs.command(PROGRAM)} show --help",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {ascend_runner.__version__}")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {ascend_runner.__version__}")
     add, parsers = commands_of(parser)
     _add_readers(add)
     _add_converters(add)
@@ -152,7 +152,8 @@ def _run(words: Sequence[str]) -> int:
     if instead := REMOVED.get(words[0] if words else ""):
         raise SettingsError(f"the command {words[0]} has been removed: {instead}")
     if words[:1] == ["show"] and any(word == "--svg" or word.startswith("--svg=") for word in words):
-        raise SettingsError("option --svg has been removed: ascend-job report draws the rank table of a job")
+        report = programs.command("ascend-job report")
+        raise SettingsError(f"option --svg has been removed: {report} draws the rank table of a job")
     options = tool.parse(*make_parser(), words)
     try:
         status: int = options.command(options)
@@ -171,4 +172,4 @@ def _print_problems(error: AscendRunnerError) -> None:
     for problem in problems[:MOST_PROBLEMS]:
         tell(str(problem))
     if len(problems) > MOST_PROBLEMS:
-        tell(f"and {len(problems) - MOST_PROBLEMS} more; ascend-rank-table validate lists all of them")
+        tell(f"and {len(problems) - MOST_PROBLEMS} more; {programs.command(PROGRAM)} validate lists all of them")

@@ -98,7 +98,7 @@ def test_usage(args: list[str], sentence: str, capsys: Capture) -> None:
             ["merge", PLAIN, PLAIN],
             "the command merge has been removed: the platform writes one table of all nodes; check",
         ),
-        (["subset", PLAIN, "--devices", "0"], "removed: to run fewer ranks, use ascend-runner --nproc-per-node N; "),
+        (["subset", PLAIN, "--devices", "0"], "removed: to run fewer ranks, use --nproc-per-node N of ascend-runner; "),
         (["show", PLAIN, "--svg=a"], "option --svg has been removed: ascend-job report draws the rank table of a job"),
     ],
 )
