@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
 
 CERTAINTY: Final[Mapping[str, str]] = {"likely": "likely the cause", "open": "cause unclear"}
-LOST_PEERS: Final = "all failed ranks of this node lost a peer; look at "
 LONGEST_NUMBER: Final = 16  # characters of the number of a rank
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # The fields that are not in a report under their name.
 WRITTEN_OTHERWISE: Final = {"ending", "started_after", "first_output_after", "last_output_after", "last_lines"}
 NOT_ENDED: Final = {"exit_code": None, "signal": None, "core_dumped": False}
+LOST_PEERS: Final = "all failed ranks of this node lost a peer; look at "
 CAUSED: Final = " caused the failure: "  # between a rank and its reason, if another rank has ended first
 HEADS: Final = ("rank", "pid", "state", "reason", "time", "CPU time", "memory", "output", "log")
 
@@ -297,8 +298,10 @@ class Outcome:
 
     @property
     def _why(self) -> str:
-        """The cause, after the rank that caused the failure if that is not the first one that has ended."""
+        """The cause, after the rank that caused the failure if another one ended first, or where to look for it."""
         cause, root = self.cause, self.root
+        if root and root.look_at:
+            return f"{LOST_PEERS}{root.look_at}"
         is_other = cause and cause.ending and root and root.rank_id != cause.rank_id
         return f"rank {root.rank_id}{CAUSED}{root.summary}; {cause}" if root and is_other else str(cause)
 

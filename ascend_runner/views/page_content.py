@@ -27,8 +27,8 @@ from ascend_runner.errors import AscendRunnerError
 from ascend_runner.members import Members, plain
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
-from ascend_runner.record.job_record import CERTAINTY, LOST_PEERS, AttemptRecord, CauseRecord, JobRecord
-from ascend_runner.record.rank_record import RankRecord
+from ascend_runner.record.job_record import CERTAINTY, AttemptRecord, CauseRecord, JobRecord
+from ascend_runner.record.rank_record import LOST_PEERS, RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers

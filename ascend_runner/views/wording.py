@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.record.facts import Beat, CheckpointAsked, CheckpointEnded, HangSeen
 from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
-from ascend_runner.record.rank_record import CAUSED, Outcome
+from ascend_runner.record.rank_record import CAUSED, LOST_PEERS, Outcome
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, printable, rank_list
@@ -215,7 +215,7 @@ def sentence(outcome: Outcome) -> str:
     """Return a sentence on why the job failed, or "" if it did not."""
     cause, root = outcome.cause, outcome.root
     if root and root.look_at:
-        return f"{job_record.LOST_PEERS}{root.look_at}"
+        return f"{LOST_PEERS}{root.look_at}"
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
             return f"rank {root.rank_id}{CAUSED}{root.summary}"
