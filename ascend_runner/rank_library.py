@@ -58,14 +58,9 @@ def prepare(
         environ["RANK_SIZE"] = rank_size
         return found
 
-    own = None if detect.log_dirs(environ) else setup.own_temporary()
-    context = PlanContext(
-        settings=Settings(log_dir=own),
-        environ=environ,
-        cwd=cwd,
-        host_name=os.uname().nodename,
-        is_folder=os.path.isdir,
-    )
+    logs = Settings(log_dir=None if detect.log_dirs(environ) else setup.own_temporary())
+    host = os.uname().nodename
+    context = PlanContext(settings=logs, environ=environ, cwd=cwd, host_name=host, is_folder=os.path.isdir)
     written, lock = tables.write(tables.placed(found, context), _warn, is_checked=False)
     os.set_inheritable(lock, True)  # until this process ends, and also the program that it may become by exec
     environ["RANK_TABLE_FILE"] = written.path

@@ -130,6 +130,13 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
 
     if found is None:
         return evidence
+    if found.code.kind is not Kind.ROOT:
+        points_at, addresses = peers_in([*lines, *plog]), _addresses(told, lines, found)
+        evidence = attrs.evolve(evidence, points_at=points_at, peer_addresses=addresses)
+    return _with_code(evidence, found)
+
+
+def _with_code(evidence: Finding, found: Found) -> Finding:
     return attrs.evolve(
         evidence,
         code=found.code.name,
@@ -137,8 +144,6 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         code_kind=found.code.kind.value,
         code_line=shown(found.line.strip()),
         is_connection=found.code.is_connection,
-        points_at=() if found.code.kind is Kind.ROOT else peers_in([*lines, *plog]),
-        peer_addresses=() if found.code.kind is Kind.ROOT else _addresses(told, lines, found),
     )
 
 
