@@ -18,6 +18,9 @@ OF_OTHERS: Final = {
     "iter_0001200/",  # directories of checkpoints
     "global_step1200/",
     "checkpoint-1200/",
+    "step_100/",
+    "epoch_3/",
+    "checkpoint-9/",
     "rank_0/",
     "rank_1/",
 }
