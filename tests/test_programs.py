@@ -106,14 +106,17 @@ def test_bundle_starts_itself_for_a_batch(tmp_path: Path) -> None:
 def test_held_job_is_released_by_the_line_on_its_screen(tmp_path: Path, *, with_own_python: bool) -> None:
     """A job that was started from a bundle can be released where nothing else of the package is installed."""
     start = (_in_bundle_with_python if with_own_python else _in_bundle)(tmp_path / "folder", programs.RUNNER)
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ASCEND_RUNNER_RUN_DIR": str(tmp_path / "run")}
     words = [*start, "--hold", "600", "--nproc-per-node", "1", "/bin/sh", "-c", "exit 7"]
     with subprocess.Popen(words, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as job:
-        assert job.stderr
-        (line,) = itertools.islice((line for line in job.stderr if "release with" in line), 1)
-        release = line.partition("release with ")[2].partition(", or kill")[0]
-        shown = _output(["sh", "-c", release], env, tmp_path)
-        job.communicate(timeout=LIMIT)
+        try:
+            assert job.stderr
+            (line,) = itertools.islice((line for line in job.stderr if "release with" in line), 1)
+            release = line.partition("release with ")[2].partition(", or kill")[0]
+            shown = _output(["sh", "-c", release], env, tmp_path)
+            job.communicate(timeout=LIMIT)
+        finally:
+            job.terminate()  # if it was not released
 
     assert 7 == job.returncode
     assert ": released (sent SIGTERM to pid " in shown
