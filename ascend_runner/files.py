@@ -26,6 +26,10 @@ WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | 
 NEIGHBOUR: Final = ".ascend-runner-"  # a new file before it is renamed
 LEFTOVER_AGE: Final = 60.0  # seconds by the clock of the file system; a writer needs milliseconds
 ENTRIES_LIMIT: Final = 10_000  # directory entries examined, as a directory on a network disk may be large
+# Errors of every call on a disk that is gone: a network or FUSE file system without its server, a device pulled out.
+_GONE: Final = frozenset(
+    {errno.ENOTCONN, errno.ECONNABORTED, errno.ESHUTDOWN, errno.ESTALE, errno.EHOSTDOWN, errno.ENODEV, errno.ENXIO}
+)
 # O_APPEND: after `: > log` the output continues at the beginning, not after as many NULs as the file was long.
 LOG_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -113,6 +117,14 @@ def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
     except OSError:
         return True
     return True
+
+
+def lost_disk(path: str, error: BaseException | None) -> str:
+    """Return the warning about a disk that is gone, the same for all files of a directory; "" for other errors."""
+    cause = error.__cause__ if isinstance(error, OutputError) else error
+    if not (isinstance(cause, OSError) and cause.errno in _GONE):
+        return ""
+    return f"the disk with {os.path.dirname(path)!r} is gone; output, events and report are incomplete there"
 
 
 def write_atomically(path: str, data: bytes, mode: int = FILE_MODE) -> None:

@@ -1,4 +1,4 @@
-"""Disks that hang before the ranks start: nothing can be done but to end when the user insists."""
+"""Disks that hang or are lost: no job waits for them without an end, and none fails because of its logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ascend_runner.guardian import process_tree
 from tests.helpers import disk
-from tests.helpers.program import Program, Run
+from tests.helpers.program import Program, Run, sentence
 from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
 
 TABLE = Path(__file__).parents[1] / "fixtures" / "valid" / "group_list_8_devices.json"
@@ -89,6 +89,20 @@ def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None
     assert 7 == status(run, hung)
     assert "ERROR rank " in run.screen
     assert re.search(r"WARNING events missing from '.*/log/job-events.jsonl': \d+ of \d+\n", run.screen)
+
+
+def test_lost_disk_fails_no_job(program: Program, hung: disk.Disk) -> None:
+    """A job that succeeds after the disk of its logs is lost, whose files cannot even be closed, has one warning."""
+    script = f"echo ready; until [ -e {program.folder}/go ]; do sleep 0.05; done"
+    run = program.start("--log-dir", str(hung.path / "log"), "--nproc-per-node", "2", "sh", "-c", script)
+    wait_until(lambda: 12 == sum(path.stat().st_size for path in hung.content.glob("log/*-rank-*")))
+    hung.inject("LOSE")
+    (program.folder / "go").touch()
+
+    assert 0 == run.finish()
+    assert [f"WARNING the disk with '{hung.path}/log' is gone; output, events and report are incomplete there"] == [
+        sentence(line.rstrip()) for line in run.lines if " WARNING " in line
+    ]
 
 
 def status(run: Run, hung: disk.Disk) -> int:

@@ -133,8 +133,9 @@ class End:
                 files.write_atomically(path, rerun.script(spec, job, environ), files.SCRIPT_MODE)
                 written[spec.rank_id] = f"sh {printable(shlex.quote(path))} {rerun.argument(spec, job)}".rstrip()
 
-        self._writer.writes.put(job.files.log_dir, write)
-        self._writer.flush(self.limit)
+        if self.processes:
+            self._writer.writes.put(job.rerun_path(self.processes[0]), write)
+            self._writer.flush(self.limit)
         commands = dict(written)  # a copy, because the thread may still be running
         return tuple(attrs.evolve(rank, rerun=commands.get(rank.rank_id, "")) for rank in outcome.ranks)
 

@@ -153,7 +153,7 @@ class JobRunner:
             run_folder.begin_attempt(folder)
             shown = Live(spec, recorder, lambda: self._setup.requests.deadline)
             self._setup.requests.show = shown.encode
-            warn, wake = self._messages.warning, self._signals.wake
+            warn, wake = self._messages.warn_once, self._signals.wake
             rank_ids = [rank.rank_id for rank in spec.ranks]
             reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.note_step)
             addresses, heartbeats = beside.enter_context(reports)

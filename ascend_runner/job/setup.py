@@ -95,7 +95,7 @@ class JobSetup:
         self.environ = environ
         self.signals = signals
         self.messages = messages
-        self.patience = Patience(signals.is_stopped, signals.is_hurried, messages.warning)
+        self.patience = Patience(signals.is_stopped, signals.is_hurried, messages.warn_once)
         self.requests = Requests(
             signals,
             None if settings.check else settings.time_limit,

@@ -149,7 +149,8 @@ class LogFile:
         try:
             self._disk.close(fd)
         except OSError as error:  # network file systems may report failed writes only now
-            self._warnings.warn(f"cannot close {self.path!r}: {reason(error)}; its last lines may be missing")
+            why = f"cannot close {self.path!r}: {reason(error)}; its last lines may be missing"
+            self._warnings.warn(files.lost_disk(self.path, error) or why)
 
     def _append_rotating(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -177,7 +178,8 @@ class LogFile:
         if not self._is_failing:
             self._is_failing = True
             what = f"cannot write {self.path!r}: {reason(error)}" if isinstance(error, OSError) else str(error)
-            self._warnings.warn_once("failed", f"{what}; the job continues, but this output is lost")
+            sentence = files.lost_disk(self.path, error) or f"{what}; the job continues, but this output is lost"
+            self._warnings.warn_once("failed", sentence)
 
     def _record_success(self) -> None:
         if self._is_failing:

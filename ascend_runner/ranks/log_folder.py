@@ -20,11 +20,13 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from ascend_runner import files, report_file
 from ascend_runner.errors import OutputError, UnreadableError, reason
 from ascend_runner.files import NEIGHBOUR
+from ascend_runner.node import bounded
 from ascend_runner.plan.ranks import TABLE_NAME
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.settings.parsing import HOOKS
@@ -188,6 +190,8 @@ def _remove_tree(path: str, check_time: Callable[[], None]) -> None:
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
 MOVE_LIMIT: Final = 10.0
 
+RELEASE_LIMIT: Final = 0.2  # seconds; longer only on a disk that hangs
+
 CHECK_TIME: Final = 0.05  # seconds; `is_in_use` takes microseconds
 
 _RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
@@ -213,6 +217,12 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[str]:
             _point_at_newest(job)
         yield _removal(remove_old(job, warn), job)
     finally:
+        bounded.call(RELEASE_LIMIT, partial(_release, fd))
+
+
+def _release(fd: int) -> None:
+    """Release the lock of a directory. On a disk that hangs that takes until it responds, or this process ends."""
+    with suppress(OSError):  # the disk is gone
         os.close(fd)
 
 

@@ -5,6 +5,7 @@ Formats a message and passes it on. Where it goes, and when, is decided by the c
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +27,7 @@ class Messages:
         self.warnings: list[str] = []
         self._notes: set[str] = set()
         self._write = write
+        self._lock = threading.Lock()
 
     def debug(self, sentence: str) -> None:
         """Report a detail that only --verbose shows."""
@@ -51,9 +53,10 @@ class Messages:
         self._send(Level.WARNING, printable(sentence))
 
     def warn_once(self, sentence: str) -> None:
-        """Report something unexpected that may be found in each attempt."""
-        if sentence not in self.warnings:
-            self.warning(sentence)
+        """Report something unexpected that may be found in each attempt, or by several threads."""
+        with self._lock:
+            if sentence not in self.warnings:
+                self.warning(sentence)
 
     def result(self, text: str) -> None:
         """Report how a job has ended without a failure; further lines of `text` begin with two spaces."""

@@ -227,10 +227,10 @@ class JobWriter:
     def close(self) -> None:
         """Let the thread end as soon as everything has been written. Does not wait for it.
 
-        If events are missing in their file, a warning says how many.
+        If events are missing in their file, a warning says how many, unless one says that its disk is gone.
         """
         loss = self._events.loss()
-        if loss and not self.writes.is_closed:
+        if loss and not (self.writes.is_closed or self.writes.has_lost_disk):
             self._warn(loss)
         self.writes.close()
 

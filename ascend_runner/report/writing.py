@@ -55,6 +55,7 @@ class WriteQueue:
         self._due = 0.0  # when the writes that are waiting are carried out, on the monotonic clock
         self._awaited = 0  # the number of threads that wait
         self.is_closed = False
+        self.has_lost_disk = False  # which was reported
         self._reported: set[str] = set()
 
     def put(self, path: str, write: Callable[[], None]) -> None:
@@ -132,7 +133,9 @@ class WriteQueue:
             try:
                 write()
             except OutputError as error:
-                self._report(self._path, str(error))
+                lost = files.lost_disk(self._path, error)
+                self.has_lost_disk |= bool(lost)
+                self._report(self._path, lost or str(error))
 
     def _report(self, path: str, sentence: str) -> None:
         if path not in self._reported:

@@ -27,7 +27,16 @@ class Disk:
         self.path.mkdir()
         self.content.mkdir()
         limit = [f"--write-rate={rate}"] if rate else []
-        self._command = ["bindfs", "-f", "--multithreaded", *limit, str(self.content), str(self.path)]
+        # With locks, close(2) asks the server as well, as on NFS: it hangs or fails like any other call.
+        self._command = [
+            "bindfs",
+            "-f",
+            "--multithreaded",
+            "--enable-lock-forwarding",
+            *limit,
+            str(self.content),
+            str(self.path),
+        ]
         self._server: subprocess.Popen[bytes] | None = None
 
     @property
