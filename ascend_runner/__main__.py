@@ -54,7 +54,7 @@ def main() -> None:
     parent, result_fd = _caller()
     try:
         status = guard.guard(
-            lambda answer: _run(result_fd, answer),
+            lambda tell_guardian: _run(result_fd, tell_guardian),
             lambda sentence: _write_final_message(Level.WARNING, sentence),
             parent,
         )
@@ -77,7 +77,7 @@ def _caller() -> tuple[int, int | None]:
     return parent, result_fd
 
 
-def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
+def _run(result_fd: int | None, tell_guardian: Callable[[str], None]) -> int:
     try:
         gc.disable()  # modules do not become garbage, so no collection needs to search them; see cli
         import threading  # noqa: PLC0415  after the fork: the guardian stays small
@@ -86,10 +86,10 @@ def _run(result_fd: int | None, answer: Callable[[], None]) -> int:
 
         threading.excepthook = _report_thread
         if result_fd is None:
-            return run(sys.argv[1:], os.environ, answer)
+            return run(sys.argv[1:], os.environ, tell_guardian)
         from ascend_runner.report import result  # noqa: PLC0415  as above, and only `launch()` needs it
 
-        return run(sys.argv[1:], os.environ, answer, lambda ended: result.write(result_fd, ended))
+        return run(sys.argv[1:], os.environ, tell_guardian, lambda ended: result.write(result_fd, ended))
     except Exception as error:
         limit = exhausted(error)
         if not limit:

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 def main(
     argv: Sequence[str],
     environ: Mapping[str, str],
-    answer: Callable[[], None],
+    tell_guardian: Callable[[str], None],
     pass_on: Callable[[Outcome | AscendRunnerError], None] | None = None,
 ) -> int:
     """Run a command line and return its exit status.
 
-    `answer` is called when a stop signal has been noticed, and `pass_on` with the result.
+    `tell_guardian` takes lines for the guardian, see `guard.guard`, and `pass_on` the result.
     """
-    with Signals(answer, has_launcher=pass_on is not None) as signals:
+    with Signals(tell_guardian, has_launcher=pass_on is not None) as signals:
         console = Console(_skipped_notice, _failure_notice)
         try:
             console.start()

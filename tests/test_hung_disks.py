@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -75,6 +76,37 @@ def test_second_signal_ends_a_start_that_hangs(
     run.send(signal.SIGINT)  # not SIGTERM, which would be a copy of the first one so soon
 
     assert 143 == status(run, hung)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_runner_that_hangs_at_its_end_is_left_behind(program: Program, hung: disk.Disk, *, is_stopped: bool) -> None:
+    """After one SIGTERM, or a failure, the program ends with its status, although the runner hangs on the last disk."""
+    script = f"echo ready; until [ -e {program.folder}/go ]; do sleep 0.05; done; exit 7"
+    options = ("--grace", "0.1", "--nproc-per-node", "1", "sh", "-c", script)
+    with tempfile.TemporaryDirectory() as short:  # of a longer path no socket could be in it
+        (Path(short) / "disk").symlink_to(hung.path)
+        run = program.start(*options, env={"ASCEND_RUNNER_RUN_DIR": f"{short}/disk/run"})
+        run.wait_for("ready")
+        runner = run.runner_pid
+        hung.inject("HANG")
+        if is_stopped:
+            run.send(signal.SIGTERM)
+        else:
+            (program.folder / "go").touch()
+
+        assert (143 if is_stopped else 7) == status(run, hung)
+        assert f"the runner did not respond and was killed: {runner} (" in run.screen
+
+
+def test_one_signal_ends_a_start_that_hangs(program: Program, hung: disk.Disk) -> None:
+    """While no rank is running, there is no grace to wait for."""
+    hung.inject("HANG")
+    run = with_logs(program, hung.path)
+    wait_until(lambda: is_hanging(run))
+    run.send(signal.SIGTERM)
+
+    assert 143 == status(run, hung)
+    assert "the runner did not respond and was killed" in run.screen
 
 
 def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None:

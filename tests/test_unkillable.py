@@ -75,7 +75,7 @@ def idle_calls(pid: int) -> dict[int, str]:
 
 def named(run: Run) -> list[str]:
     """Return what the warnings report of survivors."""
-    return re.findall(r"WARNING still alive after SIGKILL: (.*)\n", run.screen)
+    return re.findall(r"(?:WARNING |; )still alive after SIGKILL: (.*)\n", run.screen)
 
 
 @pytest.mark.deep

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LAST_SWEEP_LIMIT: Final = 1.0  # seconds; replaces SWEEP_LIMIT if the runner has already waited that long
+GIVEN_UP_LIMIT: Final = 0.5  # seconds; likewise if the runner does not respond: others may hang on the same disk
 MANY_DESCRIPTORS: Final = 65536
 
 
-def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None], parent: int = 0) -> int:
+def guard(run: Callable[[Callable[[str], None]], int], tell: Callable[[str], None], parent: int = 0) -> int:
     """Call `run` in a forked child; return the exit status: its result, or 128 + the signal that killed the child.
 
-    `run` gets a function to call whenever it has noticed a stop signal: a child that does not acknowledge the second
-    one is killed, and the status is 128 + the first of them.
+    `run` gets a function that takes lines for this process, see `runner`: whenever it has noticed a stop signal, and
+    on its progress. A child that does not acknowledge the second stop signal is killed, and one that should have ended
+    and does not respond. The status is the one that it has announced, else 128 + the first signal.
 
     When this returns, no descendant is alive, except children that this process already had: of a script that has
     called `exec ascend-runner`, and readers of its output (`ascend-runner ... > >(tee log)`). With `parent`, the
@@ -53,13 +55,12 @@ def guard(run: Callable[[Callable[[], None]], int], tell: Callable[[str], None],
     runner.forward_until_end(watched)
     os.close(reader)
     limit = sweep.SWEEP_LIMIT if runner.was_killed else LAST_SWEEP_LIMIT
-    survivors = sweep.sweep(frozenset(strangers), limit, runner.pid if runner.is_stuck else 0)
+    survivors = sweep.sweep(frozenset(strangers), GIVEN_UP_LIMIT if runner.is_given_up else limit)
+    still_alive = f"still alive after SIGKILL: {', '.join(map(process_tree.describe, survivors))}"
     if runner.was_killed:
-        tell(f"{runner.end}; all of its processes were killed")
-    if survivors and (
-        runner.was_killed or runner.status == RUNNER_FAILED or pid in [found.pid for found in survivors]
-    ):  # otherwise the runner has reported them
-        tell(f"still alive after SIGKILL: {', '.join(map(process_tree.describe, survivors))}")
+        tell(f"{runner.end}; {still_alive if survivors else 'all of its processes were killed'}")
+    elif survivors and (runner.status == RUNNER_FAILED or pid in [found.pid for found in survivors]):
+        tell(still_alive)  # otherwise the runner has reported them
     return runner.status
 
 
@@ -74,19 +75,21 @@ def _prepare() -> frozenset[int]:
     return watched
 
 
-def _run_and_exit(run: Callable[[Callable[[], None]], int], guardian: int, writer: int) -> NoReturn:
-    def answer() -> None:
+def _run_and_exit(run: Callable[[Callable[[str], None]], int], guardian: int, writer: int) -> NoReturn:
+    def write(line: str) -> None:
         try:
-            os.write(writer, ANSWER)
+            os.write(writer, f"{line}\n".encode())
         except OSError:
             return  # the guardian is stopped, and the pipe full, or it was killed
+        if line != ANSWER and os.getppid() == guardian:
+            os.kill(guardian, signal.SIGCHLD)  # so that it reads the line now
 
     status = RUNNER_FAILED
     try:
         os.setpgid(0, 0)  # so that Ctrl-C reaches the runner once, through the guardian
         process_tree.become_subreaper()
         _follow_to_death(guardian)
-        status = run(answer)
+        status = run(write)
     except BaseException:  # noqa: BLE001  show any error; the child must never return into the guardian's code
         may_write_from_the_background()
         sys.excepthook(*sys.exc_info())
@@ -94,9 +97,8 @@ def _run_and_exit(run: Callable[[Callable[[], None]], int], guardian: int, write
         # A thread that is stuck in a write to a hanging disk can keep this process from ending.
         try:
             others = [pid for pid in process_tree.children(guardian) if pid != os.getpid()]
-            os.write(writer, FINAL_REPORT + " ".join(map(str, (status, *others))).encode())
+            write(" ".join(map(str, (FINAL_REPORT, status, *others))))
             if os.getppid() == guardian:
-                os.kill(guardian, signal.SIGCHLD)
                 os.kill(guardian, signal.SIGCONT)  # it may have been stopped
         finally:
             os._exit(status)

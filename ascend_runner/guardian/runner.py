@@ -9,17 +9,19 @@ from typing import Final
 
 from ascend_runner.errors import RUNNER_FAILED
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, Copies
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, QUESTION, STOP_SIGNALS, Copies
 from ascend_runner.text import signal_name
 
-# Seconds for the runner to acknowledge a second stop signal: milliseconds, unless its main thread hangs on a disk.
+# Seconds for the runner to acknowledge a second stop signal or a question: milliseconds, unless its main thread hangs.
 ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
-KILL_LIMIT: Final = 0.5  # seconds for a runner that gives no answer to die of SIGKILL
 SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
-ANSWER: Final = b"a"  # written by the runner when it has noticed a stop signal
-FINAL_REPORT: Final = b"e"  # written at its end, before its exit status and the pids of the guardian's other children
+# The first words of the lines that the runner writes.
+ANSWER: Final = "answer"  # it has noticed a stop signal, or the question whether it responds
+BEGIN: Final = "begin"  # it starts ranks: how many seconds they have to exit when they are stopped
+END: Final = "end"  # the exit status, as far as it is known; what is left is to stop the ranks and to report
+FINAL_REPORT: Final = "final"  # at its very end: its exit status, and the pids of the guardian's other children
 
 
 class Runner:
@@ -29,14 +31,17 @@ class Runner:
         self.pid = pid
         self.status = RUNNER_FAILED
         self.was_killed = False
-        self.is_stuck = False  # whether it has survived SIGKILL
+        self.is_given_up = False  # whether it is to be killed because it does not respond
         self.end = ""  # how it was killed, as the beginning of a sentence
         self._reader = reader
         self._strangers = strangers
         self._has_ended = False
         self._has_answered = False
         self._stops: list[int] = []  # stop signals that were forwarded
-        self._deadline = 0.0  # when the answer is due, or the end after SIGKILL; 0: never
+        self._grace = 0.0  # seconds
+        self._next_status: int | None = None  # the status that it has announced
+        self._is_asked = False  # whether an answer is due
+        self._deadline = 0.0  # when to ask, or when the answer is due; 0: never
         self._patience_ends = 0.0  # when to stop waiting for a busy runner
         self._schedule: str | None = None  # the state of its main thread at the last check
 
@@ -48,7 +53,7 @@ class Runner:
             signum = self._next_signal(watched)
             if signum == signal.SIGALRM:
                 if self._deadline and time.monotonic() >= self._deadline:
-                    self._give_up()
+                    (self._give_up if self._is_asked else self._ask)()
             elif signum == signal.SIGCHLD:
                 self._look()
             elif not copies.has(signum):
@@ -72,11 +77,9 @@ class Runner:
         if is_stop:
             is_impatient = bool(self._stops) and signum in IMPATIENT_SIGNALS
             self._stops.append(signum)
-            if is_impatient and not self._deadline:
-                self._read()
-                self._has_answered = False
-                self._deadline = time.monotonic() + ANSWER_LIMIT / 2
-                self._patience_ends = time.monotonic() + BUSY_LIMIT
+            if is_impatient and not self._is_asked:
+                self._expect_answer()
+            self._read()
         os.kill(self.pid, signum)  # not reaped yet, so its pid is not reused
         if is_stop and self._is_stopped():
             os.kill(self.pid, signal.SIGCONT)
@@ -89,20 +92,38 @@ class Runner:
         except ChildProcessError:
             return False  # it has ended
 
-    def _give_up(self) -> None:
-        """Kill a runner that has not answered in time; one that cannot be killed is left to the sweep."""
+    @property
+    def _is_ending(self) -> bool:
+        """Whether it should end by itself within the grace: it was asked to stop, or its status is known."""
+        return bool(self._stops) or self._next_status is not None
+
+    def _ask(self) -> None:
+        """Ask a runner that should have ended whether it responds. It may be saving, or run a hook."""
+        self._expect_answer()
+        os.kill(self.pid, QUESTION)
+
+    def _expect_answer(self) -> None:
         self._read()
-        if self.was_killed:
-            self._has_ended = self.is_stuck = True
-        elif self._has_answered:
-            self._deadline = 0.0
+        self._is_asked, self._has_answered, self._schedule = True, False, None
+        self._deadline = time.monotonic() + ANSWER_LIMIT / 2
+        self._patience_ends = time.monotonic() + BUSY_LIMIT
+
+    def _give_up(self) -> None:
+        """Leave a runner that has not answered in time to the sweep, which kills it."""
+        self._read()
+        if self._has_answered:
+            self._is_asked = False
+            self._deadline = time.monotonic() + ANSWER_LIMIT if self._is_ending else 0.0
         elif self._is_busy():
             self._deadline = time.monotonic() + ANSWER_LIMIT / 2
         elif not self._has_ended:
-            self.was_killed, self.status = True, 128 + self._stops[0]
-            self.end = "the runner did not respond and was killed"
-            os.kill(self.pid, signal.SIGKILL)
-            self._deadline = time.monotonic() + KILL_LIMIT
+            self._has_ended = self.was_killed = self.is_given_up = True
+            found = process_tree.look(self.pid)
+            who = process_tree.describe(found) if found else self.pid
+            self.end = f"the runner did not respond and was killed: {who}"
+            if self._next_status is None:
+                self.end += "; the result of the job is unknown"
+            self.status = 128 + self._stops[0] if self._next_status is None else self._next_status
 
     def _is_busy(self) -> bool:
         """Whether its main thread is running, or has run since the last check: then it does not hang."""
@@ -122,7 +143,7 @@ class Runner:
             ended = _reap(self.pid)  # what it leaves may end faster than it can be reaped, and is left to the sweep
         self._read()
         self._strangers.difference_update(ended)  # their numbers may be used again
-        if self.pid in ended and not (self._has_ended or self.was_killed):
+        if self.pid in ended and not self._has_ended:
             status = ended[self.pid]
             self.was_killed = os.WIFSIGNALED(status)
             self.status = 128 + os.WTERMSIG(status) if self.was_killed else os.WEXITSTATUS(status)
@@ -135,19 +156,26 @@ class Runner:
         return found is not None and found.state not in process_tree.ENDED
 
     def _read(self) -> None:
-        """Read the acknowledgements and the final report of the runner."""
+        """Read what the runner has written."""
         pieces = []
         try:
             while piece := os.read(self._reader, 65536):
                 pieces.append(piece)
         except BlockingIOError:
             pass
-        answers, final_report, text = b"".join(pieces).partition(FINAL_REPORT)
-        self._has_answered |= bool(answers)
-        if final_report:
-            self._has_ended = True
-            self.status, *pids = map(int, text.split())
-            self._strangers.update(pids)
+        for line in b"".join(pieces).decode().splitlines():
+            name, *values = line.split()
+            self._has_answered = True
+            if name == BEGIN:
+                self._grace, self._next_status = float(values[0]), None
+            elif name == END:
+                self._next_status = int(values[0])
+            elif name == FINAL_REPORT:
+                self._has_ended = True
+                self.status, *pids = map(int, values)
+                self._strangers.update(pids)
+        if self._is_ending and not self._deadline:
+            self._deadline = time.monotonic() + max(self._grace, SOON)
 
 
 def _schedule(pid: int) -> str:

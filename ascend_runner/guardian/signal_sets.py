@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2
+from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGURG, SIGUSR1, SIGUSR2
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ STOP_SIGNALS = frozenset({SIGTERM, SIGINT, SIGHUP, SIGQUIT})
 IMPATIENT_SIGNALS = frozenset({SIGTERM, SIGINT})  # the second stop signal means "now" if it is one of these
 FORWARDED = STOP_SIGNALS | {SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}  # by the guardian, to the runner
 WATCHED = FORWARDED | {SIGCHLD}
+QUESTION = SIGURG  # from the guardian to the runner: whether its main thread responds; ignored by default
 # Ignored at the start, these stay ignored: nohup(1), and `ascend-runner &` in a script without job control.
 MAY_BE_IGNORED = frozenset({SIGHUP, SIGINT, SIGQUIT})
 

@@ -34,11 +34,11 @@ SWEEP_LIMIT = 5.0  # seconds; what survives SIGKILL for longer is stuck in the k
 DYING_LIMIT = 60.0
 
 
-def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT, stuck: int = 0) -> list[Descendant]:
+def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT) -> list[Descendant]:
     """Kill and reap every descendant but the subtrees of `keep`; return the survivors.
 
     There is no limit as long as new processes are found. A process counts as one that cannot be killed if it is alive
-    `seconds` after SIGKILL and not running, or if it belongs to another user. `stuck` is not waited for.
+    `seconds` after SIGKILL and not running, or if it belongs to another user.
     """
     killed: dict[tuple[int, int], float] = {}  # when first
     while True:
@@ -49,7 +49,6 @@ def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT, stuc
             return []
         if found and not any(
             now - killed[process.identity] < (DYING_LIMIT if process.state == "R" else seconds)
-            and process.pid != stuck
             and may_signal(process.pid)
             for process in found
         ):

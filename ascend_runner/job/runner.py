@@ -140,6 +140,7 @@ class JobRunner:
         self._writer.plan(spec)
         self._attempt = self._end.page.attempt = Attempt(spec, self._job.attempt, newest.path if newest else "")
         self._end.processes = self._attempt.processes
+        self._signals.begin(spec.stopping.grace)
         self._hooks.run(hooks.BEFORE_START, self._checkpoints)
         self._writer.note_missing_nodes()
         return Prepared()
@@ -170,8 +171,8 @@ class JobRunner:
                 heartbeats=heartbeats,
                 requests=self._setup.requests,
             )
-            observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, self._hooks)
-            others = (self._inspector, steps) if steps else (self._inspector,)
+            observers = (shown, progress, self, self._writer, self._end, self._end.page, recorder, heartbeats)
+            others = (self._hooks, self._inspector, *((steps,) if steps else ()))
             Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *others)).run()
         return self._end_of_attempt(recorder)
 

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from ascend_runner.errors import StopRequestedError
 from ascend_runner.guardian import process_tree
-from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, STOP_SIGNALS, WATCHED, Copies, ignored
+from ascend_runner.guardian.runner import ANSWER, BEGIN, END
+from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS, QUESTION, STOP_SIGNALS, WATCHED, Copies, ignored
 from ascend_runner.supervision.causes import SignalReceived
 
 FOR_RANKS: Final = frozenset({signal.SIGUSR1, signal.SIGUSR2})
@@ -34,21 +35,21 @@ class Signals:
     """Time and signals.
 
     Collects signals within `with`, in the main thread. Those that were blocked and pending before arrive at once.
-    `answer` is called when a wait returns a stop signal, and for a copy of one. `now` is the clock by which copies are
-    distinguished from new signals. With `has_launcher`, the parent of the guardian has launched it, and its death sends
-    the guardian SIGTERM.
+    `tell_guardian` takes a line when a wait returns a stop signal, for a copy of one, and on the progress of the job.
+    `now` is the clock by which copies are distinguished from new signals. With `has_launcher`, the parent of the
+    guardian has launched it, and its death sends the guardian SIGTERM.
     """
 
     def __init__(
         self,
-        answer: Callable[[], None] = lambda: None,
+        tell_guardian: Callable[[str], None] = lambda _line: None,
         *,
         now: Callable[[], float] = time.monotonic,
         has_launcher: bool = False,
     ) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
         self.refuse: Callable[[int], None] = lambda _signum: None  # for a signal to ranks while there are none
-        self._answer = answer
+        self._tell_guardian = tell_guardian
         self._guardian = os.getppid()
         self._launcher = self._parent_of_guardian() if has_launcher else 0
         self._arrived: list[int] = []
@@ -66,12 +67,12 @@ class Signals:
         self._poll.register(self._reader, select.POLLIN)
         self._old_wakeup_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         not_noted = ignored()
-        for signum in WATCHED:
+        for signum in WATCHED | {QUESTION}:
             if signum == signal.SIGHUP and signum in not_noted:
                 continue  # nohup(1) applies to the ranks as well
             # A rank must not ignore SIGINT: a shell's background jobs are recognized by that.
             self._handlers[signum] = signal.signal(signum, _ignore if signum in not_noted else self._take_note)
-        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+        self._mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED | {QUESTION})
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -84,6 +85,17 @@ class Signals:
         reader, writer, self._reader, self._writer = self._reader, self._writer, -1, -1
         os.close(reader)
         os.close(writer)
+
+    def begin(self, grace: float) -> None:
+        """Let the guardian know that ranks are started, with the seconds that they have to exit when stopped."""
+        self._tell_guardian(f"{BEGIN} {grace}")
+
+    def expect_end(self, status: int) -> None:
+        """Let the guardian know the exit status to come: should this process hang, it ends with that."""
+        self._tell_guardian(f"{END} {status}")
+
+    def _answer(self) -> None:
+        self._tell_guardian(ANSWER)
 
     def wake(self) -> None:
         """Let the current or the next `wait` return. May be called in any thread."""
@@ -171,6 +183,9 @@ class Signals:
         return self._is_hurried
 
     def _take_note(self, signum: int, _frame: FrameType | None) -> None:
+        if signum == QUESTION:
+            self._answer()
+            return
         if self._copies.has(signum):
             self._answer()  # the guardian may have forwarded the copy
             return

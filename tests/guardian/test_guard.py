@@ -269,7 +269,7 @@ def test_runner_ends_when_the_guardian_is_killed() -> None:
 
 def test_runner_that_hangs_ends_with_the_second_signal() -> None:
     """A runner that takes no note of signals, as with its main thread at a hung disk, is killed: 128 + the first."""
-    with running(*GUARDED, "hang") as popen:
+    with running(*GUARDED, "hang=1e9") as popen:
         forward(popen, signal.SIGTERM)
         popen.send_signal(signal.SIGINT)
 
@@ -279,7 +279,7 @@ def test_runner_that_hangs_ends_with_the_second_signal() -> None:
 @pytest.mark.deep
 def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
     """A wait that ended while the guardian was stopped is noticed when it is continued."""
-    with running(*GUARDED, "hang") as popen:
+    with running(*GUARDED, "hang=1e9") as popen:
         forward(popen, signal.SIGTERM)
         forward(popen, signal.SIGINT)
         popen.send_signal(signal.SIGSTOP)
@@ -290,8 +290,8 @@ def test_guardian_that_is_stopped_while_it_waits_for_an_answer() -> None:
 
 
 def test_first_signal_needs_no_answer() -> None:
-    """A runner that hangs is not killed by the first signal: it may be about to save something."""
-    with running(*GUARDED, "hang") as popen:
+    """A runner that hangs is not killed by the first signal within the grace: it may be about to save something."""
+    with running(*GUARDED, "hang=1e9") as popen:
         forward(popen, signal.SIGTERM)
         time.sleep(2 * ANSWER_LIMIT)  # the rule is one of time
         assert popen.poll() is None
@@ -300,8 +300,18 @@ def test_first_signal_needs_no_answer() -> None:
         assert 143 == popen.wait(LIMIT)
 
 
+@pytest.mark.parametrize(("body", "status"), [("hang=0.1", 143), ("hang-end=0.1", 7)])
+def test_runner_that_hangs_after_the_grace_is_killed(body: str, status: int) -> None:
+    """One signal is enough where the runner does not respond when the grace is over; a status that is known counts."""
+    with running(*GUARDED, body) as popen:
+        if status == 128 + signal.SIGTERM:
+            popen.send_signal(signal.SIGTERM)
+
+        assert status == popen.wait(LIMIT)
+
+
 def test_runner_that_answers_is_not_killed() -> None:
-    """A runner that has taken note of the second signal has all the time that it needs."""
+    """A runner that has taken note of the second signal has all the time that it needs, and answers questions."""
     with running(*GUARDED, "signals") as popen:
         for name in ("SIGTERM", "SIGINT"):
             popen.send_signal(signal.Signals[name])
@@ -311,26 +321,6 @@ def test_runner_that_answers_is_not_killed() -> None:
 
         assert "SIGQUIT" == read_line(popen)
         assert 0 == popen.wait(LIMIT)
-
-
-def test_runner_that_survives_sigkill_is_not_waited_for() -> None:
-    """A runner that is stuck in the kernel after it was given up is named at once, whatever the limit."""
-    script = """
-import os, signal
-from ascend_runner.guardian import process_tree, sweep
-reader, writer = os.pipe()
-child = os.fork()
-if child == 0:
-    os.closerange(0, 3)
-    signal.pause()
-sweep.kill_all = lambda keep: [process_tree.look(child)]
-sweep.reap_adopted = lambda keep: [child]
-print([found.pid for found in sweep.sweep(frozenset(), 1e9, child)] == [child])
-os.kill(child, signal.SIGKILL)
-"""
-    ended = run(sys.executable, "-c", script)
-
-    assert "True\n" == ended.stdout
 
 
 @pytest.mark.deep

@@ -60,7 +60,7 @@ def test_copies_of_a_stop_signal_are_one() -> None:
 def test_stop_signal_is_answered() -> None:
     """The guardian learns that a stop signal was taken note of when the reader has got it, and of no other signal."""
     answers: list[str] = []
-    with Signals(lambda: answers.append("answer")) as signals:
+    with Signals(answers.append) as signals:
         _send(signal.SIGUSR1)
         signals.wait(LIMIT)
         assert [] == answers

@@ -6,7 +6,8 @@ orphans     leave sleeping processes behind, in the same session, their own, and
 signals     print each signal as it comes, until SIGQUIT
 copies      the same; equal stop signals are copies of one for an hour, because a busy machine delivers copies late
 busy=PATH   print "ready", and compute with all signals blocked until that file exists
-hang        print "ready", and wait forever with all signals blocked, as if on a disk
+hang=N      print "ready", and wait forever with all signals blocked, as if on a disk; the grace is N seconds
+hang-end=N  the same, with the exit status 7 already announced
 stop-parent stop the guardian, and return 7
 files=PATH  write there what the fds 0 to 2 are
 group       print whether this process leads a group that is not its parent's
@@ -69,8 +70,8 @@ def fork_again() -> None:
         os._exit(0)
 
 
-def print_signals(answer: Callable[[], None]) -> int:
-    with Signals(answer) as signals:
+def print_signals(tell_guardian: Callable[[str], None]) -> int:
+    with Signals(tell_guardian) as signals:
         say("ready")
         while True:
             for signum in signals.wait(None):
@@ -79,7 +80,11 @@ def print_signals(answer: Callable[[], None]) -> int:
                     return 0
 
 
-def hang(_: str) -> int:
+def hang(tell_guardian: Callable[[str], None], grace: float, status: int | None) -> int:
+    signals = Signals(tell_guardian)
+    signals.begin(grace)
+    if status is not None:
+        signals.expect_end(status)
     say("ready")
     time.sleep(LONG)
     return 0
@@ -115,16 +120,17 @@ BODIES: dict[str, Callable[[str], int]] = {
     "stop": stop,
     "orphans": leave_orphans,
     "busy": compute,
-    "hang": hang,
     "stop-parent": stop_parent,
     "files": write_files,
     "group": print_group,
 }
 
 
-def main(answer: Callable[[], None]) -> int:
+def main(tell_guardian: Callable[[str], None]) -> int:
     name, _, value = sys.argv[1].partition("=")
-    return print_signals(answer) if name in {"signals", "copies"} else BODIES[name](value)
+    if name in {"hang", "hang-end"}:
+        return hang(tell_guardian, float(value), 7 if name == "hang-end" else None)
+    return print_signals(tell_guardian) if name in {"signals", "copies"} else BODIES[name](value)
 
 
 if __name__ == "__main__":
