@@ -131,6 +131,15 @@ def test_daemon_of_its_own_session_has_the_grace(program: Program) -> None:
     assert (program.folder / "done").exists()
 
 
+def test_straggler_below_a_process_outside_its_session(program: Program) -> None:
+    """It is asked although its parent has left the session, and counts as ended although that never reaps it."""
+    script = "(sleep 1000 & exec setsid sleep 999) & while [ $(pgrep -cx -s 0 sleep) != 1 ]; do :; done; exit 7"
+    run = program.start("--nproc-per-node", "1", "--grace", "1000", "sh", "-c", script)
+
+    assert 7 == run.finish()
+    assert "killed" not in run.screen
+
+
 def test_signal_to_guardian_and_runner_alike(program: Program) -> None:
     """pkill(1), systemd and Slurm signal all processes of ours, also those of a runner under a runner: one request."""
     options = ("--nproc-per-node", "1", "--grace", "60")

@@ -219,13 +219,20 @@ class RankProcesses:
             process_tree.send(process.identity, its_signum)
 
     def _tops(self, rank_ids: Collection[int]) -> dict[int, list[RankProcess]]:
-        """Return the topmost living processes of each rank: its leader, and orphans in the session of its leader."""
+        """Return the topmost living processes of each rank: its leader, and others in the session of its leader.
+
+        These may be below a process that has left the session, and is asked only when they are gone.
+        """
         ranks = {self._leaders[rank_id].pid: rank_id for rank_id in rank_ids}
         tops: dict[int, list[RankProcess]] = {rank_id: [] for rank_id in rank_ids}
-        for child in self._children():
-            rank_id = ranks.get(child.session)
-            if rank_id is not None:
-                tops[rank_id].append(child)
+        to_visit = list(self._children())
+        while to_visit:
+            process = to_visit.pop()
+            rank_id = ranks.get(process.session)
+            if rank_id is None:
+                to_visit += process.children
+            else:
+                tops[rank_id].append(process)
         return tops
 
     def _children(self) -> tuple[RankProcess, ...]:

@@ -92,7 +92,7 @@ def stopping(state: State, why: str, living: Collection[int]) -> str:
 
 def time_to_exit(seconds: float, hint: str) -> str:
     """Return the part of a sentence on how long processes have to exit before they are killed."""
-    return f", with up to {seconds:g} s to exit ({hint})" if seconds else " without a grace period"
+    return f", with up to {round(seconds, 1):g} s to exit ({hint})" if seconds else " without a grace period"
 
 
 def way_out(cause: Cause | None) -> str:
