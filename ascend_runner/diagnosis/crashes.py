@@ -7,7 +7,8 @@ TVM, the OpenMP runtimes, compilers, OpenBLAS, MKL, jemalloc, shells, pytest, th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Optional
 
 import attrs
@@ -16,14 +17,15 @@ from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, place
 
 FRAMES: Final = 12  # lines of a stack that are read
 ABORT_GAP: Final = 80  # lines between the reason for an abort and its report: a C++ exception prints its stack
+MOST_CRASHES: Final = 32  # kept from the end of a log
 WHAT_LIMIT: Final = 10  # lines from "terminate called" to its "what():", which threads may write in between
 
 Reader = Callable[[Sequence[str], int, "re.Match[str]"], Optional[Traceback]]
 
 
 def find_all(lines: Sequence[str]) -> list[Traceback]:
-    """Find the fatal messages in a log, in their order."""
-    found: list[Traceback] = []
+    """Find the fatal messages that were printed last in a log, in their order."""
+    found: deque[Traceback] = deque(maxlen=MOST_CRASHES)
     for index, line in enumerate(lines):
         if (found and index < found[-1].end) or not (_HINT_AT_START.match(line) or _HINT.search(line)):
             continue
@@ -41,7 +43,7 @@ def is_bare_abort(crash: Traceback) -> bool:
     return not _detail(crash)
 
 
-def _joined(found: Sequence[Traceback]) -> list[Traceback]:
+def _joined(found: Iterable[Traceback]) -> list[Traceback]:
     """Join each report of an abort to what native code said before it aborted, which says more."""
     joined: list[Traceback] = []
     for crash in found:
@@ -82,8 +84,9 @@ def _block(lines: Sequence[str], index: int, match: re.Match[str]) -> Traceback:
 
 def _hydra(lines: Sequence[str], index: int, _match: re.Match[str]) -> Traceback | None:
     """Read a configuration error, which hydra prints without a traceback, above its hint."""
-    end = next((at for at in range(index - 1, -1, -1) if lines[at].strip()), -1) + 1
-    start = next((at for at in range(end - 1, -1, -1) if not lines[at].strip()), -1) + 1
+    first = max(0, index - ABORT_GAP)
+    end = next((at for at in range(index - 1, first - 1, -1) if lines[at].strip()), -1) + 1
+    start = next((at for at in range(end - 1, first - 1, -1) if not lines[at].strip()), first - 1) + 1
     if start >= end or any(FRAME.match(line) for line in lines[max(0, start - ABORT_GAP) : end]):
         return None
     openings = [at for at in range(max(0, start - FRAMES), end) if _HYDRA.match(lines[at])]

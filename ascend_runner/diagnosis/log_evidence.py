@@ -100,6 +100,7 @@ TRACEBACK_LINES: Final = 60
 EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surrounds it, 30 lines
 TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what surrounds it, 30 lines as well
 NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
+LINES_LIMIT: Final = 16 * 1024  # last lines that are read
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
@@ -110,7 +111,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     After an `ending` by a signal, and of a rank that `is_stopped`, an error counts only if it is among the last lines:
     one that the rank survived long ago does not explain its end.
     """
-    lines = [_bounded(line) for line in lines_of(tail)]
+    lines = [_bounded(line) for line in lines_of(_end_of(tail.rstrip()))]
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines and not plog:
@@ -150,6 +151,16 @@ def _with_code(evidence: Finding, found: Found) -> Finding:
 def _addresses(told: Traceback | None, lines: Sequence[str], found: Found) -> tuple[str, ...]:
     """Return the addresses of peers in an error, or else near it, where a survived one may be named as well."""
     return addresses_in([*(told.message if told else ()), found.line]) or addresses_in(lines[-NEAR:])
+
+
+def _end_of(tail: bytes) -> bytes:
+    """Return the last lines, without splitting all others."""
+    start = len(tail)
+    for _number in range(LINES_LIMIT):
+        start = tail.rfind(b"\n", 0, start)
+        if start < 0:
+            return tail
+    return tail[start + 1 :]
 
 
 def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]) -> Found | None:

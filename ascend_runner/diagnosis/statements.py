@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from ascend_runner.diagnosis import crashes, tracebacks
@@ -93,8 +94,8 @@ def _is_survived(lines: Sequence[str], error: Traceback, raised: Sequence[Traceb
     if not _OF_A_SHELL.match(error.exception):
         return False
     below = [exception for exception in raised if exception.start > error.start]
-    following = [line for line in lines[error.end :] if not line.startswith(("srun: ", "slurmstepd"))]
-    return not all(map(passes_on, below)) if below else len(following) > LAST_WORDS
+    following = (line for line in lines[error.end :] if not line.startswith(("srun: ", "slurmstepd")))
+    return not all(map(passes_on, below)) if below else len([*islice(following, LAST_WORDS + 1)]) > LAST_WORDS
 
 
 _OF_A_SHELL: Final = re.compile(

@@ -37,10 +37,11 @@ _OTHER: Final = re.compile(r"\s|[a-z][\w.-]*: |\[(?:[A-Z]+\]|Error|rank|\d)|\d{4
 def unboxed(lines: Sequence[str]) -> list[str]:
     """Return the lines with each box replaced; there may be fewer of them."""
     found: list[str] = []
+    open_until: dict[int, int] = {}  # by column, the line up to which no box ends
     index = 0
     while index < len(lines):
         top = _TOP.search(lines[index]) if "Traceback (most" in lines[index] else None
-        end = _bottom(lines, index + 1, top.start()) if top else -1
+        end = _bottom(lines, index + 1, top.start(), open_until) if top else -1
         if top is None or end < 0:
             found.append(lines[index])
             index += 1
@@ -57,10 +58,11 @@ def unboxed(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def _bottom(lines: Sequence[str], start: int, column: int) -> int:
-    for index in range(start, min(len(lines), start + BOX_LIMIT)):
+def _bottom(lines: Sequence[str], start: int, column: int, open_until: dict[int, int]) -> int:
+    for index in range(max(start, open_until.get(column, 0)), min(len(lines), start + BOX_LIMIT)):
         if _BOTTOM.match(lines[index][column:]):
             return index
+        open_until[column] = index + 1
     return -1
 
 

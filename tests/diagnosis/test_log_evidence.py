@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from typing import Final
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.diagnosis.log_evidence import TRACEBACK_LINES, read
+from ascend_runner.diagnosis.log_evidence import LINES_LIMIT, TRACEBACK_LINES, read
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import LAST_LINES, LINE_LIMIT
 
@@ -35,6 +36,61 @@ def failure(kind: str) -> bytes:
     """Run a rank that fails in this way and return its output."""
     ended = subprocess.run([sys.executable, FAILS, kind], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return ended.stdout
+
+
+TRACEBACK: Final = b'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    f(x)\nValueError: 1\n'
+SHAPES: Final = {
+    "blank lines": b"\n",
+    "short lines": b"a\n",
+    "one line": b"x",
+    "carriage returns": b"\r",
+    "spaces": b" ",
+    "brackets": b"[",
+    "unicode": "é漢".encode(),
+    "not UTF-8": b"\xff\xfe",
+    "escapes": b"\x1b[",
+    "prefix": b"[rank0]: x\n",
+    "headers": b"Traceback (most recent call last):\n",
+    "frames": b'  File "/a.py", line 11, in f\n',
+    "tracebacks": TRACEBACK,
+    "chain": TRACEBACK + b"\nDuring handling of the above exception, another exception occurred:\n\n",
+    "tracebacks and crashes": TRACEBACK + b"free(): invalid pointer\n",
+    "open boxes": b"+-- Traceback (most recent call last) --+\n",
+    "shell": b"sh: 1: foo: not found\n",
+    "kills": b"Killed\n",
+    "hydra": b"x\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
+    "aborts": b"free(): invalid pointer\nterminate called recursively\n",
+    "crashes": b"Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n",
+    "panics": b"thread 'main' panicked at a.rs:1:1:\nx\n",
+}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("unit", SHAPES.values(), ids=SHAPES)
+def test_time_grows_with_the_size(unit: bytes) -> None:
+    """Twice as much output, whatever its shape, takes at most three times as long to read."""
+
+    def seconds(size: int) -> float:
+        tail = b"free(): invalid pointer\n" + unit * (size // len(unit))
+        began = time.process_time()
+        read(tail, Ending(exit_code=1))
+        return time.process_time() - began
+
+    seconds(1024)  # compiles patterns that are compiled when they are first used
+    once, twice = (min(seconds(size) for _attempt in range(3)) for size in (64 * 1024, 128 * 1024))
+
+    assert twice <= 3 * max(once, 0.01)
+
+
+def test_blank_lines_hide_no_exception() -> None:
+    """However many follow."""
+    assert "ValueError: 1" == read(TRACEBACK + b"\n" * 3 * LINES_LIMIT, Ending(exit_code=1)).exception
+
+
+def test_only_the_last_lines_are_read() -> None:
+    """A log of a million lines does not hold up the end of the job."""
+    assert "" == read(TRACEBACK + b"a\n" * LINES_LIMIT, Ending(exit_code=1)).exception
+    assert "ValueError: 1" == read(TRACEBACK + b"a\n" * (LINES_LIMIT - 4), Ending(exit_code=1)).exception
 
 
 def test_exception() -> None:
