@@ -132,6 +132,28 @@ def test_process_of_another_user_is_named_at_once(program: Program, as_somebody:
     assert f"still alive after SIGKILL: rank 0: {foreign} (sleep" in run.screen
 
 
+def test_detached_process_of_another_user_is_named(program: Program, as_somebody: tuple[str, ...]) -> None:
+    """A daemon that has another user's ids for good is no process that was killed, but one that is still alive."""
+    su = shutil.copy(shutil.which("setpriv") or "", program.folder / "su")
+    os.chown(su, 0, 0)
+    Path(su).chmod(0o4755)
+    change = f"{su} --reuid={SOMEBODY + 1} --regid={SOMEBODY} --clear-groups"
+    daemon = f"trap '' TERM\n{change} sleep 1000 &\necho $! >pid\nwhile :; do sleep 0.1; done\n"
+    (program.folder / "daemon").write_text(daemon)
+    script = "setsid sh daemon & until [ -s pid ]; do :; done; exit 7"
+    run = program.start("--nproc-per-node", "1", "--grace", "0.5", "sh", "-c", script, under=as_somebody)
+
+    assert 7 == run.popen.wait(LIMIT)
+    pid = int((program.folder / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    run.finish()
+    named = f"still alive after SIGKILL: {pid} (sleep"
+    assert any(warning.startswith(named) for warning in program.report()["warnings"])
+    assert named in run.screen
+    assert f" {pid} (sleep)" not in run.screen
+
+
 def test_sweep_does_not_wait_for_another_user() -> None:
     """The guardian returns what it may not kill, whatever its limit."""
     permitted("setpriv", f"--reuid={SOMEBODY}")

@@ -307,7 +307,8 @@ class RankProcesses:
 
     def kill_escaped(self) -> Mapping[int, str]:
         """Send SIGKILL to every process outside the ranks' own sessions; return their names by pid."""
-        return {found.pid: found.name for found in sweep.kill_all(keep=self._kept_pids())}
+        found = sweep.kill_all(keep=self._kept_pids())
+        return {process.pid: process.name for process in found if process_tree.may_signal(process.pid)}
 
     def survivors(self) -> tuple[str, ...]:
         """Describe all processes that are still alive, of whatever session."""
