@@ -12,7 +12,7 @@ import pytest
 
 from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
 from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, permitted
 from tests.helpers.waiting import LIMIT, wait_until
 
 RANKS: Final = 8
@@ -48,6 +48,19 @@ def check_end(program: Program, run: Run) -> None:
     assert ("failed", FAILED) == (report["state"], report["cause"]["rank_id"])
     assert ["failed" if rank == FAILED else "stopped" for rank in range(RANKS)] == [rank["state"] for rank in ranks]
     assert b"ready\n" + bytes(SIZE) == program.log(FAILED)
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("pages", [0, 1, 2])
+def test_full_file_system_in_memory(program: Program, tmp_path: Path, pages: int) -> None:
+    """Without room for the files of the run directory, or for some of them, a job is only not listed."""
+    fill = f'head -c {4096 * (3 - pages)} /dev/zero >"$0/others"'
+    script = f'mount -t tmpfs -o size=12k,mode=700 none "$0" && {fill} && exec "$@"'
+    folder = tmp_path / "full"
+    folder.mkdir()
+    under = permitted("unshare", "--mount", "sh", "-c", script, str(folder))
+
+    check_end(program, started(program, folder, under))
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
