@@ -19,7 +19,6 @@ from ascend_runner.job import preparation
 from ascend_runner.job.job_hooks import JobHooks
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.record.facts import Fact
 from ascend_runner.record.job_record import AttemptRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord
 from ascend_runner.report.html_page import PageWriter
@@ -38,7 +37,6 @@ from ascend_runner.supervision.job_machine import (
     StopRequested,
     Verdict,
 )
-from ascend_runner.supervision.state import State
 from ascend_runner.text import printable
 from ascend_runner.views import facts, screen, wording
 
@@ -46,10 +44,7 @@ RELEASE_LIMIT: Final = 0.5  # seconds for the disk with the report of a job that
 
 
 class End:
-    """Ends the attempts of one job, and then the job. An observer of the manager's facts.
-
-    `outcome` belongs to the newest attempt, and then to the job.
-    """
+    """Ends the attempts of one job, and then the job. `outcome` belongs to the newest attempt, and then to the job."""
 
     def __init__(self, setup: JobSetup, writer: JobWriter, job_hooks: JobHooks) -> None:
         self.outcome = Outcome(cause=None, started_at=time.time())
@@ -60,11 +55,6 @@ class End:
         self._signals, self._messages = setup.signals, setup.messages
         self._reported = self.outcome  # the newest that is in the report
         self._last_failure: Outcome | None = None  # the newest attempt that was to be followed by another
-
-    def observe(self, fact: Fact, _at: float) -> None:
-        """Let the guardian know the status of the attempt once its ranks are being stopped."""
-        if isinstance(fact, State) and fact.is_tearing_down and fact.cause:
-            self._signals.expect_end(fact.cause.exit_status)
 
     def report(self, job: Job, event: Event) -> None:
         """Report an attempt that has ended, or a job that was stopped between two."""

@@ -93,6 +93,8 @@ class JobRunner:
         """Follow the phases of an attempt."""
         if not isinstance(fact, State):
             return
+        if fact.is_tearing_down and fact.cause:
+            self._signals.expect_end(fact.cause.exit_status)
         was_saving = self._job.state is Phase.CHECKPOINTING
         if fact.phase is Phase.RUNNING:
             self.change(CheckpointOver() if was_saving else AllStarted())
@@ -171,8 +173,8 @@ class JobRunner:
                 heartbeats=heartbeats,
                 requests=self._setup.requests,
             )
-            observers = (shown, progress, self, self._writer, self._end, self._end.page, recorder, heartbeats)
-            others = (self._hooks, self._inspector, *((steps,) if steps else ()))
+            observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, self._hooks)
+            others = (self._inspector, steps) if steps else (self._inspector,)
             Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *others)).run()
         return self._end_of_attempt(recorder)
 
