@@ -119,6 +119,12 @@ class Signals:
         """Return the signal."""
         return SignalReceived(15)
 
+    def begin(self, _grace: float) -> None:
+        """Let the guardian know that ranks are started."""
+
+    def expect_end(self, _status: int) -> None:
+        """Let the guardian know the exit status to come."""
+
 
 class SlowHooks:
     """Hooks that need 25 s for each event, and are run once."""
