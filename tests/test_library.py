@@ -13,7 +13,6 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -27,7 +26,7 @@ from ascend_runner.errors import (
     RankTableNotReadyError,
     SettingsError,
 )
-from ascend_runner.supervision.causes import Cause, Ending, Exited
+from ascend_runner.supervision.causes import CAUSES, Ending, Exited
 from tests.helpers.program import ACTOR, run_to_end
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
@@ -185,7 +184,7 @@ def test_every_cause_is_public() -> None:
     """A program can tell the causes of `Outcome.cause` apart by names of the package."""
     public = {getattr(ascend_runner, name) for name in ascend_runner.__all__}
 
-    assert set(get_args(Cause)) <= public
+    assert {*CAUSES} <= public
 
 
 def test_packages_never_replace_functions(tmp_path: Path) -> None:
