@@ -23,7 +23,7 @@ from ascend_runner.record.facts import (
     RankReaped,
     SavedCheckpoint,
 )
-from ascend_runner.supervision.causes import Exited, NodeFinding, SignalReceived, Slowdown
+from ascend_runner.supervision.causes import AnyCause, Exited, SignalReceived
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ class Requests(Protocol):
     def take_limit_change(self) -> bool:
         """Whether the time limit was changed since the last call."""
 
-    def take_findings(self) -> Sequence[NodeFinding | Slowdown]:
-        """Return the findings about this node and the training that were passed on since the last call."""
+    def take_findings(self) -> Sequence[AnyCause]:
+        """Return the findings that may end the attempt and were passed on since the last call."""
 
 
 class Clock(Protocol):

@@ -20,7 +20,15 @@ from ascend_runner.record.facts import (
     LimitChanged,
     SignalsSent,
 )
-from ascend_runner.supervision.causes import Ending, FindingKind, InspectAction, LimitReached, NodeFinding, WatchAction
+from ascend_runner.supervision.causes import (
+    Ending,
+    FindingKind,
+    InspectAction,
+    LimitReached,
+    NodeFinding,
+    Slowdown,
+    WatchAction,
+)
 from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Event, Saved
 from ascend_runner.supervision.job_machine import is_last
 from ascend_runner.supervision.machine import ANSWER_LIMIT
@@ -142,9 +150,11 @@ class RequestWatch:
                 events += self._consequences(finding, state.phase)
             elif not (state.cause or state.is_tearing_down):  # ranks that are stopped are slow
                 self._tell(finding)
-                is_end = not finding.is_over and self._job.watching.perf_action is not WatchAction.WARN
-                events += [finding] if is_end else []
+                events += [] if isinstance(finding, Slowdown) and self._only_warns(finding) else [finding]
         return events
+
+    def _only_warns(self, slow: Slowdown) -> bool:
+        return slow.is_over or self._job.watching.perf_action is WatchAction.WARN
 
     def _consequences(self, finding: NodeFinding, phase: Phase) -> list[Event]:
         if phase not in ASKABLE or finding.kind is not FindingKind.UNHEALTHY or not finding.is_error:

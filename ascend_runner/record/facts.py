@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Union
 
 import attrs
 
-from ascend_runner.supervision.causes import (
-    Cause,
-    Ending,
-    Exited,
-    HangDetected,
-    NodeFinding,
-    SignalReceived,
-    Slowdown,
-    SpawnFailed,
-)
+from ascend_runner.supervision.causes import AnyCause, Cause, Ending, Exited
 from ascend_runner.supervision.events import AskedProcessEnded, DeadlineReached, Emptied, Spawned
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, rank_list, signal_name
@@ -219,26 +210,21 @@ class Swept:
 Fact = Union[
     State,
     Spawned,
-    SpawnFailed,
-    Exited,
+    AnyCause,
     Emptied,
     AskedProcessEnded,
     DeadlineReached,
     RankReaped,
     RankOutput,
-    SignalReceived,
     SignalsSent,
     SignalUnhandled,
     EngineSeen,
-    HangDetected,
     HangSeen,
-    Slowdown,
     CheckpointAsked,
     CheckpointPostponed,
     CheckpointRefused,
     CheckpointEnded,
     LimitChanged,
-    NodeFinding,
     Escaped,
     Swept,
 ]

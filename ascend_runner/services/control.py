@@ -27,7 +27,7 @@ from ascend_runner.node import bounded
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
 from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
-from ascend_runner.supervision.causes import NodeFinding, Slowdown
+from ascend_runner.supervision.causes import AnyCause, NodeFinding
 from ascend_runner.supervision.job_machine import AnyState, JobState
 from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
@@ -72,7 +72,7 @@ class Requests:
         self._has_new_limit = threading.Event()
         self._checkpoint_requests: deque[Answer] = deque()
         self._unanswered: list[Answer] = []  # requests that the loop has taken
-        self._findings: deque[NodeFinding | Slowdown] = deque()
+        self._findings: deque[AnyCause] = deque()
         self.show: Callable[[], bytes] | None = None  # returns a view of the newest attempt; called in a thread
 
     @property
@@ -128,12 +128,12 @@ class Requests:
         self._has_new_limit.clear()
         return True
 
-    def pass_on(self, finding: NodeFinding | Slowdown) -> None:
-        """Pass on a finding about this node or the training."""
+    def pass_on(self, finding: AnyCause) -> None:
+        """Pass on a finding that may end the attempt, about this node or the training."""
         self._findings.append(finding)
         self._clock.wake()
 
-    def take_findings(self) -> list[NodeFinding | Slowdown]:
+    def take_findings(self) -> list[AnyCause]:
         """Return the findings that were passed on since the last call."""
         return [self._findings.popleft() for _ in range(len(self._findings))]
 

@@ -44,6 +44,7 @@ import attrs
 
 from ascend_runner.guardian.signal_sets import IMPATIENT_SIGNALS
 from ascend_runner.supervision.causes import (
+    AnyCause,
     Cause,
     Exited,
     HangDetected,
@@ -196,7 +197,7 @@ def _signalled(state: State, event: SignalReceived) -> Step:
     return _tear_down(attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), event)
 
 
-def _save_and_stop(state: State, event: NodeFinding | Slowdown) -> Step:
+def _save_and_stop(state: State, event: AnyCause) -> Step:
     can_save = state.checkpoint_grace and state.phase is not Phase.STARTING
     return _save_before_stop(state, event) if can_save else _tear_down(state, event)
 
@@ -284,7 +285,7 @@ def _ask_to_save_again(state: State, event: CheckpointRequested) -> Step:
     return _asking(attrs.evolve(state, checkpoint=request))
 
 
-def _save_before_stop(state: State, event: SignalReceived | NodeFinding | Slowdown) -> Step:
+def _save_before_stop(state: State, event: AnyCause) -> Step:
     """Ask for a checkpoint before a stop. The event becomes the cause of the stop unless there is one already."""
     has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
     is_interrupted = state.is_interrupted or isinstance(event, SignalReceived)
@@ -345,7 +346,7 @@ def _ask_no_more(state: State, _event: DeadlineReached) -> Step:
     return attrs.evolve(state, checkpoint=attrs.evolve(state.checkpoint, is_open=False)), ()
 
 
-def _stopping(state: State, cause: SignalReceived | LimitReached | NodeFinding | Slowdown) -> State:
+def _stopping(state: State, cause: AnyCause) -> State:
     return attrs.evolve(state, cause=state.cause or cause, stopped=state.leaders)
 
 
