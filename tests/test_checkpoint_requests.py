@@ -225,4 +225,4 @@ def test_checkpoint_before_the_time_limit(program: Program) -> None:
     assert 124 == run.finish()
     assert [1, 1] == saves(program)
     assert ["running", "checkpointing", "stopping", "expired"] == states(program)[2:]
-    assert "; the last 10 min 0 s of its time limit of 10 min 1 s are for saving (--checkpoint-grace)\n" in run.screen
+    assert "; its time limit of 10 min 1 s reserves 10 min 0 s for saving (--checkpoint-grace)\n" in run.screen

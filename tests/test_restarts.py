@@ -101,7 +101,7 @@ def test_hang_that_is_to_stop_the_job(program: Program) -> None:
 
     assert 124 == run.finish()
     assert [(124, "excluded")] == [(attempt["status"], attempt["verdict"]) for attempt in program.report()["attempts"]]
-    assert "  attempts 1; no restart: --hang-action stop excludes it" in run.screen
+    assert "  attempts 1; no restart: disabled by --hang-action stop" in run.screen
 
 
 def test_exception_is_confirmed_once(program: Program) -> None:

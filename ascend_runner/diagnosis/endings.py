@@ -80,7 +80,7 @@ def meaning(
     if signum == SIGABRT and is_consequence:
         sentence = "a library ended the process because it cannot continue without a peer"
     elif signum == SIGABRT:
-        general = "native code gave up and aborted" if told else sentence
+        general = "native code called abort()" if told else sentence
         sentence = next((sentence for form, sentence in _ABORTS if form.search(told)), general)
     elif signum == SIGSEGV and not has_stack:
         sentence += _NO_STACK
@@ -96,12 +96,12 @@ def meaning(
 CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # signals of a crash in native code
 
 _MEANINGS: Final[Mapping[int, str]] = {
-    SIGSEGV: "native code touched memory that it must not access, usually an extension built for another version of"
-    " Python, CANN or the framework",
+    SIGSEGV: "native code accessed invalid memory, usually in an extension built for another version of Python, CANN or"
+    " the framework",
     SIGILL: "illegal CPU instruction: a package was built for another type of CPU",
     SIGFPE: "integer division by zero in native code",
-    SIGABRT: "native code gave up and aborted: a failed assertion, an uncaught C++ exception or a corrupted heap; see"
-    " the last lines of the log",
+    SIGABRT: "native code called abort(): a failed assertion, an uncaught C++ exception or a corrupted heap; see the"
+    " last lines of the log",
     SIGTERM: "stopped by SIGTERM from outside, not by the runner",
     SIGINT: "interrupted by SIGINT from outside, not by the runner",
     SIGHUP: "its terminal or session was closed, or SIGHUP was sent from outside",
@@ -109,7 +109,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
 
 
 _ABORTS: Final = tuple(
-    (re.compile(pattern), f"native code gave up and aborted: {reason}")
+    (re.compile(pattern), f"native code called abort(): {reason}")
     for pattern, reason in (
         (
             r"^\w+\(\): |double free|free invalid|corrupted (?:size|double)|smashing|overflow detected",

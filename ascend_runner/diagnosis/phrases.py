@@ -219,10 +219,10 @@ root EOFError = input() reached the end of standard input
     EOFError: EOF when reading a line
 # torch elastic/multiprocessing/errors; DeepSpeed job/runner.py; CPython subprocess.py; Open MPI and PRRTE; bash
 # jobs.c and srun (strsignal(3))
-root SIGSEGV = killed by SIGSEGV: native code touched memory that it must not access
+root SIGSEGV = killed by SIGSEGV: native code accessed invalid memory
     signal SIGSEGV|Signal 11 \((?:SIGSEGV|Segmentation fault)\)|Signals\.SIGSEGV|exitcode\s*: -11|return code = -11\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Segmentation fault|^Segmentation fault(?: \(core dumped\))?$
-root* SIGABRT = killed by SIGABRT: native code gave up and aborted
+root* SIGABRT = killed by SIGABRT: native code called abort()
     Signal 6 \((?:SIGABRT|Aborted)\)|Signals\.SIGABRT|exitcode\s*: -6|return code = -6\b
     |(?:line \d+: +\d+|srun: .*tasks? \S+:) Aborted\b|^Aborted(?: \(core dumped\))?$
 root SIGBUS = killed by SIGBUS, usually because /dev/shm is full

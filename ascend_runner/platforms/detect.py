@@ -296,7 +296,7 @@ def _check(node: Node, environ: Mapping[str, str]) -> None:
     check_port(node.master_port, node.sources.get("master_port", "the default port"), environ)
     if node.node_rank >= node.nnodes:
         raise SettingsError(
-            f"{node.sources['node_rank']} is {node.node_rank}, but ranks of nodes count from 0 to {node.nnodes - 1}:"
+            f"{node.sources['node_rank']} is {node.node_rank}, but node ranks range from 0 to {node.nnodes - 1}:"
             f" the number of nodes is {_count(node)}"
         )
     if node.min_nodes is not None and "nnodes" in node.sources and node.min_nodes > node.nnodes:

@@ -169,7 +169,7 @@ class Hooks:
     def waiting(self) -> str:
         """Say that a hook takes long, what becomes of it, and where its log is."""
         path = self.job.hook_log_path(self.event)
-        return f"waiting for hook {self.event}, which is killed {self.limit:g} s after its start; see {path}"
+        return f"waiting for hook {self.event} (timeout {self.limit:g} s); see {path}"
 
     def timed_out(self) -> str:
         """Say that a hook has run for too long."""

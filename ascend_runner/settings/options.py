@@ -374,15 +374,15 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="hang_timeout",
             metavar="DURATION|auto|off",
             parse=parsing.seconds_or_auto,
-            default_text="auto, and the action warn",
-            help="how long no rank may write anything, or send a heartbeat, before the job counts as hanging; auto"
-            " follows the pauses of the job and is at least 10 minutes",
+            default_text="auto, with --hang-action warn",
+            help="consider the job hung if no rank writes anything, or sends a heartbeat, for this long; auto adapts to"
+            " the pauses of the job and is at least 10 minutes",
         ),
         Option(
             name="hang_action",
             choices=ACTIONS,
-            default_text="warn; with --hang-timeout stop, or restart with --max-restarts",
-            help="what a hang leads to after the stacks of all ranks have been collected; stop ends the job even with"
+            default_text="warn; if --hang-timeout is given, stop, or restart with --max-restarts",
+            help="what to do about a hang, after collecting the stacks of all ranks; stop ends the job even with"
             " --max-restarts",
         ),
         Option(

@@ -388,7 +388,7 @@ class LimitReached(Cause):
             return ""
         if self.delay:
             return f"a restart in {duration(self.delay)} would come after the {self.reason}"
-        return f"the last {duration(checkpoint_grace)} of its {self.reason} are for saving (--checkpoint-grace)"
+        return f"its {self.reason} reserves {duration(checkpoint_grace)} for saving (--checkpoint-grace)"
 
     def __str__(self) -> str:
         limit = f"stopped by the time limit of {duration(self.seconds)}"

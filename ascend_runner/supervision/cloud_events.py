@@ -260,4 +260,4 @@ def why_no_restart(verdict: Verdict, fingerprint: str, *, is_by_status: bool) ->
     if verdict is not Verdict.EXCLUDED:
         return _NO_RESTART[verdict]
     option = "--no-restart-on" if is_by_status else _EXCLUDING.get(fingerprint.partition(":")[0], "an option")
-    return f"{option} excludes it"
+    return f"disabled by {option}"

@@ -123,11 +123,11 @@ def peer(one: Peer) -> str:
 
 
 def suspicion(suspected: Peer) -> str:
-    """Advise which peer to check: "rank 3 (device 1 on server 10.0.0.5) first: ranks 0, 1 only report losing it"."""
+    """Advise which peer to check: "rank 3 (server 10.0.0.5) first: ranks 0, 1 report only the loss of this peer"."""
     if not suspected.reported_by:
         return f"{peer(suspected)} first"
-    verb = "only reports" if len(suspected.reported_by) == 1 else "only report"
-    return f"{peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} losing it"
+    verb = "reports" if len(suspected.reported_by) == 1 else "report"
+    return f"{peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} only the loss of this peer"
 
 
 def _of_rank(rank: RankRecord) -> Iterator[Fact]:

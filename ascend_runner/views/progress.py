@@ -182,7 +182,7 @@ class Progress:
         if fact.is_over:
             self._messages.info(str(fact))
         elif self._job.watching.hang_action is WatchAction.WARN:
-            self._messages.warning(f"{fact}; the job continues (--hang-action warn), its report has the stacks")
+            self._messages.warning(f"{fact}; the job continues (--hang-action warn); see its report for the stacks")
         else:
             self._told = fact
             self._messages.info(f"{fact}; collecting the stacks of all ranks")

@@ -334,4 +334,4 @@ def unrecognized(job: JobSpec, names: Sequence[str]) -> str:
 def held_devices(pids: Collection[int]) -> str:
     """Return the warning about NPUs that are still in use at the start of an attempt."""
     verb = "process" if len(pids) == 1 else "processes"
-    return f"starting although NPUs of this job are still in use, by {verb} {', '.join(map(str, pids))}"
+    return f"NPUs of this job are still in use by {verb} {', '.join(map(str, pids))}; starting anyway"

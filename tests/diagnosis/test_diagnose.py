@@ -64,7 +64,7 @@ def test_crash_of_a_child() -> None:
     log = b"Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
     death = Death(rank_id=0, ending=Ending(exit_code=1), evidence=log_evidence.read(log))
 
-    assert diagnose([death], Circumstances(), {}).findings[0].meaning.startswith("native code touched memory")
+    assert diagnose([death], Circumstances(), {}).findings[0].meaning.startswith("native code accessed invalid memory")
 
 
 def test_message_of_a_python_function() -> None:

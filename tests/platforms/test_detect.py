@@ -314,7 +314,7 @@ def test_node_rank_alone() -> None:
     with pytest.raises(SettingsError) as caught:
         find_node({}, Overrides(node_rank=1))
 
-    assert str(caught.value).startswith("--node-rank is 1, but ranks of nodes count from 0 to 0: ")
+    assert str(caught.value).startswith("--node-rank is 1, but node ranks range from 0 to 0: ")
 
 
 # --- Bad values ------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def test_node_rank_alone() -> None:
         ({"MA_NUM_GPUS": "-1"}, "invalid value '-1' for MA_NUM_GPUS: expected a whole number from 0 to 65536"),
         (
             {"VC_TASK_INDEX": "2"},
-            "VC_TASK_INDEX is 2, but ranks of nodes count from 0 to 1: the number of nodes is 2 (MA_NUM_HOSTS)",
+            "VC_TASK_INDEX is 2, but node ranks range from 0 to 1: the number of nodes is 2 (MA_NUM_HOSTS)",
         ),
         ({"VC_WORKER_HOSTS": "h1,h2\nevil"}, r"invalid host name 'h2\nevil' in VC_WORKER_HOSTS"),
         ({"VC_WORKER_HOSTS": "h1,h2\udcff"}, r"invalid host name 'h2\udcff' in VC_WORKER_HOSTS"),

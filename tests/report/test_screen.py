@@ -246,9 +246,9 @@ def test_lost_output() -> None:
 @pytest.mark.parametrize(
     ("line", "suspected"),
     [
-        ("  check  rank 3 first: rank 0 only reports losing it", Peer(rank_id=3, reported_by=(0,))),
+        ("  check  rank 3 first: rank 0 reports only the loss of this peer", Peer(rank_id=3, reported_by=(0,))),
         (
-            "  check  rank 3 (device 1 on server 10.0.0.5) first: ranks 0-2 only report losing it",
+            "  check  rank 3 (device 1 on server 10.0.0.5) first: ranks 0-2 report only the loss of this peer",
             Peer(rank_id=3, server_id="10.0.0.5", device_id=1, reported_by=(0, 1, 2)),
         ),
     ],

@@ -84,7 +84,7 @@ def test_hook_that_takes_long_is_announced_once(tmp_path: Path) -> None:
 
     assert [] == list(hooks.run({}, lambda _seconds: None))
     log_path = tmp_path / "job-hook-before-exit.txt"
-    assert [f"waiting for hook before-exit, which is killed 60 s after its start; see {log_path}"] == told
+    assert [f"waiting for hook before-exit (timeout 60 s); see {log_path}"] == told
 
 
 @pytest.mark.parametrize(

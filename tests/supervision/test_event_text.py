@@ -59,7 +59,7 @@ def test_option_that_excludes_a_restart(cause: Cause, action: Restart, option: s
     job, _actions = job_machine.transition(running, ended)
     event = {"time": "2026-11-22T15:00:00", "data": cloud_events.members(job, ended)}
 
-    expected = f"; no restart: {option} excludes it"
+    expected = f"; no restart: disabled by {option}"
     assert cloud_events.described(event)[2].endswith(expected)
     assert screen.attempts(job).endswith(expected)
 
@@ -79,8 +79,8 @@ def test_signal_that_stops_a_job_after_a_failure() -> None:
         ({"verdict": "restart", "delay": 10.0}, "restart in 10 s"),
         ({"verdict": "restart", "delay": 0.0}, "restart at once"),
         ({"verdict": "used_up"}, "no restart: the limit of --max-restarts is reached"),
-        ({"verdict": "excluded", "restart": "transient"}, "no restart: --no-restart-on excludes it"),
-        ({"verdict": "excluded", "restart": "excluded"}, "no restart: an option excludes it"),
+        ({"verdict": "excluded", "restart": "transient"}, "no restart: disabled by --no-restart-on"),
+        ({"verdict": "excluded", "restart": "excluded"}, "no restart: disabled by an option"),
         ({"verdict": "of a later version"}, ""),
     ],
 )

@@ -98,9 +98,9 @@ def _add_viewers(add: Adder) -> None:
 
 def _add_report(command: ArgumentParser) -> None:
     command.description = f"{command.description} {REPORT_TEXT}"
-    text = f"{JOB_HELP}its log directory, or its JSON report; several are those of the nodes of one job"
+    text = f"{JOB_HELP}its log directory, or its JSON report; give several for the nodes of one job"
     command.add_argument("jobs", metavar="JOB", nargs="*", help=text + DEFAULT_HELP)
-    text = "the file to write (default: beside the JSON report; of several nodes none)"
+    text = "the file to write (default: beside the JSON report; none for several nodes)"
     command.add_argument("-o", "--output", metavar="OUT.html", help=text)
     text = "omit arguments, hosts, output, and all variables except those that number the ranks; requires -o"
     command.add_argument("--public", action="store_true", help=text)

@@ -88,8 +88,8 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l quiet -d 'sh
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l verbose -d 'show all messages of ascend-runner itself'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l grace -d 'time to wait for the ranks to exit before they are killed' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l stop-signal -d 'signal that asks the ranks to stop; after Ctrl-C it is always INT' -r -f -a 'TERM INT'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-timeout -d 'how long no rank may write anything, or send a heartbeat, before the job counts as hanging; auto follows the pauses of the job and is at least 10 minutes' -r -f -a 'auto off'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-action -d 'what a hang leads to after the stacks of all ranks have been collected; stop ends the job even with --max-restarts' -r -f -a 'warn restart stop'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-timeout -d 'consider the job hung if no rank writes anything, or sends a heartbeat, for this long; auto adapts to the pauses of the job and is at least 10 minutes' -r -f -a 'auto off'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-action -d 'what to do about a hang, after collecting the stacks of all ranks; stop ends the job even with --max-restarts' -r -f -a 'warn restart stop'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-signal -d 'signal that asks for a checkpoint: sent to ascend-runner, it reaches the processes of the ranks that handle it' -r -f -a 'USR1 USR2 TERM none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-grace -d 'time to wait for the ranks to save a checkpoint before SIGTERM, --time-limit, --inspect stop or --perf-action stops them; 0 disables this' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l time-limit -d 'time after which the job is stopped, with exit status 124; measured from the start of the job, across all attempts' -r -f -a ''
@@ -153,7 +153,7 @@ complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -l every -d 'tim
 complete -c ascend-job -n '__fish_seen_subcommand_from metrics' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a report -d 'Write the report of a job as an HTML file'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -s h -l help -d 'show help'
-complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report; of several nodes none)' -r -F
+complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d 'the file to write (default: beside the JSON report; none for several nodes)' -r -F
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'omit arguments, hosts, output, and all variables except those that number the ranks; requires -o'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l json -d 'print the table of several nodes as JSON'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
