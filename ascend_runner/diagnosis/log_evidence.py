@@ -100,7 +100,7 @@ TRACEBACK_LINES: Final = 60
 EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surrounds it, 30 lines
 TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what surrounds it, 30 lines as well
 NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
-LINES_LIMIT: Final = 16 * 1024  # last lines that are read
+LINES_LIMIT: Final = 64 * 1024  # last lines that are read
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding
 
 MOST_SHOWN: Final = 3  # findings after a failure; the report has all
-CURRENT: Final = frozenset({FindingKind.UNHEALTHY, FindingKind.PRECHECK})
 LABELS: Final = {"candidates": "cause", "lost": "", "plog error": ""}  # of facts, where the screen has others
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
@@ -242,13 +241,21 @@ def names(rank_ids: Collection[int], job: JobSpec) -> str:
 
 
 def _before_failure(outcome: Outcome) -> list[str]:
-    """Return lines on the problems of this node before a rank failed or the job hung, errors first."""
+    """Return lines on the problems of this node before a rank failed or the job hung, errors first.
+
+    A warning of the pre-check, such as a machine without NPUs, is no hint at the cause.
+    """
     if not (outcome.cause and outcome.cause.may_be_the_node):
         return []
     failed = outcome.failed
     ends = [rank.started_after + rank.seconds for rank in ([failed] if failed else outcome.ranks)]
     failed_at = outcome.started_at + min(ends, default=0.0)
-    relevant = [one for one in outcome.findings if one.kind in CURRENT and one.at <= failed_at]
+    relevant = [
+        one
+        for one in outcome.findings
+        if (one.kind is FindingKind.UNHEALTHY or (one.kind is FindingKind.PRECHECK and one.is_error))
+        and one.at <= failed_at
+    ]
     relevant.sort(key=lambda finding: (not finding.is_error, -finding.at))
     lines = [f"{finding.sentence}, {duration(failed_at - finding.at)} before" for finding in relevant[:MOST_SHOWN]]
     if relevant[MOST_SHOWN:]:

@@ -71,7 +71,7 @@ def test_wait_is_announced_once(tmp_path: Path) -> None:
     job.hooks.start({})
     job.finish()
 
-    assert [True] == [sentence.startswith("waiting for hook checkpoint, ") for sentence in job.told]
+    assert [True] == [sentence.startswith("waiting for hook checkpoint (") for sentence in job.told]
 
 
 @pytest.mark.deep(quick=1)
