@@ -57,7 +57,7 @@ def test_refused_start_touches_nothing(program: Program) -> None:
     server = {"server_id": "10.0.0.1", "device": [{"device_id": "0", "device_ip": "10.1.0.1", "rank_id": "0"}]}
     table = {"status": "completed", "version": "1.0", "server_count": "1", "server_list": [server]}
     (program.folder / "table.json").write_text(json.dumps(table))
-    options = ("--no-table-checks", "--rank-table", "table.json", "--workdir", "device")
+    options = ("--no-table-checks", "--precheck", "off", "--rank-table", "table.json", "--workdir", "device")
     first = program.start(*options, "sh", "-c", "echo ready; exec sleep 1000")
     first.wait_for("ready")
     wait_until(lambda: program.log(0) == b"ready\n" and program.report()["state"] == "running")

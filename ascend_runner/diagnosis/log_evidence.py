@@ -111,7 +111,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     After an `ending` by a signal, and of a rank that `is_stopped`, an error counts only if it is among the last lines:
     one that the rank survived long ago does not explain its end.
     """
-    lines = [_bounded(line) for line in lines_of(_end_of(tail.rstrip()))]
+    lines = [_bounded(line) for line in lines_of(end_of(tail.rstrip()))]
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines and not plog:
@@ -153,7 +153,7 @@ def _addresses(told: Traceback | None, lines: Sequence[str], found: Found) -> tu
     return addresses_in([*(told.message if told else ()), found.line]) or addresses_in(lines[-NEAR:])
 
 
-def _end_of(tail: bytes) -> bytes:
+def end_of(tail: bytes) -> bytes:
     """Return the last lines, without splitting all others."""
     start = len(tail)
     for _number in range(LINES_LIMIT):

@@ -9,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import endings, failed_rank, failure, oom, root_cause, stacks, tracebacks
+from ascend_runner.diagnosis import endings, failed_rank, failure, log_evidence, oom, root_cause, stacks, tracebacks
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
@@ -155,7 +155,7 @@ class Investigation:
                 rank_id=exited.rank_id,
                 pid=self.pids[exited.rank_id],
                 ending=exited.ending,
-                tail=self.masker.data(output.tail),
+                tail=self.masker.data(log_evidence.end_of(output.tail)),  # masking takes longer than reading
                 log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
                 size=output.size,
                 plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),

@@ -171,8 +171,8 @@ class Program:
         return [json.loads(line)["data"] for line in lines]
 
     def states(self, part: str = "") -> list[str]:
-        """Return the states that the events report."""
-        return [event["state"] for event in self.events(part)]
+        """Return the states that the events report, except those of the pre-check, which runs beside the ranks."""
+        return [event["state"] for event in self.events(part) if not event["event"].startswith("precheck")]
 
     def log(self, rank_id: int, local_rank: int | None = None) -> bytes:
         """Read the log file of a rank."""
