@@ -69,6 +69,19 @@ def test_removed_file_is_created_again(tmp_path: Path) -> None:
     assert [f"'{path}' was removed; it has been recreated with its content"] == warnings
 
 
+def test_file_that_is_removed_after_the_last_write_is_created_again(tmp_path: Path) -> None:
+    """Closing it looks for it once more."""
+    warnings: list[str] = []
+    path = tmp_path / "log"
+    log = LogFile(str(path), Rotation(), DiskWarnings(warnings.append))
+    log.write(b"last\n")
+    path.unlink()
+    log.close()
+
+    assert b"last\n" == path.read_bytes()
+    assert [] == log.gaps
+
+
 def test_rotation_keeps_the_newest(tmp_path: Path) -> None:
     """With two backups there are three files of whole lines, and the oldest lines are gone."""
     path = tmp_path / "log"
