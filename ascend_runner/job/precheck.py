@@ -92,7 +92,7 @@ class Precheck:
             self._thread.join(LOOK_INTERVAL)
 
     def close(self) -> None:
-        """End a check that has not begun. May be called twice."""
+        """End the check: what it finds after the job is of no use. May be called twice."""
         self._closed.set()
 
     def _run(self, delay: float) -> None:
@@ -102,6 +102,8 @@ class Precheck:
             late = [one[0] for one in self._look() if not self._has_checked(*one)]
         except AscendRunnerError:
             return  # the start meets it as well, and reports it
+        if self._closed.is_set():
+            return
         if late:
             self._messages.debug(f"the ranks started before the pre-check had covered {', '.join(late)}")
         self._pass_on(self._result(late))
@@ -116,7 +118,7 @@ class Precheck:
     def _has_checked(self, subject: str, is_steady: bool, problems: Iterable[Problem]) -> bool:  # noqa: FBT001
         """Check a subject; return whether that was done in time."""
         for problem in problems if is_steady or not self._is_over else ():
-            if is_steady or not self._is_over:
+            if (is_steady or not self._is_over) and not self._closed.is_set():
                 self._note(subject, problem)
         return is_steady or not self._is_over
 

@@ -83,6 +83,7 @@ class JobRunner:
             if isinstance(event, (Ended, Failed, StopRequested, Expired)):
                 self._end.report(job, event)
         self._inspector.close()
+        self._setup.end_precheck()
         return self._end.finish(job, event, self._feed)
 
     def fail(self, error: AscendRunnerError) -> None:

@@ -243,7 +243,7 @@ class JobSetup:
             StopRequestedError: A stop signal arrived.
         """
         if self.precheck:
-            self.resources.callback(self.precheck.close)
+            self.resources.callback(self.end_precheck)
             self.precheck.end(self.pause)
         self._table_claim.close()  # the one of the attempt before
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
@@ -299,6 +299,11 @@ class JobSetup:
         for finding in self.requests.take_between_attempts(only_precheck=is_for_attempt):
             self.writer.observe(finding, self.signals.now())
             show_finding(finding, self.messages)
+
+    def end_precheck(self) -> None:
+        """End the pre-check, which may go on beside the ranks."""
+        if self.precheck:
+            self.precheck.close()
 
     def end_requests(self) -> None:
         """Record the last change of the time limit: the job is ending."""

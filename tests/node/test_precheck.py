@@ -72,6 +72,28 @@ def test_short_job_is_not_checked() -> None:
     assert [] == findings
 
 
+def test_check_ends_with_the_job() -> None:
+    """What it finds later is neither shown nor recorded."""
+    has_begun, is_over, findings = threading.Event(), threading.Event(), list[NodeFinding]()
+    messages = KeptMessages()
+
+    def look() -> Subjects:
+        has_begun.set()
+        is_over.wait(LIMIT)
+        yield FULL
+        findings_seen.set()
+
+    findings_seen = threading.Event()
+    precheck = Precheck(look, findings.append, messages, can_stop=False)
+    precheck.begin()
+    assert has_begun.wait(LIMIT)
+    precheck.close()
+    is_over.set()
+
+    assert findings_seen.wait(LIMIT)
+    assert ([], []) == (findings, messages.of("warning"))
+
+
 def test_clean_result_is_an_event() -> None:
     """Whoever reads the events knows that the node was checked."""
     findings: list[NodeFinding] = []
