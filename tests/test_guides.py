@@ -192,7 +192,7 @@ GUIDES: Final = (
         cwd="/home/ma-user",
         command=f"python {CODE}",
         ran=_ranks(2, command=f"python {CODE}"),
-        table="/tmp/log/rank_table/jobstart_hccl.json",
+        table="/tmp/log/modelarts-job-a/rank_table/jobstart_hccl.json",
     ),
     # ModelArts: boot commands of PyTorch
     Guide(
