@@ -134,6 +134,8 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     if found.code.kind is not Kind.ROOT:
         points_at, addresses = peers_in([*lines, *plog]), _addresses(told, lines, found)
         evidence = attrs.evolve(evidence, points_at=points_at, peer_addresses=addresses)
+    if told is None and found.line in lines[-NEAR:]:
+        evidence = attrs.evolve(evidence, is_in_collective=statements.names_one(found.line))
     return _with_code(evidence, found)
 
 

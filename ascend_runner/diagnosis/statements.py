@@ -23,7 +23,7 @@ INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everyth
 _RAISED_BY_BACKENDS: Final = re.compile(
     r"^(?:[\w.]*\.|(?:std|c10)::)?(?:RuntimeError|runtime_error|Dist\w*Error|Rendezvous\w*Error|ConnectionError"
     r"|Connection\w+Error|BrokenPipeError|TimeoutError|OSError|EOFError|IncompleteReadError|Exception"
-    r"|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b"
+    r"|InternalError|HorovodInternalError|ActorDiedError|RayActorError)\b|^gloo::\w*Exception\b"
 )
 _LIBRARY: Final = re.compile(
     r'File "[^"]*/(?:torch(?:_npu)?/distributed/|deepspeed/(?:comm|runtime/comm)/|horovod/|mindspore/(?:communication|'
@@ -52,6 +52,11 @@ def is_raised_in_one(exception: str, traceback: Sequence[str]) -> bool:
         return True
     frames = [line for line in traceback if line.startswith("  ")][-INNERMOST:]
     return any(_LIBRARY.search(line) or _CALL.search(line) for line in frames)
+
+
+def names_one(line: str) -> bool:
+    """Whether a message without a traceback comes from the library of a collective, such as a record of a logger."""
+    return bool(_MESSAGE.search(line) and _OF_A_PEER.search(line))
 
 
 FAR: Final = 200  # lines between two errors that belong together: other ranks of a launcher write in between

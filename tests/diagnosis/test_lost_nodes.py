@@ -98,6 +98,10 @@ def cause(*deaths: Death, document: object = TABLE, is_alone: bool = False) -> R
     [
         raised(GLOO.format("10.99.0.2")),
         raised(GLOO.format("::ffff:10.98.0.2")),
+        GLOO.format("10.99.0.2"),
+        "2026-05-06 09:30:01 ERROR train: training failed: " + GLOO.format("10.99.0.2"),
+        "terminate called after throwing an instance of 'gloo::IoException'\n  what():  "
+        + GLOO.format("10.99.0.2").removeprefix("RuntimeError: "),
         raised("RuntimeError: [/gloo/transport/tcp/pair.cc:144] Read error [172.16.0.2]:9: Connection reset by peer"),
         raised("RuntimeError: [/gloo/gloo/transport/tcp/pair.cc:1] SO_ERROR: Connection refused, remote=[10.99.0.2]:4"),
         raised(
