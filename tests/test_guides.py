@@ -344,3 +344,14 @@ def test_engine_that_a_check_finds_in_a_start_script(program: Program, name: str
     checked.finish()
 
     assert bool(engine) is (f"{name} runs {engine}" in checked.screen), checked.screen
+
+
+def test_engine_that_a_check_finds_in_a_program_that_is_a_script(program: Program) -> None:
+    """A start script that is executed itself, without the name of a shell, is read as well."""
+    script = program.folder / "start.sh"
+    script.write_text("#!/bin/bash\ncd .\ntorchrun train.py\n", "utf-8")
+    script.chmod(0o755)
+    checked = program.start("--check", "--nproc-per-node", "2", "./start.sh")
+    checked.finish()
+
+    assert "start.sh runs torchrun, which starts one process per device itself" in checked.screen, checked.screen
