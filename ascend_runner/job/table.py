@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -29,6 +30,7 @@ from ascend_runner.text import counted
 NO_TABLE_CHECKS: Final = "use --no-table-checks to start the job anyway"
 MOST_LINES: Final = 2_000  # of a table that is shown; about 400 devices
 MOST_PLACES: Final = 100  # of jobs with different tables that run at the same time
+WRITING: Final = 5.0  # seconds for which another process may hold the lock while it writes the table
 
 
 def wait(context: PlanContext, *, pause: Callable[[float], None], say: Callable[[str], None]) -> RankTable:
@@ -171,10 +173,17 @@ def _claim(path: str, data: bytes) -> int | None:
         raise OutputError(f"cannot create {name!r}: {reason(error)}") from error
     with ExitStack() as unless_claimed:
         unless_claimed.callback(os.close, lock)
-        if files.try_lock(lock):
-            files.write_atomically(path, data)
-        # Between the two locks another job may have written its own (flock(2)).
-        if files.try_lock(lock, fcntl.LOCK_SH) and files.read_end(path, len(data) + 1) == data:
+        deadline = time.monotonic() + WRITING
+        while True:
+            if files.try_lock(lock):
+                files.write_atomically(path, data)
+            # Between the two locks another job may have written its own (flock(2)).
+            if files.try_lock(lock, fcntl.LOCK_SH):
+                break
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(0.01)
+        if files.read_end(path, len(data) + 1) == data:
             unless_claimed.pop_all()
             return lock
     return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +51,20 @@ def test_different_tables(writer: Writer) -> None:
 
     assert ["mount/rank_table/t.json", "log/rank_table/t.json", "log/rank_table-2/t.json"] == places
     assert [str(writer.folder / place) in warning for place, warning in zip(places[1:], writer.warnings)] == [True] * 2
+
+
+def test_table_that_is_being_written(writer: Writer) -> None:
+    """Processes that write the same table at the same moment share it: the others wait for the one that writes."""
+    writer.write(b"a")
+    writer.end_first()
+    other = os.open(writer.folder / "mount" / "rank_table" / "t.json.lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    timer = threading.Timer(0.1, os.close, [other])
+    timer.start()
+    place = writer.write(b"a")
+    timer.join()
+
+    assert ("mount/rank_table/t.json", []) == (place, writer.warnings)
 
 
 def test_equal_tables(writer: Writer) -> None:
