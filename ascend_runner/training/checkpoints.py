@@ -66,6 +66,7 @@ _OF_ACCELERATE: Final = re.compile(
     r"|scaler\.pt|custom_checkpoint_\d+\.pkl)$"
 )
 _RANK: Final = re.compile(r"rank[-_]?\d+")
+_OF_A_RUN: Final = re.compile(r"(?:version|run|trial|exp|experiment|job|attempt)[-_]?\d+", re.IGNORECASE)
 _COUNTERS: Final = re.compile(r"(epoch|iter|step)(?:ation)?s?[-_=]?(\d+)", re.IGNORECASE)  # epoch=3-step=1200.ckpt
 _EPOCH_AND_STEP: Final = re.compile(r"-(\d+)_(\d+)(?:_breakpoint)?\.ckpt$")  # MindSpore: resnet-1_1875.ckpt
 _NUMBER: Final = re.compile(r"(?:(?<![A-Za-z\d])|checkpoint|ckpt|model)(\d+)(?![A-Za-z\d])", re.IGNORECASE)
@@ -217,7 +218,7 @@ class _Look:
     def _tier(self, entry: os.DirEntry[str]) -> int | None:
         if not entry.is_dir():
             return _tier(entry.name) if entry.is_file() else None
-        if _POINTED_TO.fullmatch(entry.name) or _TEMPORARY.fullmatch(entry.name):
+        if any(form.fullmatch(entry.name) for form in (_POINTED_TO, _TEMPORARY, _OF_A_RUN)):
             return None
         if _HF.fullmatch(entry.name) or any(os.path.exists(os.path.join(entry.path, name)) for name in _LAST_FILES):
             return 0

@@ -429,6 +429,15 @@ def test_unrecognized_files_are_unknown_progress(tmp_path: Path) -> None:
     assert checkpoints.look(tmp_path).is_progress_since(after) is True
 
 
+@pytest.mark.parametrize("folder", ["version_0", "run-3", "exp2"])
+def test_directory_of_a_whole_run_is_no_checkpoint(tmp_path: Path, folder: str) -> None:
+    """In lightning_logs, `version_0` holds checkpoints and is none: nothing can be resumed from it."""
+    write(tmp_path, [(f"{folder}/checkpoints/epoch=3-step=1200.ckpt", archive())])
+    found = checkpoints.look(tmp_path)
+
+    assert (None, (folder,)) == (found.newest, found.unrecognized)
+
+
 def test_missing_and_unreadable_directories(tmp_path: Path) -> None:
     """No directory holds no checkpoint yet; one that cannot be read is an error, and unknown to a restart."""
     (tmp_path / "file").touch()
