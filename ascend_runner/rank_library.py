@@ -169,4 +169,4 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=3)
+    warnings.warn(sentence, stacklevel=4)

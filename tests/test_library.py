@@ -283,6 +283,16 @@ def test_prepare_converts_and_points_to_the_result(tmp_path: Path) -> None:
     assert [device.device_ip for device in table.devices] == [device.device_ip for device in converted.devices]
 
 
+def test_prepare_warns_at_the_line_of_its_caller(tmp_path: Path) -> None:
+    """If another table is in use at the documented path, the warning shows the line of the program that calls."""
+    environ = {"MA_MOUNT_PATH": str(tmp_path), "BATCH_TASK_LOG_PATH": str(tmp_path), "MA_VJ_NAME": "job"}
+    ascend_runner.prepare(VALID / "server_list_8_devices.json", environ=environ)
+    with pytest.warns(UserWarning, match="^another job is using the rank table ") as caught:
+        ascend_runner.prepare(VALID / "group_list_1_device.json", environ=environ)
+
+    assert [__file__] == [warning.filename for warning in caught]
+
+
 def test_prepare_reports_why_the_table_is_missing(tmp_path: Path) -> None:
     """After the timeout, the error contains the reason."""
     with pytest.raises(RankTableNotReadyError, match="it does not exist"):

@@ -276,7 +276,7 @@ def _check_time_to_report(context: CheckContext) -> Findings:
     if plan and plan.ranks and not plan.has_all_ranks and context.npus and seconds < machine.GRACE_WITH_REPORT:
         yield warning(
             f"--grace is {seconds:g} s, but HCCL takes up to {machine.REPORT:g} s to report where a connection between"
-            " nodes was lost: the ranks are stopped before",
+            " nodes was lost: the ranks are stopped before then",
             f"set --grace to {machine.GRACE_WITH_REPORT:g} or more",
         )
 

@@ -68,8 +68,8 @@ def holding(cause: Cause, job: JobSpec) -> str:
     """Return the line on a failed rank that may only have lost another one, or from which the framework recovers."""
     if job.stopping.recovery:
         return (
-            f"{reason(cause, job)}; the framework has up to {job.stopping.recovery:g} s to recover, the other ranks are"
-            " not stopped before (Ctrl-C to stop)"
+            f"{reason(cause, job)}; the framework has up to {job.stopping.recovery:g} s to recover; the other ranks are"
+            " not stopped before then (Ctrl-C to stop)"
         )
     seconds = machine.hold(cause, job.stopping.grace) if isinstance(cause, Exited) else machine.HOLD
     who = "HCCL" if seconds > machine.HOLD else "other ranks"
