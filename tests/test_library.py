@@ -167,9 +167,9 @@ def test_help_shows_no_variable() -> None:
 @pytest.mark.parametrize("record", [ascend_runner.Outcome, ascend_runner.rank_table.RankTable])
 def test_help_of_a_record_begins_with_its_description(record: type) -> None:
     """The fields of a record, with their types and defaults, are no wall before it."""
-    shown = pydoc.plain(pydoc.render_doc(record)).splitlines()
+    shown = [line.rstrip() for line in pydoc.plain(pydoc.render_doc(record)).splitlines()]
 
-    assert [f" |  {record.__name__}(**fields)", " |  ", f" |  {str(record.__doc__).splitlines()[0]}"] == shown[3:6]
+    assert [f" |  {record.__name__}(**fields)", " |", f" |  {str(record.__doc__).splitlines()[0]}"] == shown[3:6]
     assert 125 > max(map(len, shown))
 
 
