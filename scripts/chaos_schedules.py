@@ -51,6 +51,7 @@ ALONE = 3  # times at most
 STUCK_LIMIT = 2.0  # seconds
 AWAIT_LIMIT = 5.0  # seconds for the first rank to write something, which none may be to do
 NO_RESPONSE = "the runner did not respond"  # what the guardian says
+NO_RESULT = "cannot run: too many open files"  # a runner without descriptors counts nothing
 OWN_LINES = "  | "
 MACHINE_LATE = "this program was late by"
 TIMED = ("still running after", "exit status", "the runner was killed", "was not allowed to save", "only slow")
@@ -302,7 +303,7 @@ class Place:
             if report["status"] is not None:  # that of a job whose end the disk has not taken says "running"
                 return sum(int(rank["log_lost"]) for rank in report["ranks"])
         lines = own_lines(self.folder)
-        if "closed" in self.words or any(NO_RESPONSE in line for line in lines):
+        if "closed" in self.words or any(NO_RESPONSE in line or NO_RESULT in line for line in lines):
             return None
         return sum(int(size) for line in lines for size in re.findall(r"log files are missing (\d+) bytes", line))
 

@@ -182,14 +182,12 @@ def _check_program(context: CheckContext) -> Findings:
         real = os.path.realpath(program)
         words = [*Masker().arguments(argv)[:ARGUMENTS_SHOWN], *(["..."] if len(argv) > ARGUMENTS_SHOWN else [])]
         yield f"{' '.join(words)}: {program}{'' if real == program else f' ({real})'}"
-        script = script_of(argv)
-        if not script and _interpreter(program):
-            script = os.path.normpath(program)
-        yield from _check_start_script(context, script, cwd)
+        yield from _check_start_script(context, argv, program, cwd)
 
 
-def _check_start_script(context: CheckContext, script: str, cwd: str) -> Findings:
+def _check_start_script(context: CheckContext, argv: Sequence[str], program: str, cwd: str) -> Findings:
     """Warn of an engine in the script of a command that runs once per device."""
+    script = script_of(argv) or (os.path.normpath(program) if _interpreter(program) else "")
     engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script and context.nproc > 1 else ""
     if engine:
         ranks = counted(context.nproc, "rank")

@@ -111,7 +111,7 @@ class Precheck:
     def _result(self, late: Sequence[str]) -> NodeFinding:
         counts = (counted(len(self._errors), "error"), counted(self._warnings, "warning"))
         found = " and ".join(count for count in counts if not count.startswith("0 ")) or "no problems"
-        left_out = f", not covering {', '.join(late)}" if late else ""
+        left_out = f" (not checked: {', '.join(late)})" if late else ""
         sentence = f"the pre-check found {found}{left_out}"
         return NodeFinding(subject="pre-check", sentence=sentence, at=time.time(), kind=FindingKind.PRECHECKED)
 

@@ -249,7 +249,7 @@ class JobSetup:
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
         if written:
             table, lock = written
-            self._table_claim.callback(os.close, lock)
+            self._table_claim.callback(log_folder.release, lock)
             job = self._prepared.job(table) if self._prepared and table != job.files.table else job
         self.pause(0.0)
         return job

@@ -20,7 +20,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from typing import Final
 
 from ascend_runner import files, report_file
@@ -217,13 +216,17 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[str]:
             _point_at_newest(job)
         yield _removal(remove_old(job, warn), job)
     finally:
-        bounded.call(RELEASE_LIMIT, partial(_release, fd))
+        release(fd)
 
 
-def _release(fd: int) -> None:
-    """Release the lock of a directory. On a disk that hangs that takes until it responds, or this process ends."""
-    with suppress(OSError):  # the disk is gone
-        os.close(fd)
+def release(lock: int) -> None:
+    """Close the descriptor of a lock. On a disk that hangs that takes until it responds, or this process ends."""
+
+    def close() -> None:
+        with suppress(OSError):  # the disk is gone
+            os.close(lock)
+
+    bounded.call(RELEASE_LIMIT, close)
 
 
 def _removal(removed: Sequence[str], job: JobSpec) -> str:

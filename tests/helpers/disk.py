@@ -51,6 +51,8 @@ class Disk:
             OSError: It cannot be mounted here.
         """
         self.unmount()
+        for entry in Path(self.path).iterdir():  # made while nothing was mounted, which bindfs(1) refuses
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         self._server = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
         )

@@ -56,7 +56,7 @@ def test_start_without_a_wait_is_checked_beside_the_ranks() -> None:
     precheck.end(go_on)
     wait_until(lambda: len(findings) == 2)
 
-    assert ["space: the disk is full", "the pre-check found 1 error, not covering ports"] == [
+    assert ["space: the disk is full", "the pre-check found 1 error (not checked: ports)"] == [
         found.sentence for found in findings
     ]
 
