@@ -43,6 +43,7 @@ class Runner:
         self._is_asked = False  # whether an answer is due
         self._deadline = 0.0  # when to ask, or when the answer is due; 0: never
         self._patience_ends = 0.0  # when to stop waiting for a busy runner
+        self._spare_checks = 0  # further checks of a runner that does not seem to run
         self._schedule: str | None = None  # the state of its main thread at the last check
 
     def forward_until_end(self, watched: frozenset[int]) -> None:
@@ -100,11 +101,13 @@ class Runner:
     def _ask(self) -> None:
         """Ask a runner that should have ended whether it responds. It may be saving, or run a hook."""
         self._expect_answer()
+        self._spare_checks = 1  # nobody is impatient, and a lock of the kernel may be busy for longer than a check
         os.kill(self.pid, QUESTION)
 
     def _expect_answer(self) -> None:
         self._read()
         self._is_asked, self._has_answered, self._schedule = True, False, None
+        self._spare_checks = 0
         self._deadline = time.monotonic() + ANSWER_LIMIT / 2
         self._patience_ends = time.monotonic() + BUSY_LIMIT
 
@@ -115,6 +118,9 @@ class Runner:
             self._is_asked = False
             self._deadline = time.monotonic() + ANSWER_LIMIT if self._is_ending else 0.0
         elif self._is_busy():
+            self._deadline = time.monotonic() + ANSWER_LIMIT / 2
+        elif self._spare_checks:
+            self._spare_checks -= 1
             self._deadline = time.monotonic() + ANSWER_LIMIT / 2
         elif not self._has_ended:
             self._has_ended = self.was_killed = self.is_given_up = True
