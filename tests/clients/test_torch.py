@@ -89,7 +89,8 @@ def test_death_of_one_rank_ends_both_nodes(nodes: TwoNodes, tmp_path: Path) -> N
     finding = next(rank["finding"] for rank in report["ranks"] if rank["rank_id"] == report["cause"]["rank_id"])
     assert report["cause"]["rank_id"] in {2, 3}
     assert f"[{nodes.addresses[0]}]" in finding["exception"]
-    assert "this rank or a peer may be at fault" == finding["code_kind"]
+    # The first if only one of the ranks had the time to report its peer.
+    assert finding["code_kind"] in {"this rank or a peer may be at fault", "usually caused by a peer"}
 
 
 @pytest.mark.parametrize("program", ["accelerated.py", "lightened.py"])
