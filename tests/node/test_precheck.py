@@ -52,7 +52,7 @@ def test_start_without_a_wait_is_checked_beside_the_ranks() -> None:
     """If the runner need not wait, the check begins later, with what the ranks do not change."""
     findings: list[NodeFinding] = []
     subjects = [("ports", False, [problems.error("port 1 is in use")]), FULL]
-    precheck = Precheck(lambda: subjects, findings.append, KeptMessages(), can_stop=False, delay=0.01)
+    precheck = Precheck(lambda: subjects, findings.append, KeptMessages(), can_stop=False, delay=0.5)
     precheck.end(go_on)
     wait_until(lambda: len(findings) == 2)
 
