@@ -100,19 +100,18 @@ class Runner:
 
     def _ask(self) -> None:
         """Ask a runner that should have ended whether it responds. It may be saving, or run a hook."""
-        self._expect_answer()
-        self._spare_checks = 1  # nobody is impatient, and a lock of the kernel may be busy for longer than a check
+        self._expect_answer(spare_checks=1)  # nobody is impatient, and a lock of the kernel may be busy for a while
         os.kill(self.pid, QUESTION)
 
-    def _expect_answer(self) -> None:
+    def _expect_answer(self, *, spare_checks: int = 0) -> None:
         self._read()
         self._is_asked, self._has_answered, self._schedule = True, False, None
-        self._spare_checks = 0
+        self._spare_checks = spare_checks
         self._deadline = time.monotonic() + ANSWER_LIMIT / 2
         self._patience_ends = time.monotonic() + BUSY_LIMIT
 
     def _give_up(self) -> None:
-        """Leave a runner that has not answered in time to the sweep, which kills it."""
+        """Give up a runner that has not answered in time: the sweep will kill it."""
         self._read()
         if self._has_answered:
             self._is_asked = False
