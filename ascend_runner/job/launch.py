@@ -48,6 +48,7 @@ def launch(
             return Outcome(cause=None), ""
         setup = JobSetup(settings, environ, signals, messages)
         setup.precheck = _precheck(settings, command, setup)
+        setup.resources.callback(setup.end_precheck)
         prepared = prepare(setup, command, version, console)
         setup.show(prepared)
         if prepared.error:

@@ -15,7 +15,7 @@ import attrs
 from ascend_runner import errors, files
 from ascend_runner.errors import SettingsError, reason
 from ascend_runner.job.preparation import Preparation, Preparer
-from ascend_runner.node import cores, network, terminal
+from ascend_runner.node import cores, disks, network, terminal
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
@@ -243,13 +243,12 @@ class JobSetup:
             StopRequestedError: A stop signal arrived.
         """
         if self.precheck:
-            self.resources.callback(self.end_precheck)
             self.precheck.end(self.pause)
         self._table_claim.close()  # the one of the attempt before
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
         if written:
             table, lock = written
-            self._table_claim.callback(log_folder.release, lock)
+            self._table_claim.callback(disks.release, lock)
             job = self._prepared.job(table) if self._prepared and table != job.files.table else job
         self.pause(0.0)
         return job

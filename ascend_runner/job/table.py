@@ -17,6 +17,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import OutputError, RankTableError, RankTableNotReadyError, reason
+from ascend_runner.node import disks
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import TableFile
 from ascend_runner.platforms import chips
@@ -24,7 +25,6 @@ from ascend_runner.platforms import places as platform_table
 from ascend_runner.problems import Problem, RankTableFormatError, Severity
 from ascend_runner.rank_table import RankTable, checks, codec, source
 from ascend_runner.rank_table.fields import Document
-from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.message_format import FURTHER_LINE
 from ascend_runner.text import counted
 
@@ -173,7 +173,7 @@ def _claim(path: str, data: bytes) -> int | None:
     except OSError as error:
         raise OutputError(f"cannot create {name!r}: {reason(error)}") from error
     with ExitStack() as unless_claimed:
-        unless_claimed.callback(log_folder.release, lock)
+        unless_claimed.callback(disks.release, lock)
         deadline = time.monotonic() + WRITING
         while True:
             if files.try_lock(lock):

@@ -101,6 +101,18 @@ def call(seconds: float, work: Callable[[], object], is_cut: Callable[[], bool] 
     return join(thread, time.monotonic() + seconds, is_cut)
 
 
+def on_disk(seconds: float, work: Callable[[], Value]) -> Value | None:
+    """Return the result of a function, or None if its disk fails or does not respond within `seconds`."""
+    found: list[Value] = []
+
+    def work_on() -> None:
+        with suppress(OSError):
+            found.append(work())
+
+    call(seconds, work_on)
+    return found[0] if found else None
+
+
 def call_each(
     keys: Sequence[Key],
     function: Callable[[Key], Value],

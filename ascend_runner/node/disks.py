@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import attrs
@@ -16,6 +17,15 @@ from ascend_runner.node import bounded
 from ascend_runner.node.bounded import PATIENT, Patience
 
 TMPFS: Final = 0x01021994
+RELEASE_LIMIT: Final = 0.2  # seconds; longer only on a disk that hangs
+
+
+def release(lock: int) -> None:
+    """Close the descriptor of a lock, although its disk may be gone.
+
+    On a disk that hangs, the lock is held until the disk responds or this process ends.
+    """
+    bounded.on_disk(RELEASE_LIMIT, partial(os.close, lock))
 
 
 def type_of(path: str) -> int:

@@ -25,7 +25,7 @@ from typing import Final
 from ascend_runner import files, report_file
 from ascend_runner.errors import OutputError, UnreadableError, reason
 from ascend_runner.files import NEIGHBOUR
-from ascend_runner.node import bounded
+from ascend_runner.node import disks
 from ascend_runner.plan.ranks import TABLE_NAME
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.settings.parsing import HOOKS
@@ -77,22 +77,24 @@ def remove_old(
 
 
 def _superfluous(runs: Sequence[str], job: JobSpec, check_time: Callable[[], None]) -> Iterator[str]:
-    """Yield the directories of all but the first runs, which are the newest, and the first one of a success."""
+    """Yield the runs to remove: all but the newest ones and the newest success. `runs` begins with the newest."""
     is_report = _matcher(rf"{re.escape(job.job_id)}-report.*\.json")
     keep = job.files.log_runs
-    for place, run in enumerate(runs[keep:], keep):
-        is_newest_success = _has_succeeded(run, is_report)
-        for newer in runs[:place] if is_newest_success else ():
-            check_time()
-            if _has_succeeded(newer, is_report):
-                is_newest_success = False
-                break
-        if not is_newest_success:
+
+    def is_success(run: str) -> bool:
+        check_time()
+        return _has_succeeded(run, is_report)
+
+    newest_success: str | None = None  # looked for only if a run that might be it could be removed
+    for run in runs[keep:]:
+        if newest_success is None and _has_succeeded(run, is_report):
+            newest_success = next(filter(is_success, runs[:keep]), run)
+        if run != newest_success:
             yield run
 
 
 def _has_succeeded(run: str, is_report: Callable[[str], bool]) -> bool:
-    """Return whether the reports in a run's directory are those of a success, on each node that has one there."""
+    """Return whether each report in a run's directory says that the job succeeded; nodes may share the directory."""
     reports = [os.path.join(run, name) for name in _ours(run, is_report)]
     try:
         return {report_file.read(path).text("state") for path in reports} == {JobState.SUCCEEDED.value}
@@ -189,8 +191,6 @@ def _remove_tree(path: str, check_time: Callable[[], None]) -> None:
 # Seconds. On a disk a rename takes microseconds; on an object store it copies the file.
 MOVE_LIMIT: Final = 10.0
 
-RELEASE_LIMIT: Final = 0.2  # seconds; longer only on a disk that hangs
-
 CHECK_TIME: Final = 0.05  # seconds; `is_in_use` takes microseconds
 
 _RUN_FOLDER: Final = r"run-([1-9][0-9]{0,8})"
@@ -216,17 +216,7 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[str]:
             _point_at_newest(job)
         yield _removal(remove_old(job, warn), job)
     finally:
-        release(fd)
-
-
-def release(lock: int) -> None:
-    """Close the descriptor of a lock. On a disk that hangs that takes until it responds, or this process ends."""
-
-    def close() -> None:
-        with suppress(OSError):  # the disk is gone
-            os.close(lock)
-
-    bounded.call(RELEASE_LIMIT, close)
+        disks.release(fd)
 
 
 def _removal(removed: Sequence[str], job: JobSpec) -> str:

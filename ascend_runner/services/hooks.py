@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from signal import SIGKILL
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final
 
 import attrs
 
@@ -35,8 +35,6 @@ from ascend_runner.settings.options import VARIABLE_PREFIX
 from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import format_numbers, last_lines, signal_name
-
-Value = TypeVar("Value")
 
 BEFORE_START, CHECKPOINT, SLOW, HANGING, UNHEALTHY, AFTER_ATTEMPT, BEFORE_EXIT = HOOKS  # the events
 BESIDE: Final = (CHECKPOINT, SLOW, HANGING, UNHEALTHY)  # those during which the ranks run
@@ -84,7 +82,7 @@ class Hooks:
                 self.warn(self.cut(end))
                 raise
             finally:
-                _on_disk(functools.partial(os.close, output))
+                bounded.on_disk(DISK_LIMIT, functools.partial(os.close, output))
             if problem:
                 yield self.failed(problem)
 
@@ -155,7 +153,7 @@ class Hooks:
             except OutputError as error:
                 return str(error)
 
-        opened = _on_disk(open_log)
+        opened = bounded.on_disk(DISK_LIMIT, open_log)
         if isinstance(opened, int):
             return opened
         problem = opened or f"cannot open {path!r}: no response from its disk within {DISK_LIMIT:g} s"
@@ -208,7 +206,7 @@ def explained(ending: Ending, output: int, start: int | None) -> str:
 
 def size_of(output: int) -> int | None:
     """Return the size of a log, or None if its disk fails or does not respond."""
-    return _on_disk(lambda: os.fstat(output).st_size)
+    return bounded.on_disk(DISK_LIMIT, lambda: os.fstat(output).st_size)
 
 
 def of_checkpoint(saved: Mapping[str, Any], why: str) -> dict[str, str]:
@@ -231,18 +229,6 @@ def _numbers(ranks: Sequence[int]) -> str:
     return format_numbers(ranks).replace(" ", "")
 
 
-def _on_disk(work: Callable[[], Value]) -> Value | None:
-    """Return the result of `work` on a log, or None if its disk fails or does not respond."""
-    found: list[Value] = []
-
-    def work_on() -> None:
-        with suppress(OSError):
-            found.append(work())
-
-    bounded.call(DISK_LIMIT, work_on)
-    return found[0] if found else None
-
-
 def _last_line(output: int, start: int | None) -> str:
     """Return the last line that a hook printed, in parentheses, or "" if there is none or `start` is unknown."""
 
@@ -250,7 +236,7 @@ def _last_line(output: int, start: int | None) -> str:
         size = os.fstat(output).st_size
         return os.pread(output, SHOWN_END, max(start, size - SHOWN_END)) if start is not None and size > start else b""
 
-    lines: Sequence[str] = last_lines(Masker().data(_on_disk(read_end) or b""))
+    lines: Sequence[str] = last_lines(Masker().data(bounded.on_disk(DISK_LIMIT, read_end) or b""))
     return f" ({lines[-1].strip()})" if lines else ""
 
 
@@ -344,7 +330,7 @@ class BackgroundHooks:
                 sweep.kill_below(self._current, sweep.SWEEP_LIMIT)
             time.sleep(SWEEP_POLL)
         if self._output >= 0 and not self._is_busy:
-            bounded.call(DISK_LIMIT, lambda: os.close(self._output))
+            bounded.on_disk(DISK_LIMIT, functools.partial(os.close, self._output))
             self._output = -1
 
     def _work(self) -> None:
