@@ -119,7 +119,7 @@ def nodes(table: RankTable) -> tuple[NodePlace, ...]:
 
 
 def _plain(name: str) -> str:
-    """Return an address without what messages may add to it: an IPv4 address as one of IPv6, or its interface."""
+    """Normalize an address from a message: unwrap an IPv4-mapped IPv6 address, and drop a zone index."""
     return name.lower().removeprefix("::ffff:").partition("%")[0]
 
 
@@ -188,8 +188,8 @@ def lost_nodes(
 ) -> Sequence[NodePlace] | None:
     """Return the other nodes that the failed ranks of this node name most if all of them only lost a peer.
 
-    It is empty if they name none, and None if a rank of this node may be the cause: one that failed by itself or in
-    an unknown way, one that they name, or one that was stopped while it did something else than the others.
+    The result is empty if they name none, and None if a rank of this node may be the cause: if it failed by itself or
+    in an unknown way, if they name it, or if it was doing something else than the others when it was stopped.
     """
     failed = [death for death in deaths if suspicion(death) is not Suspicion.STOPPED]
     if not failed or any(suspicion(death) is not Suspicion.REPORTS_A_PEER for death in failed):
@@ -345,8 +345,8 @@ def diagnose(
     """Explain why ranks failed.
 
     `deaths` are in the order of their ends, `places` holds the known server and device of each rank of the whole job,
-    and `first_exit` is the rank that ended first by itself, if any did. `nodes` are those of a job on several nodes, as
-    far as they are known, None if this node runs the whole job.
+    and `first_exit` is the rank that ended first by itself, if any did. `nodes` are the known nodes of a job on
+    several nodes, None if this node runs the whole job.
     """
     suspected = suspected_peer(deaths, places)
     root = None if first_exit is None else find(deaths, first_exit, suspected)
@@ -355,7 +355,7 @@ def diagnose(
         look_at = " or ".join(map(str, elsewhere[:CANDIDATES])) or "the other nodes"
         ranks = tuple(rank_id for node in elsewhere for rank_id in node.rank_ids)
         root = attrs.evolve(root, look_at=look_at, candidates=ranks)
-        kind = Kind.SECONDARY.value  # a lost connection may also be that of a rank to blame
+        kind = Kind.SECONDARY.value  # in other jobs, the rank to blame may be the one that lost a connection
         deaths = [attrs.evolve(one, evidence=attrs.evolve(one.evidence, code_kind=kind)) for one in deaths]
     return Diagnosis(
         findings={

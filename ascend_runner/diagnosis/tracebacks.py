@@ -67,7 +67,7 @@ def _bottom(lines: Sequence[str], start: int, column: int, open_until: dict[int,
 
 
 def _wrapped(lines: Sequence[str], width: int) -> int:
-    """Count the lines below a box that belong together: rich starts another where a word does not fit."""
+    """Count the lines of the message below a box, which rich wraps at the width of the box."""
     count = 0 if width >= _WIDEST else 1
     while 0 < count < len(lines) and lines[count].strip() and not _OTHER.match(lines[count]):
         before, after = lines[count - 1].rstrip(), lines[count].rstrip()

@@ -1,4 +1,4 @@
-"""The end of an attempt or a job: the report of what it has left, then screen, page, hooks, hold and exit status.
+"""The end of an attempt or a job: the report first, then screen, page, hooks, hold and exit status.
 
 A job that has failed leaves scripts beside its report that run its ranks again.
 """
@@ -48,7 +48,7 @@ class End:
 
     def __init__(self, setup: JobSetup, writer: JobWriter, job_hooks: JobHooks) -> None:
         self.outcome = Outcome(cause=None, started_at=time.time())
-        self.processes: Sequence[RankSpec] = ()  # those of the newest attempt
+        self.processes: Sequence[RankSpec] = ()  # of the newest attempt
         self.limit = REPORT_LIMIT  # seconds for the disk with the report
         self.page = PageWriter(WriteQueue(setup.patience))  # another thread: no event waits for a page
         self._setup, self._writer, self._hooks = setup, writer, job_hooks
@@ -126,7 +126,7 @@ class End:
         return self.limit_reached(job) if job.state is JobState.EXPIRED else None
 
     def _with_reruns(self, outcome: Outcome) -> tuple[RankRecord, ...]:
-        """Write a script for each rank that runs it again, and return the ranks with the commands of those written."""
+        """Write a script for each rank that runs it again; return the ranks with the commands."""
         from ascend_runner.plan import rerun  # noqa: PLC0415  only a failure is run again
 
         written: dict[int, str] = {}
@@ -170,7 +170,7 @@ class End:
             self.page.write(self._writer.spec, self._writer.reports, tell)
 
     def _hold(self, job: Job) -> Released | StopRequested:
-        """Keep the job, whatever its time limit, until a stop signal arrives. The time includes that of the hooks."""
+        """Keep the job until its hold ends or a stop signal arrives, whatever the time limit. Hooks run meanwhile."""
         end, cause = self._signals.now() + job.delay, wording.sentence_with_certainty(self.outcome)
         try:
             self._hooks.run(hooks.AFTER_ATTEMPT)

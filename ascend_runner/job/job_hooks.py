@@ -37,7 +37,7 @@ class JobHooks:
         self._why = ""  # the reason of the newest request for a checkpoint
 
     def begin_attempt(self) -> Collection[int]:
-        """Prepare for an attempt. Return the pids of the parents of hooks, in a collection that changes."""
+        """Prepare for an attempt. Return a live collection with the pids of the parent processes of hooks."""
         self._due.add(hooks.AFTER_ATTEMPT)
         pids: set[int] = set()
         named = dict(self._writer.spec.hooks)

@@ -134,7 +134,7 @@ def write(table: TableFile, warn: Callable[[str], None], *, is_checked: bool) ->
 
     Raises:
         OutputError: It can be written nowhere.
-        RankTableError: HCCL would not read it at the path that is left (with `is_checked`).
+        RankTableError: HCCL would not read it at the only path left (with `is_checked`).
     """
     try:
         lock = _claim(table.path, table.data)

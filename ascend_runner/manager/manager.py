@@ -145,7 +145,7 @@ ENGINE_CHECKS: Final = (3.0, 30.0)  # seconds after the start; torch alone takes
 
 
 class EngineWatch:
-    """Looks for an engine below a rank at most twice, and when the first rank has failed before that."""
+    """Looks for an engine below the ranks: at most twice, or earlier if a rank fails."""
 
     def __init__(self, job: JobSpec, node: ManagedNode, tell: Callable[[Fact], None]) -> None:
         self._node, self._tell = node, tell
@@ -158,7 +158,7 @@ class EngineWatch:
         return next(iter(self._moments), None)
 
     def begin(self) -> None:
-        """Look from now on, if there are several ranks: one may run an engine."""
+        """Schedule the checks, if there are several ranks."""
         now = self._node.clock.now()
         self._moments = tuple(now + seconds for seconds in ENGINE_CHECKS) if self._has_several else ()
 
@@ -172,7 +172,7 @@ class EngineWatch:
                 self._tell(found)
 
     def end(self, *, is_failure: bool) -> None:
-        """Look for the last time, after a failure."""
+        """Stop looking; after a failure, look once more."""
         if is_failure and self._moments:
             self._moments = (self._node.clock.now(),)
             self.look()

@@ -78,7 +78,7 @@ def numa_node(host: Host, device_id: int) -> int | None:
 
 
 def _of_class(host: Host, device_id: int) -> list[str]:
-    """Return the directories of the PCI device above the character device, if the driver links the two."""
+    """Return the possible sysfs directories of the PCI device behind the character device, one for each class."""
     return [f"{CLASSES}/{name}/{NODE}{device_id}/device" for name in host.listdir(CLASSES)]
 
 

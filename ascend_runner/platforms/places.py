@@ -90,7 +90,7 @@ def contradiction(node: Node, table: TableFacts) -> str:
 
 
 def _missing(node: Node, table: TableFacts) -> int:
-    """Return how many of the announced nodes the rank table lacks; negative if it has more."""
+    """Return the number of announced nodes missing from the rank table; negative if the table has more nodes."""
     if "nnodes" not in node.sources or node.nnodes == len(table.server_ids):  # two pods may share a server
         return 0
     return node.nnodes - table.nodes

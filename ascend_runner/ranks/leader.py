@@ -1,6 +1,4 @@
-"""Starts, watches, signals and reaps the first process of one rank on Linux.
-
-Starts, watches, signals and reaps the first process of one rank, and reports which processes end, in order.
+"""Starts, watches, signals and reaps the first process of one rank on Linux, and reports the order of exits.
 
 SIGCHLD reports that some child ended, not which one was first: on a busy machine, two exits 50 ms apart arrive in one
 wake-up. It does not report processes deeper in a rank's tree, nor the exit of a rank that a debugger traces. A pidfd

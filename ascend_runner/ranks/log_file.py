@@ -1,7 +1,5 @@
 """The log file of one rank: every byte in order, rotated between lines, behind a queue that a hung disk does not block.
 
-The log file of one rank: every byte in order, rotated between lines, behind a queue that a thread empties.
-
 A full disk, a quota or an I/O error must not stop the training: bytes that cannot be written are recorded by their
 offset in the rank's output, and the next write tries again. No error leaves `LogFile.write`.
 

@@ -1,8 +1,6 @@
 """All processes of the ranks on this node: the real side of `manager.node.Processes`.
 
-All processes of the ranks on this node, with the signals that each of them handles, from /proc (proc(5)).
-
-The real side of `manager.node.Processes`.
+The signals that each process handles are read from /proc (proc(5)).
 """
 
 from __future__ import annotations

@@ -87,11 +87,11 @@ class Signals:
         os.close(writer)
 
     def begin(self, grace: float) -> None:
-        """Let the guardian know that ranks are started, with the seconds that they have to exit when stopped."""
+        """Announce to the guardian that ranks are started, and how many seconds they have to exit when stopped."""
         self._tell_guardian(f"{BEGIN} {grace}")
 
     def expect_end(self, status: int) -> None:
-        """Let the guardian know the exit status to come: should this process hang, it ends with that."""
+        """Announce the exit status to the guardian, which exits with it if this process hangs."""
         self._tell_guardian(f"{END} {status}")
 
     def _answer(self) -> None:

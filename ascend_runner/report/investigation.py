@@ -65,7 +65,7 @@ class Investigation:
         return root_cause.is_open(failed, failed_rank.gather(others, Circumstances()))
 
     def has_report(self, failure: RankOutput) -> bool:
-        """Return whether HCCL detects where a connection is broken after a failure with this output."""
+        """Return whether HCCL will report the broken connection after a failure with this output."""
         rank = FailedRank(rank_id=0, pid=0, ending=Ending(exit_code=1), tail=failure.tail[-LIVING_END:])
         (failed,) = failed_rank.gather([rank], Circumstances())
         config = self.job.processes[0].env.get("HCCL_DFS_CONFIG", "")

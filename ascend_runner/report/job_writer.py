@@ -65,7 +65,7 @@ class JobWriter:
         self.flush()
 
     def plan(self, spec: JobSpec) -> None:
-        """Go on with a more complete plan of the job."""
+        """Continue with a more complete plan of the job."""
         self.spec = spec
         self.record = attrs.evolve(self.record, **_of_spec(spec))
 
@@ -113,7 +113,7 @@ class JobWriter:
             self.flush(self._limit)  # its ranks, which may read the report, find the attempt before
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Record the ranks that are started, and what happens to them."""
+        """Record which ranks are started, and what happens during the attempt."""
         if isinstance(fact, Spawned):
             self._note_start(fact)
         elif isinstance(fact, LimitChanged):
@@ -173,9 +173,9 @@ class JobWriter:
         self.note(finding.kind.value, {"sentence": finding.sentence, "is_error": finding.is_error})
 
     def finish(self, outcome: Outcome, limit: float, attempt: AttemptRecord | None = None) -> None:
-        """Write the report of an attempt or job that has ended, and the record of the attempt with which it did.
+        """Write the report of an attempt or job that has ended; `attempt` is the record of its last attempt.
 
-        The disk has `limit` seconds. That of an attempt is waited for only before the ranks of the next one start.
+        The disk has `limit` seconds. If another attempt follows, the report is awaited only before its ranks start.
         """
         self._limit = limit
         record = of_outcome(outcome, self.record)
@@ -196,7 +196,7 @@ class JobWriter:
     def _end(self, limit: float, *, after_failure: bool) -> None:
         """Write the report of an attempt or job that has ended. If a failed attempt came before, the cause names both.
 
-        For that of a job, wait, and report to Kubernetes how it has ended.
+        At the end of the job, wait for the disk, and report the cause to Kubernetes.
         """
         last = next((attempt.sentence for attempt in reversed(self.record.attempts) if attempt.verdict), "")
         if after_failure and last and self.record.cause:

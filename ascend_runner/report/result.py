@@ -34,7 +34,7 @@ def encode(result: Outcome | AscendRunnerError) -> bytes:
 
 
 def _explained(outcome: Outcome) -> Outcome:
-    """Return an outcome whose cause says what the rank says: a program has no failure screen to read it from."""
+    """Return an outcome with the exception of the rank in its cause: a program does not read the failure screen."""
     cause, root = outcome.cause, outcome.root
     if not (cause and root):
         return outcome

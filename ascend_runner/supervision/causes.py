@@ -205,7 +205,7 @@ class Cause(Protocol):
         return ""
 
     def explained(self, _why: str) -> Cause:
-        """Return it with what the rank itself says, such as its exception, if it has ended first."""
+        """Return the cause with the rank's own words, such as its exception, if that rank ended first."""
         return self
 
 

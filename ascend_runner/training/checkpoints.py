@@ -95,7 +95,7 @@ class Checkpoint:
 class Checkpoints:
     """The newest complete checkpoint of a directory, and whether everything could be read (`is_known`).
 
-    `unrecognized` are the names of what is in the directory if nothing in it is known to be a checkpoint.
+    `unrecognized` has the names of all entries if none of them is known to be a checkpoint.
     """
 
     def __init__(self, newest: Checkpoint | None, *, is_known: bool, unrecognized: tuple[str, ...] = ()) -> None:
@@ -115,9 +115,9 @@ class Checkpoints:
 def latest_checkpoint(directory: str | os.PathLike[str]) -> pathlib.Path | None:
     """Return the newest complete checkpoint in `directory`, or None if there is none, or no such directory.
 
-    Those of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are recognized, and
-    files with a usual name. A checkpoint that is being saved, or whose save was interrupted, is not returned if its
-    format shows it.
+    Checkpoints of Megatron, MindSpeed, DeepSpeed, HF Trainer, accelerate, Lightning, torch and MindSpore are
+    recognized, and files with a usual name. A checkpoint that is being saved, or whose save was interrupted, is not
+    returned if its format shows it.
 
         import ascend_runner
 
@@ -277,7 +277,7 @@ class _Look:
         )
 
     def _is_of_accelerate(self, names: set[str], folders: dict[str, set[str]]) -> bool:
-        """Whether a directory may be one that accelerate was writing; of a single one that is unknown."""
+        """Whether accelerate may be writing a directory; unknown if there is only one."""
         if not all(map(_OF_ACCELERATE.match, names)) or names == {"pytorch_model.bin"}:
             return False
         if any("random_states_0.pkl" in others for others in folders.values()):
@@ -286,7 +286,7 @@ class _Look:
         return len(folders) == 1
 
     def _has_all_parts(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> bool:
-        """Whether a directory of an unknown writer has what all others of its kind have, and nothing is being saved."""
+        """Whether a directory of an unknown writer has every part that its siblings have, and no temporary file."""
         own = self._parts(checkpoint.path)
         others = [
             self._parts(path)
@@ -323,7 +323,7 @@ def _is_link_to_another(entry: os.DirEntry[str]) -> bool:
 
 
 def _tier(name: str) -> int | None:
-    """Return how surely a file is a checkpoint by its name, 0 is the best; None: it is none.
+    """Return how likely a file is a checkpoint by its name, from 0 (most likely) up, or None if it is not one.
 
     A model without a number may be the result of a training, or where it began; one with a step is one to resume from.
     """

@@ -1,7 +1,5 @@
 """The content of a page: its sources, what may be published of them, the verdict and the sections.
 
-The content of an HTML report: what is read for it, what is removed for publication, and its sections.
-
 Only files in the directory of the report are read, whatever paths it names, except for a rank table of the same owner.
 Secrets in them are masked again: the report may come from another version, and logs have whatever the ranks wrote. Of a
 page for publication, the members to keep are listed, so that a new one is omitted until it has been reviewed.
