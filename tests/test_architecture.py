@@ -31,6 +31,7 @@ FLOORS: Final = {
     "manager": 8,
     "report": 8,
     "services": 8,
+    "link": 7,
     "ranks": 7,
     "views": 7,
     "record": 6,

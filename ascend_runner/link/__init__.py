@@ -1,0 +1,1 @@
+"""The link between the runners of a job of several nodes."""

@@ -1,0 +1,160 @@
+"""What crosses the link, and what the runner and its link process say to each other. Pure.
+
+A runner replaces what it has said of its node (`Local`) whenever that changes; the rules in `protocol` decide what the
+other nodes learn, and answer with news. Both are JSON objects of at most `LARGEST_MESSAGE` bytes, and facts only: no
+command, no path to run, no pickle ever crosses the link.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Union, get_args
+
+import attrs
+
+from ascend_runner.record.nodes import JobVerdict
+
+PROTOCOL: Final = 1  # raised when a node of the older one could misunderstand the newer one
+LARGEST_MESSAGE: Final = 16 * 1024  # bytes; a longer one is dropped
+
+
+class FailureClass(enum.Enum):
+    """How much of a cause a node's own failure can be, the most first."""
+
+    OWN = "own"  # a rank reports an error of its own
+    UNKNOWN = "unknown"
+    PEER = "peer"  # all of its failed ranks only report a lost peer
+
+
+class Stage(enum.Enum):
+    """How far a node has come in an attempt."""
+
+    PREPARING = "preparing"  # the rank table is awaited, the plan made
+    READY = "ready"  # could start its ranks
+    RUNNING = "running"
+    STOPPING = "stopping"  # its ranks are being stopped
+    DEAD = "dead"  # nothing of the attempt is alive, but for the `survivors`
+    LEFT = "left"  # the runner is about to exit
+    GONE = "gone"  # the runner has died; only its link process speaks
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """The first failure of a node in an attempt; sent at once, before it is diagnosed."""
+
+    rank_id: int | None = None
+    ending: str = ""  # such as "exit status 1"
+    status: int = 1  # the exit status that the node would have
+    kind: FailureClass = FailureClass.UNKNOWN
+    at: float = 0.0  # seconds of the node's monotonic clock; on the wire, its age when the message is sent
+
+
+@attrs.frozen(kw_only=True)
+class Diagnosed:
+    """The diagnosis of a node after a failure, made when its ranks have ended."""
+
+    rank_id: int | None = None
+    sentence: str = ""
+    kind: FailureClass = FailureClass.UNKNOWN
+    certainty: str = ""  # as in the report
+    status: int = 1
+    lines: tuple[str, ...] = ()  # the last 20 of the rank's output, masked
+    log: str = ""
+    restart: str = ""  # the value of a `Restart`
+    fingerprint: str = ""
+    has_progressed: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Local:
+    """Everything that a runner says of its node; the next one replaces it."""
+
+    attempt: int = 0  # the generation
+    stage: Stage = Stage.PREPARING
+    state: str = ""  # the job's state as people see it
+    table: str = ""  # a hash of the rank table, "" without one
+    alive: int = 0  # ranks with a living first process
+    step: int | None = None
+    failure: Failure | None = None
+    diagnosed: Diagnosed | None = None
+    survivors: tuple[str, ...] = ()  # processes that survive SIGKILL
+    status: int | None = None  # the exit status, once the runner leaves
+    signum: int = 0  # the stop signal that the runner has received
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """What does not change while a runner lives; a part of the first message."""
+
+    node: int
+    nodes: int  # how many the job has
+    incarnation: str  # a random text of this runner
+    host: str = ""
+    pod: str = ""
+    address: str = ""
+    ranks: int = 0
+    max_restarts: int = 0
+    grace: float = 15.0  # seconds between the request to stop and SIGKILL
+    link_timeout: float = 600.0  # seconds to wait for nodes that are missing
+    versions: tuple[tuple[str, str], ...] = ()  # names and values, masked
+
+
+# --- News: what the rules tell the runner -----------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Joined:
+    """All nodes have joined, or (`missing`) not all of them yet."""
+
+    missing: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class StopAll:
+    """A rank of another node has failed, or a node leaves: the ranks of this node are to stop."""
+
+    attempt: int
+    node: int
+    rank_id: int | None = None
+    ending: str = ""
+    signum: int = 0  # instead of a failure: the signal that stops the job everywhere
+
+
+@attrs.frozen
+class VerdictReached:
+    """The verdict on an attempt."""
+
+    verdict: JobVerdict
+
+
+@attrs.frozen(kw_only=True)
+class StartAll:
+    """Every node is ready: this attempt may start."""
+
+    attempt: int
+
+
+@attrs.frozen(kw_only=True)
+class Refused:
+    """This node cannot take part: `sentence` says what differs, with both values. The runner ends with 125."""
+
+    sentence: str
+
+
+@attrs.frozen(kw_only=True)
+class Warned:
+    """Something that people should know, once: a node is unreachable, or back; versions differ."""
+
+    sentence: str
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """Another node asks for something for the whole job: "checkpoint", "limit" or "stop"."""
+
+    request: str
+    argument: str = ""
+
+
+News = Union[Joined, StopAll, VerdictReached, StartAll, Refused, Warned, Asked]
+NEWS: Final[tuple[type[News], ...]] = get_args(News)

@@ -1,0 +1,73 @@
+"""The nodes of a job, and its verdict, as the link between their runners knows them. Pure.
+
+Members of the report, of messages between nodes, and of answers of the control socket alike. Sizes are in bytes,
+durations in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ascend_runner.members import Count, Members, plain
+
+
+@attrs.frozen(kw_only=True)
+class NodeRecord:
+    """A node of a job of several nodes, as node 0 last heard of it."""
+
+    node: Count = 0  # its rank among the nodes
+    pod: str = ""
+    address: str = ""
+    host: str = ""
+    state: str = ""  # as in the node's report, such as "running"; "" before it has joined
+    is_unreachable: bool = False
+    attempt: Count = 0
+    ranks: Count = 0
+    alive: Count = 0  # ranks with a living first process
+    step: Count | None = None
+    heard: float | None = None  # how long ago it was last heard of
+    round_trip: float | None = None
+    clock_offset: str = ""  # its clock minus that of node 0, with a sign, such as "+1.25 s"; "" below a second
+    sentence: str = ""  # its own cause, if it has failed
+
+    def encode(self) -> dict[str, Any]:
+        """Return it as an object."""
+        members: dict[str, Any] = plain(self)
+        return members
+
+    @classmethod
+    def decode(cls, members: Members) -> NodeRecord:
+        """Return what `encode` has returned."""
+        return cls(**members.fields(cls))
+
+
+@attrs.frozen(kw_only=True)
+class JobVerdict:
+    """The one cause of a failed attempt of all nodes."""
+
+    attempt: Count = 0
+    node: Count | None = None  # where the cause is; None: unknown
+    rank_id: Count | None = None
+    sentence: str = ""
+    kind: str = ""  # "own", "unknown" or "peer": an error of a rank's own, an unknown one, or only a lost peer
+    certainty: str = ""  # "certain", "likely" or "open"
+    status: Count = 0  # the exit status of every runner
+    lines: tuple[str, ...] = ()  # the end of the rank's output, masked
+    log: str = ""  # the path of its log on that node
+    pod: str = ""
+    address: str = ""
+    tied: tuple[int, ...] = ()  # other nodes, whose cause may have been the first as well
+    missing: tuple[int, ...] = ()  # nodes that were not heard of before it was made
+    restarts: bool = False  # whether another attempt follows
+
+    def encode(self) -> dict[str, Any]:
+        """Return it as an object."""
+        members: dict[str, Any] = plain(self)
+        return members
+
+    @classmethod
+    def decode(cls, members: Members) -> JobVerdict | None:
+        """Return what `encode` has returned, None if that was nothing."""
+        return cls(**members.fields(cls)) if members.members else None
