@@ -160,10 +160,9 @@ def check(schedule: Schedule, folder: Path) -> list[str]:
     else:
         if status == -signal.SIGKILL:  # the guardian was killed, and the runner stops the ranks
             wait_for_end(LIMIT + place.drain_limit, place)
-        left = living(place)
     finally:
         place.leave()
-    if "hanging" in place.words and len(left) <= 1:  # a runner that is stuck at a disk, which has been unmounted now
+    if "hanging" in place.words:  # the disk has been unmounted now, and whatever was stuck at it can end
         wait_for_end(STUCK_LIMIT, place)
     wrong = survivors(
         place, "still running after the guardian was killed" if status == -signal.SIGKILL else "left behind"
@@ -398,7 +397,7 @@ def wait_for_end(seconds: float, place: Place) -> None:
 def survivors(place: Place, what: str) -> list[str]:
     """Name the processes that are left."""
     left = living(place)
-    return [f"{what}: {found.pid} ({found.name})" for found in left]
+    return [f"{what}: {found.pid} ({found.name}, state {found.state})" for found in left]
 
 
 def written(folder: Path) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -96,6 +97,27 @@ def test_runner_that_hangs_at_its_end_is_left_behind(program: Program, hung: dis
 
         assert (143 if is_stopped else 7) == status(run, hung)
         assert f"the runner did not respond and was killed: {runner} (" in run.screen
+
+
+def test_straggler_of_a_runner_that_hangs_while_it_dies(program: Program, hung: disk.Disk) -> None:
+    """A process that a rank leaves behind after SIGKILL to the runner, which cannot close its files, is killed."""
+    script = f"setsid sleep 300 & echo pid $! ready; until [ -e {program.folder}/go ]; do sleep 0.05; done"
+    run = program.start("--log-dir", str(hung.path / "log"), "--nproc-per-node", "1", "sh", "-c", script)
+    run.wait_for("ready")
+    straggler = int(run.screen.partition(" pid ")[2].split()[0])
+    rank, runner = process_tree.look(straggler), run.runner_pid
+    assert rank
+    hung.inject("HANG")
+    os.kill(runner, signal.SIGKILL)
+    wait_until(lambda: is_hanging(run))
+    (program.folder / "go").touch()
+    wait_until(lambda: not process_tree.is_alive(rank.parent))
+    run.send(signal.SIGTERM)
+    wait_until(lambda: not is_pending(run.popen.pid, signal.SIGTERM))
+    run.send(signal.SIGINT)
+
+    assert 143 == status(run, hung)
+    wait_until(lambda: is_gone(straggler))
 
 
 def test_one_signal_ends_a_start_that_hangs(program: Program, hung: disk.Disk) -> None:

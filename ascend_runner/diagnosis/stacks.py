@@ -17,7 +17,7 @@ import attrs
 
 from ascend_runner.diagnosis.finding import StackGroup
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.guardian.process_tree import descendants, is_proc_ours, wchan
+from ascend_runner.guardian.process_tree import descendants, is_in_exec, is_proc_ours, wchan
 from ascend_runner.node import bounded, executables
 from ascend_runner.node.host import Host
 from ascend_runner.text import shown
@@ -204,6 +204,8 @@ def _kernel_stack(pid: int) -> ProcessStack:
     host, proc = Host(), f"/proc/{pid}"
     status = dict(line.partition(":\t")[::2] for line in host.read_lines(f"{proc}/status"))
     state = status.get("State", "").partition("(")[2].rstrip(")")
+    if is_in_exec(pid):
+        return ProcessStack(state=state, frames=("execve",))
     stack = [line.partition("] ")[2].partition("+")[0] for line in host.read_lines(f"{proc}/stack")]
     frames = [frame for frame in stack if frame] or [frame for frame in (wchan(pid), _system_call(pid)) if frame]
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36  # likewise, since Linux 3.4
 _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process that has just ended
+PF_EXITING = 0x4  # linux/sched.h
 ENDED = frozenset({"Z", "X"})
 
 
@@ -27,6 +28,7 @@ class Descendant(NamedTuple):
     """One process, as in /proc/PID/stat (proc(5)). `wait_status` is for a zombie, `started` is in clock ticks.
 
     Of a process that /proc hides (the mount option hidepid), pid, group and session are known; the rest is "?" or 0.
+    The start of one that hangs in execve(2) is unknown as well, see `is_in_exec`.
     """
 
     pid: int
@@ -38,6 +40,12 @@ class Descendant(NamedTuple):
     threads: int
     started: int
     wait_status: int
+    flags: int = 0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has ended, or is about to: its orphans are passed on, though it may hang while it closes files."""
+        return self.state in ENDED or bool(self.flags & PF_EXITING)
 
     @property
     def is_zombie(self) -> bool:
@@ -122,6 +130,9 @@ def is_alive(pid: int) -> bool:
 def look(pid: int) -> Descendant | None:
     """Return a process, or None if it has ended."""
     try:
+        status = read(pid, "status")
+        if _is_in_exec(status):
+            return _look_in_exec(pid, status)
         stat = read(pid, "stat")
     except (*_GONE, PermissionError):  # it has ended, or it is hidden
         return _look_without_proc(pid)
@@ -139,7 +150,36 @@ def look(pid: int) -> Descendant | None:
         threads=int(fields[17]),
         started=int(fields[19]),
         wait_status=int(fields[49]),
+        flags=int(fields[6]),
     )
+
+
+def is_in_exec(pid: int) -> bool:
+    """Whether a process hangs in execve(2), at a disk on which it closes files.
+
+    Readers of stat, wchan, syscall, stack and fd of such a process hang as well (seen in Linux 6.18), until the disk
+    responds or they are killed; ps(1) is one of them.
+    """
+    try:
+        return _is_in_exec(read(pid, "status"))
+    except OSError:
+        return False
+
+
+def _is_in_exec(status: bytes) -> bool:
+    """Whether it sleeps between two programs: nothing of the next one is mapped yet but its stack."""
+    is_asleep = b"\nState:\tS" in status or b"\nState:\tD" in status
+    return is_asleep and b"\nVmExe:\t       0 kB\nVmLib:\t       0 kB\n" in status
+
+
+def _look_in_exec(pid: int, status: bytes) -> Descendant | None:
+    members = dict(line.split(b":\t", 1) for line in status.splitlines() if b":\t" in line)
+    try:
+        pgid, session = os.getpgid(pid), os.getsid(pid)
+    except ProcessLookupError:
+        return None
+    name, state = (members[member].decode(errors="replace") for member in (b"Name", b"State"))
+    return Descendant(pid, name, state[0], int(members[b"PPid"]), pgid, session, 1, 0, 0)
 
 
 def _look_without_proc(pid: int) -> Descendant | None:
@@ -164,6 +204,8 @@ def describe(found: Descendant) -> str:
 
 def wchan(pid: int) -> str:
     """Return the kernel function in which a process sleeps (proc(5)), or "" if it is unknown."""
+    if is_in_exec(pid):
+        return "execve"
     try:
         name = read(pid, "wchan").decode(errors="replace").strip()
     except OSError:

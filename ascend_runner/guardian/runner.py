@@ -137,8 +137,8 @@ class Runner:
 
     def _look(self) -> None:
         """Reap every child that has ended, and record new ones and the runner's end."""
-        # After its end, new children may be processes that it has left. The kernel passes these on once its main thread
-        # has ended, when it cannot be reaped yet if other threads are still ending; only /proc tells that.
+        # After its end, new children may be processes that it has left. The kernel passes these on once all its threads
+        # are ending, when it cannot be reaped yet if one of them hangs; only /proc tells that.
         found = process_tree.children(os.getpid()) if process_tree.is_proc_ours() and self._is_alive() else []
         if self._is_alive():
             self._strangers.update(found)
@@ -158,7 +158,7 @@ class Runner:
 
     def _is_alive(self) -> bool:
         found = process_tree.look(self.pid)
-        return found is not None and found.state not in process_tree.ENDED
+        return found is not None and not found.is_ending
 
     def _read(self) -> None:
         """Read what the runner has written."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ascend_runner.guardian import process_tree, sweep
+from tests.helpers import disk
 from tests.helpers.program import ACTOR
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -288,3 +289,41 @@ os._exit(0)
     _pid, status = os.waitpid(int(shown), 0)
 
     assert signal.SIGUSR1 == os.WTERMSIG(status)
+
+
+SPAWN = """
+import os, sys
+held = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+os.write(held, b"x")
+print("ready", flush=True)
+sys.stdin.readline()
+print(os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(not disk.is_possible(), reason="a disk that hangs needs bindfs(1), /dev/fuse and root")
+def test_process_that_hangs_in_exec(tmp_path: Path) -> None:
+    """A process that closes files of a hung disk in execve(2), where readers of its stat hang as well, is described."""
+    hung = disk.Disk(tmp_path)
+    hung.mount()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", SPAWN, str(hung.path / "log")], **pipes) as parent:
+        try:
+            assert parent.stdin and parent.stdout
+            assert b"ready\n" == parent.stdout.readline()
+            hung.inject("HANG")
+            parent.stdin.write(b"\n")
+            parent.stdin.flush()
+            pid = int(parent.stdout.readline())
+            wait_until(lambda: process_tree.is_in_exec(pid))
+            found = process_tree.look(pid)
+
+            assert found
+            assert (parent.pid, os.getpgrp()) == (found.parent, found.pgid)
+            assert process_tree.describe(found).endswith(", in execve)")
+            assert [pid] == [below.pid for below in process_tree.descendants(parent.pid)]
+        finally:
+            hung.unmount()
+            sweep.kill_below(parent.pid, LIMIT)
+            parent.kill()
