@@ -310,7 +310,8 @@ def test_process_that_hangs_in_exec(tmp_path: Path) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", SPAWN, str(hung.path / "log")], **pipes) as parent:
         try:
-            assert parent.stdin and parent.stdout
+            assert parent.stdin
+            assert parent.stdout
             assert b"ready\n" == parent.stdout.readline()
             hung.inject("HANG")
             parent.stdin.write(b"\n")
