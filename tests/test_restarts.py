@@ -151,17 +151,21 @@ def test_usual_name_of_a_checkpoint(program: Program) -> None:
     assert ["from=", *saved] == program.log(0).decode().splitlines()
 
 
-def test_unknown_checkpoints_do_not_end_a_job(program: Program) -> None:
-    """Files of which none is recognized are named once, before the ranks start; then the job goes on to its limit."""
+@pytest.mark.parametrize(("name", "why"), [("weights.abc", "weights.abc"), ("last.pt", "last.pt: it is empty")])
+def test_unknown_checkpoints_do_not_end_a_job(program: Program, name: str, why: str) -> None:
+    """Files of which none is a complete checkpoint are named before the ranks start; the job goes on to its limit.
+
+    They are named once, although each attempt leaves another one.
+    """
     (program.folder / "saved").mkdir()
-    (program.folder / "saved" / "weights.abc").touch()
+    (program.folder / "saved" / name).touch()
     options = ("--max-restarts", "5", "--checkpoint-dir", "saved")
-    run = start(program, "echo started; exit 7", *options, ranks=1)
+    run = start(program, f"echo started; touch saved/$ASCEND_RUNNER_ATTEMPT{name}; exit 7", *options, ranks=1)
 
     assert 7 == run.finish()
     assert [None] * 6 == [attempt["progress"] for attempt in program.report()["attempts"]]
-    assert 1 == run.screen.count("(weights.abc)")
-    assert run.screen.index("(weights.abc)") < run.screen.index("] started")
+    assert 1 == run.screen.count("until one is, the progress of the training is unknown")
+    assert run.screen.index(f"({why})") < run.screen.index("] started")
 
 
 # --- What the ranks find ----------------------------------------------------------------------------------------------

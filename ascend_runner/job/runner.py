@@ -135,10 +135,10 @@ class JobRunner:
 
     def _make(self, spec: JobSpec) -> Event:
         """Make what an attempt needs on disk."""
-        self._checkpoints = self._look_for_checkpoints()
+        before, self._checkpoints = self._checkpoints, self._look_for_checkpoints()
         newest = self._checkpoints and self._checkpoints.newest
-        if self._checkpoints and self._checkpoints.unrecognized:
-            self._messages.warn_once(screen.unrecognized(spec, self._checkpoints.unrecognized))
+        if self._checkpoints and self._checkpoints.is_unclear and not (before and before.is_unclear):
+            self._messages.warn_once(screen.unclear_checkpoints(spec, self._checkpoints))
         spec = self._setup.make(spec)
         self._writer.plan(spec)
         self._attempt = self._end.page.attempt = Attempt(spec, self._job.attempt, newest.path if newest else "")

@@ -25,13 +25,14 @@ import os
 import pathlib
 import re
 import time
+from collections.abc import Iterable
 
 from ascend_runner.training.whole_files import (
     are_listed_files_whole,
     is_archive,
-    is_checkpoint_file,
     is_cut_off,
     is_trainer_state,
+    lack_of_file,
 )
 
 TYPE_CHECKING = False  # typing.Final: Python 3.8
@@ -95,11 +96,25 @@ class Checkpoint:
 class Checkpoints:
     """The newest complete checkpoint of a directory, and whether everything could be read (`is_known`).
 
-    `unrecognized` has the names of all entries if none of them is known to be a checkpoint.
+    `unrecognized` has the names of all entries if none of them is known to be a checkpoint; `incomplete` says of the
+    newest one what it lacks if none is complete.
     """
 
-    def __init__(self, newest: Checkpoint | None, *, is_known: bool, unrecognized: tuple[str, ...] = ()) -> None:
-        self.newest, self.is_known, self.unrecognized = newest, is_known, unrecognized
+    def __init__(
+        self,
+        newest: Checkpoint | None,
+        *,
+        is_known: bool,
+        unrecognized: tuple[str, ...] = (),
+        incomplete: str = "",
+    ) -> None:
+        self.newest, self.is_known = newest, is_known
+        self.unrecognized, self.incomplete = unrecognized, incomplete
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether there are files, but no checkpoint that a training could resume from."""
+        return bool(self.unrecognized or self.incomplete)
 
     def is_progress_since(self, before: Checkpoints) -> bool | None:
         """Return whether there is a newer checkpoint than before, or None if that cannot be known."""
@@ -107,7 +122,7 @@ class Checkpoints:
             return True
         if self.newest and before.unrecognized:
             return True
-        if not (self.is_known and before.is_known) or self.unrecognized:
+        if not (self.is_known and before.is_known) or self.is_unclear:
             return None
         return bool(self.newest and not before.newest)
 
@@ -159,18 +174,23 @@ class _Look:
         pointers = [entry.path for entry in entries if entry.name in _POINTERS and entry.is_file(follow_symlinks=False)]
         found = self._pointed_to(pointers) if pointers else self._named(entries)
         if not (pointers or found or self._is_late()):
-            names = [entry.name for entry in entries if not _TEMPORARY.fullmatch(entry.name)]
-            is_known = not names or any(map(_POINTED_TO.fullmatch, names))
-            return Checkpoints(None, is_known=self._is_known, unrecognized=() if is_known else tuple(sorted(names)))
+            names = sorted(entry.name for entry in entries if not _TEMPORARY.fullmatch(entry.name))
+            begun = [name for name in names if _POINTED_TO.fullmatch(name)]
+            if not begun:
+                return Checkpoints(None, is_known=self._is_known, unrecognized=tuple(names))
+            lack = f"{begun[-1]}: no {' or '.join(_POINTERS)} names it"
+            return Checkpoints(None, is_known=self._is_known, incomplete=lack)
         is_one_kind = len({checkpoint.kind for checkpoint in found}) == 1
         found.sort(key=lambda checkpoint: (checkpoint.number if is_one_kind else (), checkpoint.written_at))
         folders = {} if pointers else self._folders(found)
-        newest = None
+        newest, incomplete = None, "" if found else f"{os.path.basename(pointers[0])} names none that exists"
         while found and newest is None:
             checkpoint = found.pop()
-            if self._is_complete(checkpoint, folders, is_pointed_to=bool(pointers)):
-                newest = checkpoint
-        return Checkpoints(newest, is_known=self._is_known and not self._is_late())
+            lack = self._lack(checkpoint, folders, is_pointed_to=bool(pointers))
+            newest = None if lack else checkpoint
+            incomplete = incomplete or f"{os.path.basename(checkpoint.path)}: {lack}"
+        is_known = self._is_known and not self._is_late()
+        return Checkpoints(newest, is_known=is_known, incomplete="" if newest else incomplete)
 
     def _list(self, path: str) -> list[os.DirEntry[str]]:
         """Return the entries of a directory, at most MOST_ENTRIES of them."""
@@ -245,36 +265,43 @@ class _Look:
                 continue  # a file; or its completeness is another question
         return folders
 
-    def _is_complete(self, checkpoint: Checkpoint, folders: dict[str, set[str]], *, is_pointed_to: bool) -> bool:
+    def _lack(self, checkpoint: Checkpoint, folders: dict[str, set[str]], *, is_pointed_to: bool) -> str:
+        """Return in a clause what a checkpoint lacks, "" if it is complete."""
         path = checkpoint.path
         try:
             if not os.path.isdir(path):
-                return is_checkpoint_file(path)
-            proof = self._list(path) if is_pointed_to else self._has_last_file(checkpoint, folders)
-            return bool(proof) and self._is_whole(path)
-        except FileNotFoundError:
-            return False
-        except OSError:
+                return lack_of_file(path)
+            if not self._list(path):
+                return "it is empty"
+            return ("" if is_pointed_to else self._lack_of_last_file(checkpoint, folders)) or self._damage(path)
+        except FileNotFoundError as error:
+            return f"{os.path.basename(error.filename)} is missing"
+        except OSError as error:
             self._is_known = False
-            return False
+            return f"it cannot be read: {error.strerror}"
 
-    def _has_last_file(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> bool:
+    def _lack_of_last_file(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> str:
         path, names = checkpoint.path, {entry.name for entry in self._list(checkpoint.path)}
         if ".metadata" in names:
-            needs_more = path.endswith(".ckpt")
-            return are_listed_files_whole(path) and (not needs_more or is_archive(os.path.join(path, "meta.pt")))
+            lack = self._lack_of_archives(path, ["meta.pt"] if path.endswith(".ckpt") else [])
+            return lack if are_listed_files_whole(path) else ".metadata or a file that it lists is truncated"
         if "checkpoint-is-incomplete.txt" in names:
-            return False
+            return "it has checkpoint-is-incomplete.txt"
         if not (_HF.fullmatch(os.path.basename(path)) and any(map(_OF_HF.match, names))):
             if "random_states_0.pkl" not in names and not self._is_of_accelerate(names, folders):
-                return self._has_all_parts(checkpoint, folders)
+                return self._lack_of_parts(checkpoint, folders)
             custom = filter(_CUSTOM.fullmatch, set().union(*folders.values()))  # all must have each registered object
-            return all(is_archive(os.path.join(path, name)) for name in {"random_states_0.pkl", *custom})
+            return self._lack_of_archives(path, sorted({"random_states_0.pkl", *custom}, reverse=True))
         random_states = [name for name in names if name.startswith("rng_state")]
         needs_random_state = any(name.startswith(("optimizer", "global_step")) for name in names)
-        return is_trainer_state(os.path.join(path, "trainer_state.json")) and (
-            not needs_random_state or any(is_archive(os.path.join(path, name)) for name in random_states)
-        )
+        has_random_state = any(is_archive(os.path.join(path, name)) for name in random_states)
+        if is_trainer_state(os.path.join(path, "trainer_state.json")):
+            return "rng_state.pth is missing or truncated" if needs_random_state and not has_random_state else ""
+        return "trainer_state.json is missing or truncated"
+
+    def _lack_of_archives(self, path: str, names: Iterable[str]) -> str:
+        lacking = [name for name in names if not is_archive(os.path.join(path, name))]
+        return f"{lacking[0]} is missing or truncated" if lacking else ""
 
     def _is_of_accelerate(self, names: set[str], folders: dict[str, set[str]]) -> bool:
         """Whether accelerate may be writing a directory; unknown if there is only one."""
@@ -285,8 +312,8 @@ class _Look:
         self._is_known = self._is_known and len(folders) > 1
         return len(folders) == 1
 
-    def _has_all_parts(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> bool:
-        """Whether a directory of an unknown writer has every part that its siblings have, and no temporary file."""
+    def _lack_of_parts(self, checkpoint: Checkpoint, folders: dict[str, set[str]]) -> str:
+        """Return which part that all its siblings have a directory of an unknown writer lacks, or a temporary file."""
         own = self._parts(checkpoint.path)
         others = [
             self._parts(path)
@@ -294,20 +321,27 @@ class _Look:
             if path != checkpoint.path and Checkpoint(path, 0.0).kind == checkpoint.kind
         ]
         expected = set.intersection(*others) if others else set()
-        is_saving = any(map(_TEMPORARY.fullmatch, folders.get(checkpoint.path, ())))
-        return bool(own) and expected <= own and not (is_saving or self._is_late())
+        temporary = sorted(filter(_TEMPORARY.fullmatch, folders.get(checkpoint.path, ())))
+        if self._is_late():
+            return "the directory takes too long to read"
+        if temporary:
+            return f"{temporary[0]} is still being written"
+        lacking = [f"{name}, which all others have, is missing" for name in sorted(expected - own)]
+        return (lacking or ["" if own else "no file in it is recognized"])[0]
 
-    def _is_whole(self, path: str) -> bool:
-        """Whether no file is recognizably cut off. Where there are too many, their order is proof enough."""
+    def _damage(self, path: str) -> str:
+        """Return which file is recognizably cut off. Where there are too many, their order is proof enough."""
         entries = self._list(path)
         names = {entry.name for entry in entries}
         if ".metadata" not in names and any(name.endswith(".distcp") for name in names):
-            return False
-        folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        files = [entry.path for entry in entries if entry.is_file()]
-        return all(self._is_late() or self._is_whole(folder) for folder in folders) and not any(
-            not self._is_late() and is_cut_off(file) for file in files
-        )
+            return ".metadata is missing"
+        for entry in entries:
+            if self._is_late():
+                break
+            damage = self._damage(entry.path) if entry.is_dir(follow_symlinks=False) else ""
+            if damage or (entry.is_file() and is_cut_off(entry.path)):
+                return damage or f"{entry.name} is truncated"
+        return ""
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._deadline

@@ -60,17 +60,19 @@ def is_archive(path: str) -> bool:
         return False
 
 
-def is_checkpoint_file(path: str) -> bool:
-    """Whether a checkpoint that is one file is whole.
+def lack_of_file(path: str) -> str:
+    """Return in a clause what a checkpoint that is one file lacks, "" if it is whole.
 
     MindSpore's format, tensors one after another, shows no end; but it makes the file read-only when it is written.
     """
     with open(path, "rb") as file:
         start, mode = file.read(1), os.fstat(file.fileno()).st_mode
     is_writable = mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    if not start:
+        return "it is empty"
     if path.endswith(".ckpt") and is_writable and start not in {_ZIP[:1], _PICKLE, _HDF5[:1]}:
-        return False
-    return start != b"" and not is_cut_off(path)
+        return "it is still writable, and MindSpore makes it read-only when it is complete"
+    return "it is truncated" if is_cut_off(path) else ""
 
 
 def is_cut_off(path: str) -> bool:

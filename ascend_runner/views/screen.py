@@ -7,7 +7,7 @@ ranks ended.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +37,7 @@ from ascend_runner.views.facts import Fact
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding
+    from ascend_runner.training.checkpoints import Checkpoints
 
 MOST_SHOWN: Final = 3  # findings after a failure; the report has all
 LABELS: Final = {"candidates": "cause", "lost": "", "plog error": ""}  # of facts, where the screen has others
@@ -330,11 +331,13 @@ def _same_failures(same: int, attempts: int) -> str:
     return f", {'both' if attempts == 2 else 'all'} with the same failure"  # noqa: PLR2004
 
 
-def unrecognized(job: JobSpec, names: Sequence[str]) -> str:
-    """Return the warning about a directory for checkpoints in which none is recognized, but only these `names`."""
+def unclear_checkpoints(job: JobSpec, found: Checkpoints) -> str:
+    """Return the warning about a directory for checkpoints in which none is recognized, or none is complete."""
+    why = "complete" if found.incomplete else "recognized"
     return (
-        f"no checkpoint is recognized in --checkpoint-dir {job.files.checkpoint_dir!r} ({abbreviated(names)}): until"
-        " one is, the progress of the training is unknown, and ASCEND_RUNNER_CHECKPOINT is empty"
+        f"no checkpoint is {why} in --checkpoint-dir {job.files.checkpoint_dir!r}"
+        f" ({found.incomplete or abbreviated(found.unrecognized)}): until one is, the progress of the training is"
+        " unknown, and ASCEND_RUNNER_CHECKPOINT is empty"
     )
 
 

@@ -429,6 +429,45 @@ def test_unrecognized_files_are_unknown_progress(tmp_path: Path) -> None:
     assert checkpoints.look(tmp_path).is_progress_since(after) is True
 
 
+INCOMPLETE: Final[list[tuple[Save, str]]] = [
+    (hf(9)[:-1], "checkpoint-9: trainer_state.json is missing or truncated"),
+    ([("checkpoint-9/a.txt", b"1")], "checkpoint-9: no file in it is recognized"),
+    (
+        [("net-9_50.ckpt", b"\x0a\x05hello")],
+        "net-9_50.ckpt: it is still writable, and MindSpore makes it read-only when it is complete",
+    ),
+    ([("model_9.pt", archive()[:-1]), ("optimizer_9.pt", archive())], "model_9.pt: it is truncated"),
+    ([("last.pt", b"")], "last.pt: it is empty"),
+    (megatron(9)[:-1], "iter_0000009: no latest_checkpointed_iteration.txt or latest names it"),
+    (deepspeed(9)[-1:], "latest names none that exists"),
+    ([*deepspeed(9), ("global_step9/x_model_states.pt", b"PK")], "global_step9: x_model_states.pt is truncated"),
+    ([*dcp(9)[1:]], "step_9: __0_0.distcp is missing"),
+    ([*hf(9), ("checkpoint-9/checkpoint-is-incomplete.txt", b"")], "checkpoint-9: it has checkpoint-is-incomplete.txt"),
+]
+
+
+@pytest.mark.parametrize(("files", "lack"), INCOMPLETE)
+def test_incomplete_checkpoints_are_unknown_progress(tmp_path: Path, files: Save, lack: str) -> None:
+    """If no checkpoint is complete, what the newest lacks is said, and progress is unknown, before and after."""
+    nothing = checkpoints.look(tmp_path)
+    write(tmp_path, files)
+    found = checkpoints.look(tmp_path)
+
+    assert (lack, None, True) == (found.incomplete, found.newest, found.is_unclear)
+    assert [None, None] == [found.is_progress_since(nothing), found.is_progress_since(found)]
+
+
+def test_complete_checkpoint_after_incomplete_ones_is_progress(tmp_path: Path) -> None:
+    """The first complete checkpoint is progress, and one that is incomplete beside it is not mentioned."""
+    write(tmp_path, hf(9)[:-1])
+    before = checkpoints.look(tmp_path)
+    write(tmp_path, hf(8))
+    found = checkpoints.look(tmp_path)
+
+    assert ("", False) == (found.incomplete, found.is_unclear)
+    assert found.is_progress_since(before) is True
+
+
 @pytest.mark.parametrize("folder", ["version_0", "run-3", "exp2"])
 def test_directory_of_a_whole_run_is_no_checkpoint(tmp_path: Path, folder: str) -> None:
     """In lightning_logs, `version_0` holds checkpoints and is none: nothing can be resumed from it."""
