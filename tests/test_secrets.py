@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from ascend_runner.secrets import MASK, Masker, is_secret
+from ascend_runner.secrets import LONGEST_LINE, MASK, Masker, is_secret
+from ascend_runner.text import CUT
 from tests.helpers.waiting import LIMIT
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN"
@@ -181,6 +182,34 @@ def test_odd_text_takes_no_time(text: str) -> None:
     Masker().text(text)
 
     assert time.process_time() - start < LIMIT
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("token=a ", "Bearer ", "://a:", "a.b.", "eyJaaaaaaaa.eyJbbbbbbb.", "key=", "password: ", "token='", 'a="'),
+        *("'a': '", "secret=$", "'--a', '", "x-token: ", "authorization: ", "?a", "password=aaaaaaaa ", "A=", "x"),
+    ],
+)
+def test_work_does_not_grow_with_the_length_of_a_line(mark: str) -> None:
+    """Of a long line both ends are searched: twice the length is the same work, and finds the same."""
+    work = []
+    for size in (1 << 17, 1 << 18):
+        masker = Masker()
+        work.append((masker.data((mark * size)[:size].encode()[: -size % len(mark) or None]), masker.count))
+
+    assert len(work[0][0]) <= LONGEST_LINE + len(CUT) + work[0][1] * len(MASK)
+    assert work[0] == work[1] or len(mark) & (len(mark) - 1)  # where a power of two ends with a whole mark
+
+
+def test_secrets_of_a_long_line() -> None:
+    """The ends of a long line are masked as a short one is, and lines of usual length around it stay whole."""
+    line = "a\nlogin --token abcdef1 " + "x " * LONGEST_LINE + "password=hunter2supersecret\nb"
+    masked = Masker().data(line.encode()).decode()
+
+    assert masked.startswith("a\nlogin --token *** x x ")
+    assert masked.endswith(" x x password=***\nb")
+    assert LONGEST_LINE - 100 < len(masked) < LONGEST_LINE + 100
 
 
 def test_arguments() -> None:
