@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +25,11 @@ def source(tmp_path: Path) -> Path:
     return data_trees.make(tmp_path / "source")
 
 
-def start(program: Program, source: Path, *args: str, log: str = "log") -> Run:
+def start(program: Program, source: Path, *args: str, log: str = "log", env: Mapping[str, str] | None = None) -> Run:
     """Start a job of two ranks, by default, that stages the dataset to copy/."""
     stage = f"{source}:{program.folder}/copy"
     words = args if args[0].startswith("--") else ("--nproc-per-node", "2", *args)
-    return program.start("--log-dir", str(program.folder / log), "--stage", stage, *words)
+    return program.start("--log-dir", str(program.folder / log), "--stage", stage, *words, env=env)
 
 
 @contextmanager
@@ -62,6 +62,16 @@ def test_ranks_read_the_copy(program: Program, source: Path) -> None:
     )
     assert "stag" not in run.screen  # a small copy needs no words
     assert data_trees.read(source) == data_trees.read(program.folder / "copy")
+
+
+def test_link_to_the_dataset_leads_to_the_copy(program: Program, source: Path) -> None:
+    """DATASET of the ranks is the copy also where the platform's path is a link to what was staged."""
+    (program.folder / "link").symlink_to(source)
+    env = {"DATASET": f"{program.folder}/link/empty"}
+    run = start(program, source, "--nproc-per-node", "1", "sh", "-c", "echo $DATASET", env=env)
+
+    assert 0 == run.finish(), run.screen
+    assert f"{program.folder}/copy/empty\n".encode() == program.log(0)
 
 
 def test_copy_is_made_while_the_table_is_awaited(program: Program, source: Path) -> None:

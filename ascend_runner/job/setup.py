@@ -143,6 +143,7 @@ class JobSetup:
             started_at=datetime.now().strftime("%Y%m%d-%H%M%S.%f"),  # noqa: DTZ005  local time, as in all messages
             host_name=os.uname().nodename,
             is_folder=os.path.isdir,
+            real_path=os.path.realpath,
             cache=CACHE if os.access(CACHE, os.W_OK | os.X_OK) else "",
             read_text=Host().read_text,
             own_addresses=network.own_addresses,

@@ -113,6 +113,7 @@ class PlanContext:
     host_name: str
     is_folder: Callable[[str], bool]
     cache: str = ""  # the local disk of a ModelArts node ("": there is none, or it cannot be written)
+    real_path: Callable[[str], str] = str  # follows links
     read_text: Callable[[str], str] = lambda _path: ""  # "": there is no such file
     own_addresses: Callable[[], Sequence[str]] = tuple
     resolve: Callable[[str], str] = str  # turns a host name into an address
@@ -159,7 +160,7 @@ class PlanContext:
         A runner inside a rank must not obey them. The platform's variables of datasets lead to the copies.
         """
         own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
-        own.update(places.staged(own, [(stage.source, stage.place) for stage in self.stages]))
+        own.update(places.staged(own, [(stage.source, stage.place) for stage in self.stages], self.real_path))
         return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
 
     @cached_property

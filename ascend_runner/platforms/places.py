@@ -218,17 +218,21 @@ def mapped_datasets(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def staged(environ: Mapping[str, str], copies: Sequence[tuple[str, str]]) -> dict[str, str]:
+def staged(
+    environ: Mapping[str, str], copies: Sequence[tuple[str, str]], real_path: Callable[[str], str]
+) -> dict[str, str]:
     """Return the variables of datasets that lead to a copy; `copies` are pairs of a source and the path of its copy.
 
-    A path below a source leads to its place in the copy. DATASET_MAP stays as it is if it is not valid.
+    A path below a source, by its name or by links, leads to its place in the copy. DATASET_MAP stays as it is if it is
+    not valid.
     """
 
     def copy_of(path: str) -> str:
-        for source, copy in copies:
-            full, top = os.path.normpath(path), os.path.normpath(source)
-            if full == top or full.startswith(os.path.join(top, "")):
-                return copy + full[len(top) :]
+        for follow in (os.path.normpath, real_path) if os.path.isabs(path) else ():
+            for source, copy in copies:
+                full, top = follow(path), follow(source)
+                if full == top or full.startswith(os.path.join(top, "")):
+                    return copy + full[len(top) :]
         return path
 
     found = {name: copy_of(environ[name]) for name in ("DATASET", "CACHED_DATASET") if environ.get(name)}

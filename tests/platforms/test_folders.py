@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import PurePosixPath
 
 import pytest
@@ -134,8 +135,15 @@ def test_folders_below_dataset() -> None:
         ({"DATASET_MAP": '{"a": "/data/a", "b": "/b"}'}, {"DATASET_MAP": '{"a": "/fast/a", "b": "/b"}'}),
         ({"DATASET_MAP": '{"b":"/b"}'}, {}),
         ({"DATASET_MAP": "{key1: value1}"}, {}),
+        ({"DATASET": "/link/a"}, {"DATASET": "/fast/a"}),
+        ({"DATASET": "/links/a"}, {}),
+        ({"DATASET": "link/a"}, {}),
     ],
 )
 def test_variables_of_datasets_lead_to_copies(environ: dict[str, str], expected: dict[str, str]) -> None:
-    """A path that was copied, or is below one, has its place in the copy; everything else stays."""
-    assert expected == places.staged(environ, [("/data", "/fast"), ("/other", "/slow")])
+    """A path that was copied, or is below one, also by a link, has its place in the copy; everything else stays."""
+
+    def real_path(path: str) -> str:
+        return re.sub("^/link(?=/|$)", "/data", path)
+
+    assert expected == places.staged(environ, [("/data", "/fast"), ("/other", "/slow")], real_path)
