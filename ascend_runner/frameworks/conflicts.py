@@ -73,15 +73,16 @@ def resolve(context: LaunchContext) -> EnvPatch:
 
 def find(context: LaunchContext) -> tuple[tuple[Remedy, str], ...]:
     """Return remedy and sentence of every row that holds."""
+    allowed = _exec_timeouts(context)
     facts = {
         **context.environ,
         "nproc": str(context.nproc),
         "rank_size": str(context.rank_size),
         "port": str(context.node.master_port),
-        "event_timeout": str(_event_timeout(context)),
-        "exec_timeout": str(_exec_timeout(context)),
-        "allowed": " to ".join(str((_exec_timeouts(context) or range(1))[index]) for index in (0, -1)),
-        "chip": context.chip or "",
+        "event_timeout": f"{_event_timeout(context)}{_source(context, 'HCCL_EVENT_TIMEOUT')}",
+        "exec_timeout": f"{_exec_timeout(context) or '0, no limit'}{_source(context, 'HCCL_EXEC_TIMEOUT')}",
+        "allowed": f"{allowed[0]} to {allowed[-1]}",
+        "chip": f" on the {context.chip}" if context.chip in EXEC_TIMEOUTS else "",
     }
     return tuple(
         (conflict.remedy, conflict.sentence.format_map(facts)) for conflict in CONFLICTS if conflict.holds(context)
@@ -121,23 +122,35 @@ def _are_devices_malformed(context: LaunchContext) -> bool:
     return numbers != sorted({*numbers})
 
 
+def _source(context: LaunchContext, name: str) -> str:
+    return "" if context.environ.get(name) else ", the default"
+
+
 def _event_timeout(context: LaunchContext) -> int:
     return number_of(context.environ, "HCCL_EVENT_TIMEOUT", EVENT_TIMEOUT)
 
 
 def _exec_timeout(context: LaunchContext) -> int:
-    return number_of(context.environ, "HCCL_EXEC_TIMEOUT", EXEC_TIMEOUT)
+    """Return HCCL's limit in seconds; 0: there is none."""
+    is_bad = _is_exec_timeout_bad(context)
+    return EXEC_TIMEOUT if is_bad else number_of(context.environ, "HCCL_EXEC_TIMEOUT", EXEC_TIMEOUT)
 
 
-def _exec_timeouts(context: LaunchContext) -> range | None:
+def _is_event_timeout_short(context: LaunchContext) -> bool:
+    """Whether torch_npu stops waiting for a collective operation before HCCL does; 0 is no limit for both."""
+    event, execution = _event_timeout(context), _exec_timeout(context)
+    return event > 0 and (not execution or event <= execution)
+
+
+def _exec_timeouts(context: LaunchContext) -> range:
     if context.chip == "950" and context.environ.get("HCCL_OP_EXPANSION_MODE") == "AIV":
         return range(LONGEST_IN_AIV + 1)
-    return EXEC_TIMEOUTS.get(context.chip or "")
+    return EXEC_TIMEOUTS.get(context.chip or "", range(2**31))
 
 
 def _is_exec_timeout_bad(context: LaunchContext) -> bool:
-    text, allowed = context.environ.get("HCCL_EXEC_TIMEOUT", ""), _exec_timeouts(context)
-    return bool(text) and allowed is not None and (not is_whole_number(text, 10) or int(text) not in allowed)
+    text = context.environ.get("HCCL_EXEC_TIMEOUT", "")
+    return bool(text) and (not is_whole_number(text, 10) or int(text) not in _exec_timeouts(context))
 
 
 def _is_connect_timeout_bad(context: LaunchContext) -> bool:
@@ -263,17 +276,15 @@ _SUSPICIOUS: Final = (
         " to 7200 (EI0001)",
     ),
     Conflict(
-        lambda context: (
-            _is_torch(context) and 0 < _event_timeout(context) <= _exec_timeout(context)  # 0: no limit
-        ),
+        lambda context: _is_torch(context) and _is_event_timeout_short(context),
         Remedy.WARN,
-        f"HCCL_EVENT_TIMEOUT ({{event_timeout}}; {EVENT_TIMEOUT} by default) does not exceed HCCL_EXEC_TIMEOUT"
-        f" ({{exec_timeout}}; {EXEC_TIMEOUT} by default): torch_npu gives up before HCCL reports the cause",
+        "HCCL_EVENT_TIMEOUT ({event_timeout}) does not exceed HCCL_EXEC_TIMEOUT ({exec_timeout}): torch_npu gives up"
+        " before HCCL reports the cause",
     ),
     Conflict(
         _is_exec_timeout_bad,
         Remedy.WARN,
-        "invalid value {HCCL_EXEC_TIMEOUT!r} for HCCL_EXEC_TIMEOUT: expected {allowed} seconds on the {chip}",
+        "invalid value {HCCL_EXEC_TIMEOUT!r} for HCCL_EXEC_TIMEOUT: expected {allowed} seconds{chip}",
     ),
     Conflict(
         lambda context: context.framework == "torch" and context.isolate_devices,

@@ -22,7 +22,7 @@ from ascend_runner.engines.registry import MODULES
 from ascend_runner.errors import CheckFailedError, CommandError, OutputError, reason
 from ascend_runner.frameworks import env_patch
 from ascend_runner.job import table as tables
-from ascend_runner.job.preparation import Preparation
+from ascend_runner.job.preparation import Preparation, recovery_notes
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.node import bounded, disks, npus
 from ascend_runner.node.executables import find_executable
@@ -141,6 +141,8 @@ def variables(context: CheckContext) -> Findings:
     yield from problems
     if not problems:
         yield f"no conflicts; {context.prepared.why}"
+    if context.prepared.plan:
+        yield from recovery_notes(context.prepared.plan, context.environ)
 
 
 def command(context: CheckContext) -> Findings:

@@ -42,6 +42,16 @@ if TYPE_CHECKING:
     from ascend_runner.services.inspector import Inspector
 
 
+def recovery_notes(plan: JobSpec, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence if the framework recovers from the failure of a rank by itself."""
+    if len(plan.ranks) > 1 and plan.stopping.recovery:
+        variable, seconds = env_patch.recovery(environ)
+        yield (
+            f"{variable} is set, so the framework recovers by itself: when a rank fails, the others are not stopped for"
+            f" up to {seconds:g} s"
+        )
+
+
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Preparation:
     """The plan, all problems, and the facts that were found on the way (None: not found).
@@ -432,12 +442,8 @@ class Preparer:
         is_here = not plan.ranks or settings.stdin in {rank.rank_id for rank in plan.ranks}
         if settings.stdin is not None and is_here and self.context.is_in_background():
             self.messages.warning("--stdin is ignored because the job runs in the background")
-        if len(plan.ranks) > 1 and plan.stopping.recovery:
-            variable, seconds = env_patch.recovery(self.context.environ)
-            self.messages.note(
-                f"{variable} is set, so the framework recovers by itself: when a rank fails, the others are not stopped"
-                f" for up to {seconds:g} s"
-            )
+        for sentence in recovery_notes(plan, self.context.environ):
+            self.messages.note(sentence)
         if plan.processes[0].cwd != self.context.cwd:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:

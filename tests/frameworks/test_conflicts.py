@@ -114,16 +114,27 @@ WARNED = [
     (
         context("torch", {"HCCL_EXEC_TIMEOUT": "3600"}),
         (
-            "HCCL_EVENT_TIMEOUT (1868; 1868 by default) does not exceed HCCL_EXEC_TIMEOUT (3600; 1836 by default):"
-            " torch_npu gives up before HCCL reports the cause"
+            "HCCL_EVENT_TIMEOUT (1868, the default) does not exceed HCCL_EXEC_TIMEOUT (3600): torch_npu gives up before"
+            " HCCL reports the cause"
         ),
     ),
     (
         context("torch", {"HCCL_EVENT_TIMEOUT": "1800"}),
         (
-            "HCCL_EVENT_TIMEOUT (1800; 1868 by default) does not exceed HCCL_EXEC_TIMEOUT (1836; 1836 by default):"
-            " torch_npu gives up before HCCL reports the cause"
+            "HCCL_EVENT_TIMEOUT (1800) does not exceed HCCL_EXEC_TIMEOUT (1836, the default): torch_npu gives up before"
+            " HCCL reports the cause"
         ),
+    ),
+    (
+        context("torch", {"HCCL_EXEC_TIMEOUT": "0"}),
+        (
+            "HCCL_EVENT_TIMEOUT (1868, the default) does not exceed HCCL_EXEC_TIMEOUT (0, no limit): torch_npu gives up"
+            " before HCCL reports the cause"
+        ),
+    ),
+    (
+        context("torch", {"HCCL_EXEC_TIMEOUT": "abc"}),
+        "invalid value 'abc' for HCCL_EXEC_TIMEOUT: expected 0 to 2147483647 seconds",
     ),
     *(
         (
@@ -173,6 +184,7 @@ def test_warned(found: LaunchContext, sentence: str) -> None:
         {"HCCL_EVENT_TIMEOUT": "1837"},
         {"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "3700"},
         {"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "0"},
+        {"HCCL_EXEC_TIMEOUT": "0", "HCCL_EVENT_TIMEOUT": "0"},
         {"HCCL_WHITELIST_DISABLE": "0", "HCCL_WHITELIST_FILE": "/a"},
         {"HCCL_CONNECT_TIMEOUT": "120"},
         {"ASCEND_RT_VISIBLE_DEVICES": "0,1,2"},

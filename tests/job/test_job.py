@@ -94,6 +94,16 @@ def test_variables_agree() -> None:
     assert sentence.endswith(given.prepared.node.why)
 
 
+def test_framework_that_recovers_by_itself() -> None:
+    """With variables of MindIO TFT, a check says as the start does that a failed rank stops no other."""
+    given = context(environ={"TTP_OT": "1000"}, nproc=2)
+    plan = attrs.evolve(job_of(range(2)), stopping=attrs.evolve(job_of(range(2)).stopping, recovery=1030.0))
+    (_, (verdict, sentence)) = look_at("variables", prepared(given, plan=plan))
+
+    assert "ok" == verdict
+    assert sentence.startswith("TTP_OT is set, so the framework recovers by itself: ")
+
+
 # --- The command ------------------------------------------------------------------------------------------------------
 
 
