@@ -44,6 +44,6 @@ for cache in "${XDG_CACHE_HOME-}" "${HOME:+$HOME/.cache}" "${TMPDIR:-/tmp}" new;
     if { is_private "$folder" 2>/dev/null && [ -x "$python" ]; } || why=$(unpack "$folder" 2>&1); then
         exec "$python" -E "$file" "$@" # -E: PYTHONHOME and PYTHONPATH are for the Python of the training command
     fi
+    [ "$cache" != new ] || rm -rf "$folder"
 done
-rmdir "$folder" 2>/dev/null
 fail "cannot unpack the Python of $file: $why"

@@ -143,6 +143,18 @@ def test_file_that_was_not_copied_completely(bundle: Path, tmp_path: Path, tools
     assert [] == list(tmp_path.glob("ascend-runner-*/**/*"))
 
 
+def test_python_that_cannot_be_used(bundle: Path, tmp_path: Path, tools: str) -> None:
+    """If what was unpacked is no Python, the temporary directory that was made for it is removed."""
+    (Path(tools) / "tar").unlink()
+    (Path(tools) / "tar").write_text('#!/bin/sh\nmkdir "$4/python"\n')
+    (Path(tools) / "tar").chmod(0o755)
+    (tmp_path / f"ascend-runner-{os.getuid()}").touch()
+    ran = run(bundle, TMPDIR=tmp_path, PATH=tools)
+
+    assert 125 == ran.returncode
+    assert [f"ascend-runner-{os.getuid()}"] == [path.name for path in tmp_path.glob("ascend-runner-*")]
+
+
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8"])
 def test_python_that_is_too_old_starts_it(version: str, bundle: Path, tmp_path: Path, tools: str) -> None:
     """`python ascend-runner.pyz` works with an old Python as well: the bundle's own one takes over."""
