@@ -47,9 +47,12 @@ def loads(data: bytes | str, *, source: str = NAME, lists_decide: bool = False) 
     Raises:
         RankTableNotReadyError: The document is not completed.
         RankTableFormatError: The document is not a table; carries every problem, also of HCCL's checks.
+        TypeError: `data` is neither bytes nor str.
     """
     if isinstance(data, str):
         data = data.encode(errors="surrogatepass")
+    if not isinstance(data, bytes):
+        raise TypeError(f"expected bytes or str as the rank table, not {type(data).__name__}")
     table = _load(data, Document(source, lists_decide))
     if table.errors:
         raise RankTableFormatError(checks.check_document(table))

@@ -204,6 +204,8 @@ def test_text() -> None:
     assert "group list: 1 server, 1 device" == str(codec.loads(document))
     with pytest.raises(RankTableFormatError, match=r"^the document is not a rank table, expected group_list"):
         codec.loads("{}")
+    with pytest.raises(TypeError, match=r"^expected bytes or str as the rank table, not NoneType$"):
+        codec.loads(None)  # type: ignore[arg-type]  # as in a program without types
 
 
 @pytest.mark.parametrize("name", REFUSED)
