@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -198,7 +199,22 @@ def _run(
             child.wait()
             raise
         outcome_file.seek(0)
-        return result.decode(outcome_file.read(), status)
+        try:
+            return result.decode(outcome_file.read(), status)
+        except errors.AscendRunnerError as error:
+            error.args = (_with_parameters(str(error)),)
+            raise
+
+
+def _with_parameters(sentence: str) -> str:
+    """Return the sentence of an error with the parameters in place of the options: nproc_per_node=8."""
+    names = {option.flag: option.name for option in OPTIONS if option not in OPTIONS_OF[Topic.CHECKS]}
+
+    def parameter(found: re.Match[str]) -> str:
+        name = names.get(found["flag"])
+        return found[0] if name is None else f"{name}={found['value']}" if found["value"] else name
+
+    return re.sub(r"(?<![\w-])(?P<flag>--[a-z-]+)(?: (?P<value>\d+|[A-Z]+)\b)?", parameter, sentence)
 
 
 def _flags(options: Mapping[str, object]) -> list[str]:

@@ -78,8 +78,18 @@ def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> N
         ascend_runner.launch(["no-such-program"], environ=CLEAN, nproc_per_node=1, log_dir=tmp_path)
     assert 127 == caught.value.exit_status
 
-    with pytest.raises(SettingsError, match=r"^invalid value '-1\.0' for --grace: expected a number of seconds"):
+    with pytest.raises(SettingsError, match=r"^invalid value '-1\.0' for grace: expected a number of seconds"):
         ascend_runner.launch(["true"], environ=CLEAN, nproc_per_node=1, grace=-1.0)
+
+
+def test_error_names_parameters(tmp_path: Path) -> None:
+    """The error of `launch()` without a number of ranks names its parameters, which it has instead of options."""
+    environ = {"PATH": os.environ["PATH"]}
+    with pytest.raises(RankTableError) as caught:
+        ascend_runner.launch(["true"], environ=environ, cwd=tmp_path)
+
+    assert "--" not in str(caught.value)
+    assert "nproc_per_node=N" in str(caught.value)
 
 
 def test_unknown_option_is_a_type_error() -> None:
