@@ -96,6 +96,25 @@ _ADDRESSES: Final = tuple(
 )
 
 
+def bare_addresses(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses of peers in lines of a program's own that speak of a failure, each once.
+
+    Such a line is weaker evidence than the message of a library: it counts only if it names another node of the job.
+    """
+    matches = (match for line in lines if _OF_LOSS.search(line) for match in _BARE.finditer(line))
+    return tuple(dict.fromkeys(match["address"] for match in matches))
+
+
+# `remote ip[10.99.0.2]`, `remote ip: 10.99.0.2`, `peer 10.99.0.2:29500`
+_BARE: Final = re.compile(
+    r"(?i:\b(?:remote|peer|dst|dest)(?:[ _-]?(?:ip|addr|address|host|node|server))?)(?:[\s=:]{1,3}|\s?[\[(])\s?"
+    r"(?P<address>\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{0,4}){2,7})(?![\w.])"
+)
+_OF_LOSS: Final = re.compile(
+    r"(?i)(?<!no )(?<!without )\b(?:error|fail(?:ed|ure|s)?|lost|time(?:d )?out|closed by|reset|refused|unreachable"
+    r"|disconnected|broken)\b(?!\s?[=:]\s?(?:0|none|false)\b)"
+)
+
 TRACEBACK_LINES: Final = 60
 EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surrounds it, 30 lines
 TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what surrounds it, 30 lines as well
@@ -128,6 +147,9 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         words = "" if record or is_late else statements.last_words(lines)
         evidence = attrs.evolve(evidence, exception=shown(record or words), is_weak=is_stopped or bool(words))
         found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
+        evidence = attrs.evolve(
+            evidence, peer_addresses=bare_addresses([record or words or lines[-1]]) if lines else ()
+        )
 
     if found is None:
         return evidence
@@ -152,7 +174,8 @@ def _with_code(evidence: Finding, found: Found) -> Finding:
 
 def _addresses(told: Traceback | None, lines: Sequence[str], found: Found) -> tuple[str, ...]:
     """Return the addresses of peers in an error, or else near it, where a survived one may be named as well."""
-    return addresses_in([*(told.message if told else ()), found.line]) or addresses_in(lines[-NEAR:])
+    own = [*(told.message if told else ()), found.line]
+    return addresses_in(own) or addresses_in(lines[-NEAR:]) or bare_addresses(own)
 
 
 def end_of(tail: bytes) -> bytes:

@@ -191,16 +191,28 @@ def lost_nodes(
     The result is empty if they name none, and None if a rank of this node may be the cause: if it failed by itself or
     in an unknown way, if they name it, or if it was doing something else than the others when it was stopped.
     """
+    own = {death.rank_id for death in deaths}
     failed = [death for death in deaths if suspicion(death) is not Suspicion.STOPPED]
+    failed = [_as_lost(death, nodes, own) for death in failed]
     if not failed or any(suspicion(death) is not Suspicion.REPORTS_A_PEER for death in failed):
         return None
-    own = {death.rank_id for death in deaths}
     named = [node for death in failed for node in _nodes_of(death.evidence, nodes, places)]
     others = Counter(node for node in named if own.isdisjoint(node.rank_ids))
     if others:
         most = max(others.values())
         return [node for node in nodes if others[node] == most]
     return None if named or _outliers(deaths) else ()
+
+
+def _as_lost(death: Death, nodes: Sequence[NodePlace], own: set[int]) -> Death:
+    """Return a rank as one that reports a peer if its last words, without a traceback, name only another node."""
+    evidence = death.evidence
+    named = [_node_named((name,), nodes) for name in evidence.peer_addresses]
+    is_bare = not evidence.traceback and (evidence.is_connection or not evidence.code)
+    if not (is_bare and named and all(node and own.isdisjoint(node.rank_ids) for node in named)):
+        return death
+    evidence = attrs.evolve(evidence, code=evidence.code or "lost", code_kind=Kind.SECONDARY.value, is_weak=False)
+    return attrs.evolve(death, evidence=evidence)
 
 
 def _nodes_of(evidence: Finding, nodes: Sequence[NodePlace], places: Mapping[int, Place]) -> set[NodePlace]:

@@ -132,6 +132,44 @@ def test_node_that_an_error_names(log: str) -> None:
     assert (NODE_1, (2, 3)) == (found.look_at, found.candidates)
 
 
+BARE: Final = [
+    "2026-05-06 09:30:01 ERROR train: send failed, remote ip[10.99.0.2]\n",
+    "step 17 loss 2\nexchange failed: remote ip: 10.99.0.2\n",
+    "lost peer 10.99.0.2:29500\n",
+    "[ERROR] connection reset by peer, remote_ip=10.99.0.2\n",
+]
+
+
+@pytest.mark.parametrize("log", BARE)
+def test_node_that_a_bare_line_names(log: str) -> None:
+    """The last words of a program's own name a node if all failed ranks name another one than theirs."""
+    found = cause(failed(0, log), failed(1, log))
+
+    assert (NODE_1, (2, 3)) == (found.look_at, found.candidates)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "connected to peer 10.99.0.2:29500\n",
+        "closed cleanly, no error from peer 10.99.0.2:29500\nbye\n",
+        "ERROR send failed, remote ip[10.99.0.1]\n",
+        "ERROR send failed, remote ip[10.99.0.22]\n",
+        "ERROR send failed, remote ip[10.99.0.2]\nstep 17 loss 2\n",
+        "ERROR send failed, local ip[10.99.0.2]\n",
+        "ERROR send failed, remote ip[10.99.0.2.1]\n",
+        "ERROR data missing, server 10.99.0.2\n",
+        "ERROR send failed, remote ip[10.99.0.2], forwarded by peer 10.99.0.1\n",
+        raised("ValueError: bad value from peer 10.99.0.2"),
+        "",
+    ],
+)
+def test_bare_lines_that_name_no_lost_node(log: str) -> None:
+    """Another sentence, an address of this node or of no node, or an exception of its own leaves the cause here."""
+    assert "" == cause(failed(0, log), failed(1, log)).look_at
+    assert "" == cause(failed(0, log), failed(1, BARE[0])).look_at
+
+
 @pytest.mark.parametrize("name", ["ma-job-trainjob-1", "ma-job-trainjob-1.job.default.svc.cluster.local", "192.1.0.1"])
 def test_pod_that_an_error_names(name: str) -> None:
     """A pod is a node; its name may be followed by its domain."""
