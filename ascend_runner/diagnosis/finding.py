@@ -81,7 +81,8 @@ class Finding:
     `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
     `code` is the first CANN or HCCL code (or telling phrase), `code_kind` whether it is usually the root cause or
     points at a peer, `points_at` those peers; with `is_connection`, it reports a lost connection, see `codes.Code`.
-    `peer_addresses` are the addresses and host names of peers in the error, which may belong to this node.
+    `peer_addresses` are the addresses and host names of peers in the error, which may belong to this node; without a
+    traceback or a code, those in the last words.
     `plog_error` is the first ERROR line of the newest plog, `plog_path`.
     With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
     of another one that the log does not contain; with `is_weak`, it is a record that the rank may have survived.

@@ -37,6 +37,7 @@ from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
+from ascend_runner.record.facts import STARTS_PER_DEVICE, run_once
 from ascend_runner.secrets import Masker
 from ascend_runner.services.staging import Survey, check_room, surveying
 from ascend_runner.settings.model import Settings
@@ -193,8 +194,7 @@ def _check_start_script(context: CheckContext, argv: Sequence[str], program: str
     engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script and context.nproc > 1 else ""
     if engine:
         ranks = counted(context.nproc, "rank")
-        remedy = "use --nproc-per-node 1 to run the command once, or start the training script without it"
-        yield warning(f"{script} runs {engine}, which starts one process per device itself, in each of {ranks}", remedy)
+        yield warning(f"{script} runs {engine}, {STARTS_PER_DEVICE}, in each of {ranks}", run_once(engine))
 
 
 def _missing_interpreter(program: str) -> str:
@@ -254,11 +254,10 @@ LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lin
 
 def grace(context: CheckContext) -> Findings:
     """Compare --grace with the time between the platform's SIGTERM and its SIGKILL, and with HCCL's for a report."""
-    yield from _check_time_to_report(context)
     seconds, node = context.settings.grace, context.prepared.node
     manager = (node.workload_manager if node else "") or ("Kubernetes" if context.environ.get(KUBERNETES) else "")
     if not manager:
-        yield f"{seconds:g} s"
+        yield f"{seconds:g} s{_time_to_report(context)}"
         return
 
     if seconds + LEEWAY > GRACE:
@@ -267,18 +266,19 @@ def grace(context: CheckContext) -> Findings:
             f"set {KILL_AFTER[manager]} to {seconds + LEEWAY:g} or more, or --grace to {GRACE - LEEWAY:g} or less",
         )
     else:
-        yield f"{seconds:g} s, less than the {GRACE:g} s that {manager} allows by default"
+        yield f"{seconds:g} s, less than the {GRACE:g} s that {manager} allows by default{_time_to_report(context)}"
 
 
-def _check_time_to_report(context: CheckContext) -> Findings:
-    """Warn if a node of several stops its ranks before HCCL can report on which one a connection was broken."""
-    plan, seconds = context.prepared.plan, context.settings.grace
-    if plan and plan.ranks and not plan.has_all_ranks and context.npus and seconds < machine.GRACE_WITH_REPORT:
-        yield warning(
-            f"--grace is {seconds:g} s, but HCCL takes up to {machine.REPORT:g} s to report where a connection between"
-            " nodes was lost: the ranks are stopped before then",
-            f"set --grace to {machine.GRACE_WITH_REPORT:g} or more",
-        )
+def _time_to_report(context: CheckContext) -> str:
+    """Return a note if a node of several stops its ranks before HCCL can report where a connection was broken."""
+    plan = context.prepared.plan
+    is_part = plan is not None and plan.ranks and not plan.has_all_ranks and context.npus
+    if not is_part or context.settings.grace >= machine.GRACE_WITH_REPORT:
+        return ""
+    return (
+        f" (to learn from HCCL where a connection between nodes was lost, which takes up to {machine.REPORT:g} s, use"
+        f" --grace {machine.GRACE_WITH_REPORT:g})"
+    )
 
 
 @attrs.define

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Protocol, Union
+from typing import TYPE_CHECKING, Final, Protocol, Union
 
 import attrs
 
@@ -74,6 +74,14 @@ class SignalUnhandled:
     signum: int
 
 
+STARTS_PER_DEVICE: Final = "which starts one process per device itself"
+
+
+def run_once(engine: str) -> str:
+    """Return what to do about an engine that every rank would run."""
+    return f"use --nproc-per-node 1 to run the command once, or start the training script without {engine}"
+
+
 @attrs.frozen
 class EngineSeen:
     """A rank runs another engine, which starts one process per device itself: n ranks would be n x n processes."""
@@ -84,10 +92,7 @@ class EngineSeen:
 
     def __str__(self) -> str:
         """Describe it with the ways out."""
-        return (
-            f"rank {self.rank_id} runs {self.engine} (pid {self.pid}), which starts one process per device itself: use"
-            f" --nproc-per-node 1 to run the command once, or start the training script without {self.engine}"
-        )
+        return f"rank {self.rank_id} runs {self.engine} (pid {self.pid}), {STARTS_PER_DEVICE}: {run_once(self.engine)}"
 
 
 @attrs.frozen(kw_only=True)
