@@ -101,11 +101,16 @@ class Program:
             self.messages.warning(printable(sentence))
         if not (line.command or settings.check):
             raise SettingsError(f"no command given ({usage()})")
+        surroundings = self.signals, self.console, self.messages
+        if settings.simulate:
+            from ascend_runner.job import simulation  # noqa: PLC0415  only --simulate needs it
+
+            simulation.simulate(settings, line, self.environ, surroundings)
+            return None, ""
         from ascend_runner.job import launch  # noqa: PLC0415  a usage error or --version needs nothing of a job
 
         gc.freeze()  # the modules, which were imported without collections, see __main__
         gc.enable()
-        surroundings = self.signals, self.console, self.messages
         return launch.launch(settings, self.environ, line.command, surroundings, ascend_runner.__version__)
 
 

@@ -120,6 +120,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("record.job_record", "diagnosis.finding"): "as above",
     ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
     ("cli", "settings.model"): "as above",
+    ("cli", "job.simulation"): "only --simulate needs it",
     ("node.bounded", "subprocess"): "5 ms of --version and status, which run no program",
     ("settings.command_line", "textwrap"): "2 ms that only --help needs",
     ("settings.parsing", "difflib"): "3 ms that only a misspelled word needs",

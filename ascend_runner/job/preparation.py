@@ -112,7 +112,7 @@ def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], Non
     first, is_given = node.master_port, node.nnodes > 1 or "master_port" in node.sources
     if is_given and node.node_rank > 0:
         return share
-    port = context.reserve_port([first] if is_given else _ports_from(first, context.environ))
+    port = context.reserve_port([first] if is_given else ports_from(first, context.environ))
     if is_given or port is None or port == first:
         return share
 
@@ -121,7 +121,7 @@ def choose_port(share: NodeShare, context: PlanContext, say: Callable[[str], Non
     return attrs.evolve(share, node=attrs.evolve(node, master_port=port, sources=sources))
 
 
-def _ports_from(first: int, environ: Mapping[str, str]) -> Iterator[int]:
+def ports_from(first: int, environ: Mapping[str, str]) -> Iterator[int]:
     """Yield a port and all above it but HCCL's.
 
     Those that the kernel may give to a connection before rank 0 binds them come last; the first is 29500 in any case,

@@ -49,6 +49,10 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "restart_on": ("max_restarts", "exit_verdict"),
     "no_restart_on": ("max_restarts", "exit_verdict"),
 }
+# What --simulate determines for each node, and what it cannot do.
+_NOT_SIMULATED: Final = (
+    "rank_table nproc_per_node nnodes min_nodes node_rank master_addr pod_name server_id hosts stdin dry_run check"
+)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -114,6 +118,7 @@ class Settings:
     dry_run: bool = False
     check: bool = False
     json: bool = False
+    simulate: tuple[int, int] | None = None
     # </options>
 
     @property
@@ -183,6 +188,7 @@ def decode(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
         raise SettingsError("--quiet and --verbose cannot be used together")
     if settings.json and not settings.check:
         raise SettingsError("--json requires --check")
+    _check_simulation(settings)
     _check_actions(settings)
     _check_checkpoints(settings)
     both = (settings.restart_on or frozenset()) & (settings.no_restart_on or frozenset())
@@ -195,6 +201,12 @@ def _check_removed(environ: Mapping[str, str]) -> None:
     for name, instead in REMOVED.items():
         if environ.get(VARIABLE_PREFIX + name.upper()):
             raise SettingsError(f"variable {VARIABLE_PREFIX}{name.upper()} has been removed: {instead}")
+
+
+def _check_simulation(settings: Settings) -> None:
+    for option in OPTIONS if settings.simulate else ():
+        if option.name in _NOT_SIMULATED.split() and getattr(settings, option.name) != option.default:
+            raise SettingsError(f"--simulate and {option.flag} cannot be used together")
 
 
 def _check_actions(settings: Settings) -> None:

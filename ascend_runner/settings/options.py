@@ -48,7 +48,7 @@ class Topic(enum.Enum):
     DATA = "data", "datasets"
     HOOKS = "hooks", "hooks, and a hold after a failure"
     HEALTH = "health", "health of the node"
-    CHECKS = "checks", "dry run and checks"
+    CHECKS = "checks", "dry run, checks and simulation"
 
     def __init__(self, word: str, title: str) -> None:
         """`word` is the TOPIC of `--help TOPIC`, `title` the heading."""
@@ -124,11 +124,12 @@ PROGRESS_BARS: Final = (FOLD, "pass")
 STOP_SIGNUMS: Final = {"TERM": signal.SIGTERM, "INT": signal.SIGINT}
 COLOR_AUTO: Final = "auto"
 COLOR_ALWAYS: Final = "always"
+COLOR_NEVER: Final = "never"
 ACTIONS: Final = tuple(action.value for action in WatchAction)
 INSPECT_ACTIONS: Final = tuple(action.value for action in InspectAction)
 PRECHECK_STOP: Final = "stop"
 PRECHECKS: Final = (parsing.OFF, "warn", PRECHECK_STOP)
-COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, "never")
+COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER)
 CHECKPOINT_SIGNUMS: Final = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2, "TERM": signal.SIGTERM, parsing.NONE: 0}
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
 
@@ -561,6 +562,15 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             is_common=True,
         ),
         Option(name="json", help="print the results of --check as JSON", has_variable=False),
+        Option(
+            name="simulate",
+            metavar="NODESxRANKS",
+            parse=parsing.grid,
+            default_text="off",
+            help="run the job on simulated nodes, such as 4x8 for four nodes with eight ranks each: each has its own"
+            " runner and, as root, its own network namespace; no NPU and no platform is needed",
+            has_variable=False,
+        ),
     ),
 }
 OPTIONS: Final = tuple(option for options in OPTIONS_OF.values() for option in options)

@@ -25,6 +25,8 @@ NONE: Final = "none"
 AUTO: Final = "auto"
 OFF: Final = "off"
 HOOKS: Final = ("before-start", "checkpoint", "slow", "hanging", "unhealthy", "after-attempt", "before-exit")
+SIMULATED_NODES: Final = 250  # each needs an address of its own in one network of 24 bits
+SIMULATED_RANKS: Final = 16  # the devices of the largest server that HCCL accepts
 STEP_GROUPS: Final = ("step", "seconds", "ms", "hardware", "e2e")  # see `training.steps.step_of`
 FEWEST_LITERALS: Final = 3  # characters in a row
 LONGEST_PATTERN: Final = 1000  # characters
@@ -122,6 +124,15 @@ def count(text: str, most: int = MOST_NUMBERS - 1) -> int:
 def devices(text: str) -> int:
     """Read the number of devices of a node, with the limit of the platforms' variables: each rank takes some memory."""
     return count(text, MOST)
+
+
+def grid(text: str) -> tuple[int, int]:
+    """Read a number of simulated nodes, and of ranks on each: "4x8"."""
+    nodes, _, ranks = text.partition("x")
+    is_valid = is_whole_number(nodes, RANK_DIGITS) and is_whole_number(ranks, RANK_DIGITS)
+    if not is_valid or not 1 <= int(nodes) <= SIMULATED_NODES or not 1 <= int(ranks) <= SIMULATED_RANKS:
+        raise ValueError(f"1 to {SIMULATED_NODES} nodes and 1 to {SIMULATED_RANKS} ranks on each of them, such as 4x8")
+    return int(nodes), int(ranks)
 
 
 def size(text: str) -> int:

@@ -93,7 +93,7 @@ WITH_VARIABLE = [
     ("log_runs", "5", 5),
     ("console", "0,8-15", frozenset({0, *range(8, 16)})),
 ]
-WITHOUT_VARIABLE = {"dry_run", "check", "json", "quiet", "verbose"}
+WITHOUT_VARIABLE = {"dry_run", "check", "json", "quiet", "verbose", "simulate"}
 BAD = [
     ("rank_table", "a\0b", PATH),
     ("rank_table_timeout", "soon", SECONDS),
@@ -211,7 +211,7 @@ def test_variable_sets_what_its_flag_sets(name: str, text: str, value: object) -
     assert {**DEFAULTS, name: value} == attrs.asdict(model.decode({}, {_variable(name): text}), recurse=False)
 
 
-@pytest.mark.parametrize("name", sorted(WITHOUT_VARIABLE - {"json"}))
+@pytest.mark.parametrize("name", sorted(WITHOUT_VARIABLE - {"json", "simulate"}))
 def test_switches_of_one_run_have_no_variable(name: str) -> None:
     """Options that concern a single run cannot be set by a variable."""
     assert {**DEFAULTS, name: True} == attrs.asdict(model.decode({name: "1"}, {}), recurse=False)

@@ -29,7 +29,7 @@ function __ascend_runner_command
                 break
             case '--*=*'
                 set -e words[1]
-            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect
+            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --simulate
                 set -e words[1]
                 set -e words[1]
             case '-*'
@@ -112,6 +112,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l inspect -d '
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l dry-run -d 'print the plan as JSON and start nothing'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l check -d 'report within seconds what would prevent the job from running on this node, and start nothing; the exit status is 1 if there is an error; COMMAND is optional'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l json -d 'print the results of --check as JSON'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l simulate -d 'run the job on simulated nodes, such as 4x8 for four nodes with eight ranks each: each has its own runner and, as root, its own network namespace; no NPU and no platform is needed' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l help -d 'show help, or that of a topic' -r -f -a 'table nodes ranks launchers output stopping restarts performance data hooks health checks'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l version -d 'show the version'
 
