@@ -416,6 +416,24 @@ class FakeHeartbeats:
         return {rank_id: beat for rank_id, beat in self._beats.items() if rank_id in rank_ids}
 
 
+class FakePeerReports:
+    """Reports of HCCL that tests make themselves."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self._new: list[str] = []
+
+    def report(self, sentence: str) -> None:
+        """Let HCCL report a rank now."""
+        self._new.append(sentence)
+        self._clock.wake()
+
+    def take(self) -> Sequence[str]:
+        """Return the reports since the last call."""
+        taken, self._new = self._new, []
+        return taken
+
+
 class FakeNode:
     """A node for one job."""
 
@@ -425,6 +443,7 @@ class FakeNode:
         self.output = FakeOutput(self.clock)
         self.evidence = FakeEvidence(self.clock)
         self.heartbeats = FakeHeartbeats(self.clock)
+        self.peer_reports = FakePeerReports(self.clock)
         self.requests = Requests(self.clock)
 
     @property
@@ -436,6 +455,7 @@ class FakeNode:
             clock=self.clock,
             evidence=lambda: self.evidence,
             heartbeats=self.heartbeats,
+            peer_reports=self.peer_reports,
             requests=self.requests,
         )
 

@@ -137,6 +137,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.setup", "services.staging"): "as above",
     ("job.job_hooks", "training.checkpoints"): "10 to 20 ms; only --checkpoint-dir needs it",
     ("job.runner", "services.pace"): "10 to 20 ms; only --perf-* and --summary need it",
+    ("services.hccl_heartbeats", "diagnosis.heartbeat_events"): "60 ms; only a rank that HCCL reports needs it",
     ("job.preparation", "services.inspector"): "10 to 15 ms; only an inspection needs it",
     ("node.network", "psutil"): "most nodes are found in their rank table without their addresses",
     ("guardian.own_children", "threading"): "only without /proc; the guardian must stay small",

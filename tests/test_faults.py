@@ -100,6 +100,31 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
 
 
 @pytest.mark.deep
+def test_rank_that_hccl_reports_as_lost_ends_the_job(program: Program) -> None:
+    """A silent job ends within seconds when HCCL writes into the log of a rank that another one is lost."""
+    (program.folder / "train.sh").write_text(LOST)
+    options = ("--nproc-per-node", "2", "--hang-timeout", "1800", "--hang-action", "stop")
+    run = program.start(*options, "sh", "train.sh")
+
+    assert 124 == run.finish()
+    report = program.report()
+    assert "hang" == report["cause"]["kind"]
+    assert "ERROR HCCL reports that device 3 on server 10.0.0.2 is lost" in run.screen
+    assert 20 > report["seconds"]
+    assert [True] == ["device 3" in event["peer"] for event in program.events() if event["event"] == "hanging"]
+
+
+LOST = r"""
+echo ready
+[ "$RANK" = 0 ] && mkdir -p "$ASCEND_PROCESS_LOG_PATH/run/plog" && printf '%s%s\n' \
+    "[INFO] HCCL($$,python):$(date -d +5sec +%F-%T).191.363 [heartbeat.cc:951] [9][TaskExecStage][HeartbeatAbnormal]" \
+    "local rank [10.0.0.1/0]: crimer rank [10.0.0.2/3] status[LOST] by informer rank [10.0.0.1/0]" \
+    > "$ASCEND_PROCESS_LOG_PATH/run/plog/plog-$$_20261124160000000.log"
+exec sleep 1000
+"""
+
+
+@pytest.mark.deep
 def test_hang_that_only_warns_is_a_condition(program: Program) -> None:
     """As long as it lasts, the report and `ascend-job status` have it; the events have its begin and its end."""
     script = "until [ -e go ]; do sleep 0.05; done; until [ -e end ]; do echo step; sleep 0.05; done"

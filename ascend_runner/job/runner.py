@@ -21,7 +21,8 @@ from ascend_runner.record.rank_record import Outcome
 from ascend_runner.report.job_writer import REPORT_LIMIT, JobWriter
 from ascend_runner.report.recorder import Recorder
 from ascend_runner.services import hooks, live, run_folder
-from ascend_runner.services.heartbeats import receiving
+from ascend_runner.services.hccl_heartbeats import HcclHeartbeats
+from ascend_runner.services.heartbeats import Heartbeats, receiving
 from ascend_runner.services.live import Live
 from ascend_runner.supervision import cloud_events
 from ascend_runner.supervision.job_machine import (
@@ -150,34 +151,50 @@ class JobRunner:
 
     def _start(self) -> Event:
         attempt, folder = self._attempt or Attempt(self._writer.spec), self._setup.run_folder
-        spec = attempt.job
+        spec, warn = attempt.job, self._messages.warn_once
         recorder = Recorder(spec, self._setup.patience, self._setup.environ, attempt.processes)
         progress = Progress(spec, self._messages, attempt.number)
         with ExitStack() as beside:
             run_folder.begin_attempt(folder)
-            shown = Live(spec, recorder, lambda: self._setup.requests.deadline)
-            self._setup.requests.show = shown.encode
-            warn, wake = self._messages.warn_once, self._signals.wake
-            rank_ids = [rank.rank_id for rank in spec.ranks]
-            reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.note_step)
+            shown = self._show_live(spec, recorder)
+            ids = [rank.rank_id for rank in spec.ranks]
+            reports = receiving(ids, folder, warn, wake=self._signals.wake, show_step=shown.note_step)
             addresses, heartbeats = beside.enter_context(reports)
             processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
             self._signals.watch(processes.exits)
             beside.callback(self._signals.unwatch, processes.exits)
             steps = self._read_steps(beside, shown)
             output = RankOutputs(attempt, self._console, warn, shown.activities, tap=steps.tap if steps else None)
+            peers = self._listen_to_hccl(beside, spec, output, heartbeats)
             node = ManagedNode(
                 processes=processes,
                 output=output,
                 clock=self._signals,
                 evidence=recorder.investigation,
                 heartbeats=heartbeats,
+                peer_reports=peers,
                 requests=self._setup.requests,
             )
-            observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, self._hooks)
+            observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, peers, self._hooks)
             others = (self._inspector, steps) if steps else (self._inspector,)
             Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *others)).run()
         return self._end_of_attempt(recorder)
+
+    def _show_live(self, spec: JobSpec, recorder: Recorder) -> Live:
+        shown = Live(spec, recorder, lambda: self._setup.requests.deadline)
+        self._setup.requests.show = shown.encode
+        return shown
+
+    def _listen_to_hccl(
+        self, beside: ExitStack, spec: JobSpec, output: RankOutputs, heartbeats: Heartbeats
+    ) -> HcclHeartbeats:
+        rank_ids = {rank.rank_id for rank in spec.ranks}
+
+        def pulse() -> tuple[float, float]:
+            beats = heartbeats.of(rank_ids).values()
+            return max((beat.at for beat in beats), default=output.last_activity), heartbeats.announced_until
+
+        return beside.enter_context(closing(HcclHeartbeats(spec, pulse, self._signals.wake)))
 
     def _read_steps(self, beside: ExitStack, shown: Live) -> StepReader | None:
         """Read the steps of the training, and sum up the job at intervals, if an option needs that."""

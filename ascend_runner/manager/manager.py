@@ -5,7 +5,7 @@ the observers as facts. Three parts of it are classes of their own:
 
 - `HangWatch`. When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping
   the ranks. The stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless
-  loop.
+  loop. A rank that HCCL reports as lost or stuck makes a silence a hang at once.
 - `EngineWatch` finds an engine that each rank starts, such as torchrun in a start script.
 - `Cleanup`. After the last rank, processes that have left their rank's session are stopped, and output is completed.
 """
@@ -59,11 +59,14 @@ class HangWatch:
         self._earlier: tuple[RankStack, ...] = ()  # these stacks
         self._hang: HangDetected | None = None  # a hang that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
+        self._peers: list[str] = []  # what HCCL reports of other ranks, to be handled when nothing else has happened
 
     @property
     def next_check(self) -> float | None:
         """The time of the next check, in seconds of the clock, or None if there is none."""
-        return None if self._silence is None else self._silence.next_check
+        if self._silence is None:
+            return None
+        return self._node.clock.now() if self._peers else self._silence.next_check
 
     def begin(self) -> None:
         """Watch from now on, if there is a limit."""
@@ -86,12 +89,20 @@ class HangWatch:
         `is_quiet`) is handled first.
         """
         silence, now = self._silence, self._node.clock.now()
-        if silence is None or now < silence.next_check:
+        if silence:
+            self._peers += self._node.peer_reports.take()
+        if silence is None or not (self._peers or now >= silence.next_check):
             return []
         self._node.heartbeats.read()
         beats = self._node.heartbeats.of(living)
         last_activity = self._last_activity(beats)
         self._tell_end(last_activity)
+        if self._peers and is_quiet:
+            hang = HangDetected(now - last_activity, has_heartbeats=bool(beats), peer="; ".join(self._peers))
+            self._peers.clear()
+            return self._report_hang(silence, hang, beats, last_activity)
+        if now < silence.next_check:
+            return []
         is_held = last_activity <= silence.since and self._node.processes.is_held()
         announced_until = self._node.heartbeats.announced_until
         is_hang = silence.check(now, last_activity, is_held=is_held, announced_until=announced_until)
@@ -100,14 +111,15 @@ class HangWatch:
         if not is_hang:
             self._read_stacks_once(silence)
             return []
-        return self._report_hang(silence, beats, last_activity)
+        return self._report_hang(silence, HangDetected(silence.limit, bool(beats)), beats, last_activity)
 
-    def _report_hang(self, silence: Silence, beats: Mapping[int, Beat], last_activity: float) -> list[HangDetected]:
+    def _report_hang(
+        self, silence: Silence, hang: HangDetected, beats: Mapping[int, Beat], last_activity: float
+    ) -> list[HangDetected]:
         """Report a hang, then the stacks of the ranks, which takes a while. Return it if it ends the job.
 
         A hang that is only a warning is reported with the ranks that stand out, once they are known.
         """
-        hang = HangDetected(silence.limit, has_heartbeats=bool(beats))
         only_warns = self._job.watching.hang_action is WatchAction.WARN
         if not only_warns:
             self._tell(hang)

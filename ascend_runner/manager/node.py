@@ -142,6 +142,13 @@ class Heartbeats(Protocol):
         """Return the ranks with a report of a checkpoint since then of every process that has announced one."""
 
 
+class PeerReports(Protocol):
+    """What HCCL reports about other ranks while the ranks are silent, see `services.hccl_heartbeats`."""
+
+    def take(self) -> Sequence[str]:
+        """Return a sentence for each new event since the last call."""
+
+
 class Requests(Protocol):
     """The requests to the job that other threads pass on, see `services.control`."""
 
@@ -223,4 +230,5 @@ class ManagedNode:
     clock: Clock
     evidence: Callable[[], Evidence]
     heartbeats: Heartbeats
+    peer_reports: PeerReports
     requests: Requests

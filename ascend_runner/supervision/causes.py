@@ -337,7 +337,8 @@ class HangDetected(Cause):
     """No rank has written any output, or sent a heartbeat where ranks send them, for `seconds`, the limit.
 
     With `is_over`, after a hang that has not ended the job, a rank has done so again. `outlier` describes the few ranks
-    that are elsewhere than all others, if such a hang has any.
+    that are elsewhere than all others, if such a hang has any. With `peer`, the ranks have been silent for `seconds`,
+    and this sentence says which rank HCCL reports as lost or stuck: the limit was not waited for.
     """
 
     report_kind: ClassVar[str] = "hang"
@@ -350,12 +351,15 @@ class HangDetected(Cause):
     has_heartbeats: bool = False  # whether heartbeats count instead of output
     is_over: bool = False
     outlier: str = ""
+    peer: str = ""
 
     def __str__(self) -> str:
         if self.is_over:
             return "the job is no longer hanging (--hang-timeout): the ranks are active again"
         silence = "sent a heartbeat" if self.has_heartbeats else "wrote any output"
         outlier = f"; {self.outlier}" if self.outlier else ""
+        if self.peer:
+            return f"{self.peer}; no rank {silence} for {self.seconds:.0f} s{outlier}"
         return f"no rank {silence} for {self.seconds:g} s (--hang-timeout){outlier}"
 
 

@@ -516,6 +516,37 @@ def test_end_of_a_job_that_hangs(node: FakeNode, recording: Recording, *, is_act
     assert is_active is any(fact.is_over for fact in recording.of(HangDetected))
 
 
+def test_peer_that_hccl_reports_is_a_hang_at_once(node: FakeNode, recording: Recording) -> None:
+    """A lost or stuck rank ends the job like a hang, without waiting for the limit; the stacks are found first."""
+    node.clock.at(30.0, lambda: node.output.write(0, b"step 1\n"))
+    node.clock.at(65.0, lambda: node.peer_reports.report("HCCL reports that rank 1 is lost"))
+    state = run(node, 2, recording, hang_timeout=3600.0)
+
+    assert HangDetected(35.0, peer="HCCL reports that rank 1 is lost") == state.cause
+    assert "HCCL reports that rank 1 is lost; no rank wrote any output for 35 s" == str(state.cause)
+    assert [65.0] == recording.times_of(HangSeen)
+
+
+def test_peers_that_only_warn(node: FakeNode, recording: Recording) -> None:
+    """With --hang-action warn each lost peer is reported, and the job goes on."""
+    node.processes.behaviours = {0: exits(OK, 100.0)}
+    node.clock.at(40.0, lambda: node.peer_reports.report("a"))
+    node.clock.at(50.0, lambda: node.peer_reports.report("b"))
+    state = run(node, 1, recording, hang_timeout=3600.0, hang_action=WatchAction.WARN)
+
+    assert 0 == status(state)
+    assert ["a", "b"] == [fact.peer for fact in recording.of(HangDetected)]
+
+
+def test_failure_beside_a_reported_peer_is_the_cause(node: FakeNode) -> None:
+    """Pending events are handled before a report of HCCL."""
+    node.processes.behaviours = {0: exits(FAILED, 40.0)}
+    node.clock.at(40.0, lambda: node.peer_reports.report("a"))
+    state = run(node, 2, hang_timeout=3600.0)
+
+    assert Exited(0, FAILED) == state.cause
+
+
 def test_stacks_are_read_once_at_half_of_the_limit(node: FakeNode, recording: Recording) -> None:
     """They are read once in each silence, however long that took, and not reported; a hang is compared with them."""
     node.processes.behaviours = {0: exits(OK, 1000.0)}
