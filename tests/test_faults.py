@@ -103,15 +103,16 @@ def test_hang_ends_with_124_and_every_ranks_stack(program: Program) -> None:
 def test_rank_that_hccl_reports_as_lost_ends_the_job(program: Program) -> None:
     """A silent job ends within seconds when HCCL writes into the log of a rank that another one is lost."""
     (program.folder / "train.sh").write_text(LOST)
+    nodes = ("--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1")
     options = ("--nproc-per-node", "2", "--hang-timeout", "1800", "--hang-action", "stop")
-    run = program.start(*options, "sh", "train.sh")
+    run = program.start(*nodes, *options, "sh", "train.sh")
 
     assert 124 == run.finish()
-    report = program.report()
+    report = program.report("-node-0")
     assert "hang" == report["cause"]["kind"]
     assert "ERROR HCCL reports that device 3 on server 10.0.0.2 is lost" in run.screen
     assert 20 > report["seconds"]
-    assert [True] == ["device 3" in event["peer"] for event in program.events() if event["event"] == "hanging"]
+    assert [True] == ["device 3" in event["peer"] for event in program.events("-node-0") if event["event"] == "hanging"]
 
 
 LOST = r"""

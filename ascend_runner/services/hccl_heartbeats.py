@@ -64,7 +64,7 @@ class HcclHeartbeats:
         self._thread: threading.Thread | None = None
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Start when all ranks of a job with others run, and end when they are stopped."""
+        """Start when all ranks of a job of several nodes run, and end when they are stopped."""
         if isinstance(fact, Spawned):
             self._leaders.add(fact.pid)
         elif isinstance(fact, State) and fact.is_tearing_down:
@@ -75,7 +75,7 @@ class HcclHeartbeats:
 
     @property
     def _is_wanted(self) -> bool:
-        return bool(self._folders) and self._job.rank_size != 1 and self._job.watching.hang_timeout is not None
+        return bool(self._folders) and not self._job.has_all_ranks and self._job.watching.hang_timeout is not None
 
     @property
     def is_reading(self) -> bool:

@@ -160,9 +160,9 @@ class Program:
             timeout=limit,
         )
 
-    def report(self) -> dict[str, Any]:
-        """Read the report of the job."""
-        document: dict[str, Any] = json.loads((self.log_dir / "job-report.json").read_bytes())
+    def report(self, part: str = "") -> dict[str, Any]:
+        """Read the report of the job; of one of several nodes, by the part of its file name."""
+        document: dict[str, Any] = json.loads((self.log_dir / f"job-report{part}.json").read_bytes())
         return document
 
     def events(self, part: str = "") -> list[dict[str, Any]]:
