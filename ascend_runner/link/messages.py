@@ -12,10 +12,11 @@ from typing import Final, Union, get_args
 
 import attrs
 
-from ascend_runner.record.nodes import JobVerdict
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 PROTOCOL: Final = 1  # raised when a node of the older one could misunderstand the newer one
 LARGEST_MESSAGE: Final = 16 * 1024  # bytes; a longer one is dropped
+MOST_NAMED: Final = 256  # nodes that a message names
 
 
 class FailureClass(enum.Enum):
@@ -80,6 +81,10 @@ class Local:
     survivors: tuple[str, ...] = ()  # processes that survive SIGKILL
     status: int | None = None  # the exit status, once the runner leaves
     signum: int = 0  # the stop signal that the runner has received
+    lost: tuple[int, ...] = ()  # nodes with a rank that HCCL reports as LOST
+    is_silent: bool = False  # no rank has been active for the hang limit, or for 10 minutes where that is longer
+    answered: str = ""  # the `request_id` of the last request that is done on this node
+    answer: str = ""  # its result, such as "saved"
 
 
 @attrs.frozen(kw_only=True)
@@ -106,7 +111,8 @@ class Identity:
 class Joined:
     """All nodes have joined, or (`missing`) not all of them yet."""
 
-    missing: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()  # at most `messages.MOST_NAMED` of them
+    attempt: int = 0  # of the job; a node at an earlier one replaces another, and prepares this one
 
 
 @attrs.frozen(kw_only=True)
@@ -142,6 +148,14 @@ class Refused:
 
 
 @attrs.frozen(kw_only=True)
+class Waiting:
+    """The node waits for others, as `sentence` explains; repeated once a minute. An empty one ends it."""
+
+    sentence: str
+    rereads_table: bool = False  # the rank tables of the nodes differ: it is to be read again
+
+
+@attrs.frozen(kw_only=True)
 class Warned:
     """Something that people should know, once: a node is unreachable, or back; versions differ."""
 
@@ -150,11 +164,31 @@ class Warned:
 
 @attrs.frozen(kw_only=True)
 class Asked:
-    """Another node asks for something for the whole job: "checkpoint", "limit" or "stop"."""
+    """Something is asked for the whole job: "checkpoint", "limit" or "stop", each answered by `Answered`.
+
+    A runner asks its link process with the same record; "nodes" is answered by `NodesKnown`, on node 0 alone.
+    """
 
     request: str
     argument: str = ""
+    request_id: str = ""  # given by the link
 
 
-News = Union[Joined, StopAll, VerdictReached, StartAll, Refused, Warned, Asked]
+@attrs.frozen(kw_only=True)
+class Answered:
+    """Every reachable node has answered the request of this node, or the time for that is over."""
+
+    request: str
+    results: tuple[tuple[str, str], ...] = ()  # nodes, such as "0-2, 5", and their result; "" means no answer
+
+
+@attrs.frozen(kw_only=True)
+class NodesKnown:
+    """Some nodes of the job, as asked for by "nodes". The last part is marked."""
+
+    nodes: tuple[NodeRecord, ...] = ()
+    is_last: bool = True
+
+
+News = Union[Joined, StopAll, VerdictReached, StartAll, Refused, Waiting, Warned, Asked, Answered, NodesKnown]
 NEWS: Final[tuple[type[News], ...]] = get_args(News)

@@ -61,6 +61,9 @@ class JobVerdict:
     tied: tuple[int, ...] = ()  # other nodes, whose cause may have been the first as well
     missing: tuple[int, ...] = ()  # nodes that were not heard of before it was made
     restarts: bool = False  # whether another attempt follows
+    delay: float = 0.0  # seconds before it
+    decision: str = ""  # the value of the `job_machine.Verdict` on the restart
+    is_alone: bool = False  # made by this node alone, as node 0 has not made one in time
 
     def encode(self) -> dict[str, Any]:
         """Return it as an object."""

@@ -1,0 +1,826 @@
+"""Node 0's side of the link as a pure state machine: `transition(hub, event) -> (hub, actions)`.
+
+It hears every node, decides on stops, verdicts and starts, and says the outcome to all, in each message anew. Whether
+an attempt follows a failure is decided by `job_machine`, whose counter is the number of the attempt. What it tells its
+runner is for node 0 alone. The laws are in `protocol`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from signal import SIGTERM
+from typing import Final
+
+import attrs
+
+from ascend_runner.link import wire
+from ascend_runner.link.messages import (
+    MOST_NAMED,
+    PROTOCOL,
+    Asked,
+    Failure,
+    FailureClass,
+    Identity,
+    Local,
+    News,
+    NodesKnown,
+    Stage,
+    StopAll,
+    Warned,
+)
+from ascend_runner.link.protocol import (
+    AFTER_GRACE,
+    AGAIN,
+    CLOCK_LIMIT,
+    HOLD,
+    KILL_WAIT,
+    STOP_SPREAD,
+    TABLE_WAIT,
+    UNREACHABLE,
+    Action,
+    AllDead,
+    Event,
+    LocalChanged,
+    Received,
+    Requested,
+    RunnerGone,
+    Send,
+    Tell,
+    Tick,
+    Wake,
+)
+from ascend_runner.link.verdict import Candidate, stopped_by, verdict_on
+from ascend_runner.link.wire import FromSpoke, Header, View
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
+from ascend_runner.supervision import job_machine
+from ascend_runner.supervision.causes import Restart
+from ascend_runner.supervision.job_machine import Job, Policy
+from ascend_runner.text import duration, format_numbers, signal_name
+
+NEVER: Final = -math.inf
+LARGEST_SIGNAL: Final = 64
+ENDED: Final = frozenset({Stage.DEAD, Stage.LEFT})
+
+
+@attrs.frozen(kw_only=True)
+class Peer:
+    """A node as the hub knows it; times are on the hub's clock."""
+
+    route: bytes  # its last connection
+    identity: Identity
+    local: Local
+    seq: int
+    heard: float
+    sent: float  # on the node's clock
+    ran: int = -1
+    knows: int = -1
+    is_gone: bool = False
+    acked: float = NEVER  # when the last message of this hub that it has received was sent
+    round_trip: float | None = None
+    clock: float | None = None  # its clock minus that of node 0
+    earliest: float = NEVER  # of its failure in this attempt
+    latest: float = math.inf
+    is_warned: bool = False  # it was said to be unreachable
+    is_lost: bool = False  # it counts as lost
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that it is at."""
+        return self.local.attempt
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this runner is certainly over, and so are its ranks."""
+        return self.local.stage is Stage.LEFT or (self.is_gone and self.local.stage is Stage.DEAD)
+
+    def is_reachable(self, at: float) -> bool:
+        """Whether it was heard of lately."""
+        return at < self.heard + UNREACHABLE
+
+
+@attrs.frozen(kw_only=True)
+class Contender:
+    """A second runner of a node."""
+
+    identity: Identity
+    since: float
+    heard: float
+
+
+@attrs.frozen(kw_only=True)
+class Hub:
+    """What node 0 knows of the job. Times are None before there is one."""
+
+    identity: Identity  # of node 0; `incarnation` is also the hub's
+    policy: Policy = Policy()
+    epoch: float = 0.0
+    node_timeout: float | None = None
+    now: float = 0.0
+    born: float | None = None
+    seq: int = 0
+    peers: Mapping[int, Peer] = {}
+    contenders: Mapping[int, Contender] = {}
+    job: Job = attrs.field(default=attrs.Factory(lambda hub: Job(policy=hub.policy), takes_self=True))
+
+    hold_until: float | None = None  # a lost peer was reported, and a cause may follow
+    stop: StopAll | None = None  # of this attempt
+    stopped_at: float | None = None
+    verdict: JobVerdict | None = None  # the last one
+    is_over: bool = False  # no attempt follows
+    start: int = 0
+    start_from: float = 0.0  # the end of the delay before a restart
+    give_up_at: float = math.inf  # when nodes that are missing have been waited for
+    leases: Mapping[int, float] = {}  # until when an unknown runner of a node may have living ranks
+    settled: int = -1
+    refusal: str = ""
+    wait: str = ""
+    differ_since: float | None = None  # rank tables
+    told: frozenset[str] = frozenset()  # what was said once
+    asked: Asked | None = None
+    asked_by: int = 0
+    asked_until: float = 0.0
+    answered: str = ""
+    results: tuple[tuple[str, str], ...] = ()
+    dropped: int = 0
+
+    view: View = View()
+    wire_view: Mapping[str, object] = attrs.field(factory=lambda: wire.encode_view(View()), eq=False)
+    changed: float = NEVER  # when the view changed in what is urgent
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that runs or is to come."""
+        return self.job.attempt
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every reachable node has heard all that this hub has decided."""
+        return all(
+            peer.acked >= self.changed or peer.has_left or not peer.is_reachable(self.now)
+            for peer in self.peers.values()
+        )
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The nodes that have not joined."""
+        return tuple(node for node in range(self.identity.nodes) if node not in self.peers)
+
+
+Step = tuple[Hub, tuple[Action, ...]]
+Told = tuple[Hub, tuple[News, ...]]
+
+
+def transition(hub: Hub, event: Event) -> Step:
+    """Return the hub after `event`, and the actions to perform."""
+    born = event.at if hub.born is None else hub.born
+    hub = attrs.evolve(hub, now=event.at, born=born)
+    return HANDLERS[type(event)](hub, event)
+
+
+def _settle(hub: Hub) -> Step:
+    """Decide what follows, and say it to all if it is urgent."""
+    news: tuple[News, ...] = ()
+    for rule in RULES:
+        hub, more = rule(hub)
+        news += more
+    hub, sends = _publish(hub)
+    return hub, (*sends, *map(Tell, news), Wake(_next(hub)))
+
+
+# --- Events -----------------------------------------------------------------------------------------------------------
+
+
+def _ignore(hub: Hub, _event: Event) -> Step:
+    return hub, ()
+
+
+def _ticked(hub: Hub, _event: Tick) -> Step:
+    return _settle(hub)
+
+
+def _requested(hub: Hub, event: Requested) -> Step:
+    """Answer with the nodes, in parts that fit into a message."""
+    if event.asked.request != "nodes":
+        return hub, ()
+    rows = node_records(hub)
+    news, part = [], wire.fitting(rows)
+    while rows:
+        rows = rows[max(1, len(part)) :]
+        news.append(Tell(NodesKnown(nodes=part, is_last=not rows)))
+        part = wire.fitting(rows)
+    return hub, tuple(news)
+
+
+def _received(hub: Hub, event: Received) -> Step:
+    message = wire.decode_spoke(event.message)
+    if message is None:
+        return _drop(hub, "a malformed message was dropped")
+    known = hub.peers.get(message.node)
+    identity = message.identity or (known.identity if known else None)
+    if message.header.protocol != PROTOCOL:
+        other = f"node {message.node} has protocol {message.header.protocol} of the link, node 0 has {PROTOCOL}"
+        return _refuse(hub, event, message, other)
+    if identity and identity.nodes != hub.identity.nodes:
+        counts = f"node {message.node} counts {identity.nodes} nodes, node 0 counts {hub.identity.nodes}"
+        return _refuse(hub, event, message, counts)
+    if message.node >= hub.identity.nodes or (identity and identity.node != message.node):
+        return _refuse(hub, event, message, f"there is no node {message.node} in a job of {hub.identity.nodes} nodes")
+    if known and known.identity.incarnation != message.header.sender:
+        return _contend(hub, event, message, known)
+    if identity is None:  # this hub is a new one
+        return _reply(hub, event.peer, message, is_welcome=False)
+    if identity.incarnation != message.header.sender:
+        return _drop(hub, "a malformed message was dropped")
+    if known and message.header.seq <= known.seq:
+        return hub, ()  # overtaken by a later one
+    return _accept(hub, event, message, identity)
+
+
+def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
+    known = hub.peers.get(message.node)
+    peer = _updated(hub, known, event, message, identity)
+    hub = attrs.evolve(hub, peers={**hub.peers, message.node: peer}, settled=max(hub.settled, message.settled))
+    hub = _heard_rival(hub, peer)
+    hub = _heard_request(hub, message)
+    hub, reply = _reply(hub, event.peer, message)
+    if known and _is_beat(known, peer) and not message.asked:
+        return hub, reply
+    hub, actions = _settle(hub)
+    return hub, (*reply, *actions)
+
+
+def _is_beat(before: Peer, after: Peer) -> bool:
+    """Whether a message has nothing in it to decide on."""
+    same = attrs.evolve(after.local, step=before.local.step, alive=before.local.alive, state=before.local.state)
+    is_timed = (
+        after.local.failure
+        and after.local.attempt >= 0
+        and (after.latest, after.earliest)
+        != (
+            before.latest,
+            before.earliest,
+        )
+    )
+    return (
+        same == before.local
+        and not before.is_warned
+        and not is_timed
+        and (before.ran, before.knows, before.is_gone) == (after.ran, after.knows, after.is_gone)
+    )
+
+
+def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, identity: Identity) -> Peer:
+    """Return the record of a node after its message."""
+    header, local, at = message.header, message.local, event.at
+    acked, delay = NEVER if known is None else known.acked, None
+    if header.to == hub.identity.incarnation and header.echo is not None and header.echo <= at:
+        acked = max(acked, header.echo)
+        delay = max(0.0, at - header.echo - header.held)  # to the node and back, in this very exchange
+    earliest, latest = NEVER, math.inf
+    if known and known.attempt == local.attempt and known.local.failure:
+        earliest, latest = known.earliest, known.latest
+    if local.failure:
+        latest = min(latest, at - message.age)
+        earliest = max(earliest, NEVER if delay is None else at - message.age - delay)
+    signum = local.signum if 0 <= local.signum <= LARGEST_SIGNAL else 0
+    return Peer(
+        route=event.peer,
+        identity=identity,
+        local=attrs.evolve(local, signum=signum),
+        seq=header.seq,
+        heard=at,
+        sent=header.sent,
+        ran=message.ran,
+        knows=message.knows,
+        is_gone=message.is_gone,
+        acked=acked,
+        round_trip=delay if delay is not None else (known.round_trip if known else None),
+        clock=(known.clock if known else None) if delay is None else message.wall + delay / 2 - at - hub.epoch,
+        earliest=min(earliest, latest),
+        latest=latest,
+        is_warned=known is not None and known.is_warned,
+        is_lost=known is not None and known.is_lost and known.attempt == local.attempt,
+    )
+
+
+def _drop(hub: Hub, sentence: str) -> Step:
+    is_first = not hub.dropped
+    return attrs.evolve(hub, dropped=hub.dropped + 1), (Tell(Warned(sentence=sentence)),) if is_first else ()
+
+
+def _refuse(hub: Hub, event: Received, message: FromSpoke, sentence: str) -> Step:
+    """Refuse a node. Without it the job cannot begin, so all are refused, unless its place is taken."""
+    if hub.missing and message.node not in hub.peers and not hub.refusal:
+        hub = attrs.evolve(hub, refusal=sentence)
+    hub, reply = _reply(hub, event.peer, message, is_welcome=False, refusal=sentence)
+    hub, actions = _settle(hub)
+    return hub, (*reply, *actions)
+
+
+# --- Second runners of a node -----------------------------------------------------------------------------------------
+
+
+def _contend(hub: Hub, event: Received, message: FromSpoke, known: Peer) -> Step:
+    """A runner says that it is a node that is another one already (law 6)."""
+    node, identity = message.node, message.identity
+    if identity is None or identity.incarnation != message.header.sender:
+        return _reply(hub, event.peer, message, is_welcome=False)
+    if known.has_left or event.at >= _lease_of(hub, known):
+        peers = {other: peer for other, peer in hub.peers.items() if other != node}
+        rivals = {other: rival for other, rival in hub.contenders.items() if other != node}
+        return _accept(attrs.evolve(hub, peers=peers, contenders=rivals), event, message, identity)
+    both = f"node {node} is run by {_place(known.identity)} already, and again by {_place(identity)}"
+    rival = hub.contenders.get(node)
+    if rival and rival.identity.incarnation != identity.incarnation and event.at < rival.heard + UNREACHABLE:
+        return _reply(hub, event.peer, message, is_welcome=False, wait=both)  # a third one
+    if rival is None or rival.identity.incarnation != identity.incarnation:
+        rival = Contender(identity=identity, since=event.at, heard=event.at)
+    hub = attrs.evolve(hub, contenders={**hub.contenders, node: attrs.evolve(rival, heard=event.at)})
+    if known.acked >= rival.since and known.is_reachable(event.at):
+        return _reply(hub, event.peer, message, is_welcome=False, refusal=both)
+    hub, asks = _send(hub, known, hub.wire_view)
+    hub, reply = _reply(hub, event.peer, message, is_welcome=False, wait=f"{both}; waiting until the first one is gone")
+    return hub, (asks, *reply)
+
+
+def _heard_rival(hub: Hub, peer: Peer) -> Hub:
+    """Forget a second runner that is silent."""
+    rival = hub.contenders.get(peer.identity.node)
+    if rival is None or hub.now < rival.heard + UNREACHABLE:
+        return hub
+    return attrs.evolve(
+        hub, contenders={node: other for node, other in hub.contenders.items() if node != peer.identity.node}
+    )
+
+
+def _lease_of(hub: Hub, peer: Peer) -> float:
+    """Return until when ranks of a silent runner may be alive."""
+    return peer.heard + _lease(hub)
+
+
+def _lease(hub: Hub) -> float:
+    return hub.identity.link_timeout + hub.identity.grace + KILL_WAIT
+
+
+def _place(identity: Identity) -> str:
+    return identity.pod or identity.host or identity.address or "another machine"
+
+
+# --- Rules: what the hub decides --------------------------------------------------------------------------------------
+
+
+def _adopt(hub: Hub) -> Told:
+    """A new hub continues with the highest attempt that it hears of (law 6)."""
+    highest = max((peer.attempt for peer in hub.peers.values()), default=0)
+    if highest <= hub.attempt:
+        return hub, ()
+    leases: dict[int, float] = {}
+    if hub.settled < highest - 1:
+        leases = dict.fromkeys(range(hub.identity.nodes), hub.now + _lease(hub))
+    hub = attrs.evolve(_at_attempt(hub, highest), start=highest - 1, leases=leases, give_up_at=_give_up_at(hub))
+    running = any(peer.attempt == highest and peer.ran == highest for peer in hub.peers.values())
+    return attrs.evolve(hub, start=highest if running else hub.start), ()
+
+
+def _at_attempt(hub: Hub, attempt: int) -> Hub:
+    job = attrs.evolve(hub.job, attempt=attempt)
+    return attrs.evolve(hub, job=job, stop=None, stopped_at=None, hold_until=None, differ_since=None, asked=None)
+
+
+def _give_up_at(hub: Hub, delay: float = 0.0) -> float:
+    return hub.now + delay + hub.identity.link_timeout
+
+
+def _watch_nodes(hub: Hub) -> Told:
+    """Warn about nodes that are silent, once, and when they are back."""
+    news, peers = [], dict(hub.peers)
+    for node, peer in hub.peers.items():
+        is_silent = not (peer.is_reachable(hub.now) or peer.local.stage is Stage.LEFT or peer.has_left)
+        if is_silent != peer.is_warned:
+            peers[node] = attrs.evolve(peer, is_warned=is_silent)
+            silence = f"unreachable: no message for {duration(UNREACHABLE)}" if is_silent else "reachable again"
+            is_new = is_silent or peer.is_reachable(hub.now)
+            news += [Warned(sentence=f"node {node} is {silence}")] if is_new else []
+    return attrs.evolve(hub, peers=peers) if news else hub, tuple(news)
+
+
+def _find_lost(hub: Hub) -> Told:
+    """Decide which unreachable nodes are lost (law 7)."""
+    silent = [peer for peer in hub.peers.values() if not (peer.is_reachable(hub.now) or peer.has_left or peer.is_lost)]
+    if not silent or hub.stop or hub.is_over:
+        return hub, ()
+    reachable = [peer for peer in hub.peers.values() if peer.is_reachable(hub.now)]
+    named = {node for peer in reachable if peer.attempt == hub.attempt for node in peer.local.lost}
+    active = [peer for peer in reachable if peer.local.stage is Stage.RUNNING and peer.attempt == hub.attempt]
+    all_silent = bool(active) and all(peer.local.is_silent for peer in active)
+    limit = math.inf if hub.node_timeout is None else hub.node_timeout
+    lost = {
+        peer.identity.node: attrs.evolve(peer, is_lost=True)
+        for peer in silent
+        if all_silent or peer.identity.node in named or hub.now >= peer.heard + limit
+    }
+    return attrs.evolve(hub, peers={**hub.peers, **lost}) if lost else hub, ()
+
+
+def _compare_tables(hub: Hub) -> Told:
+    """Let nodes with differing rank tables read them again, and refuse them if that does not help."""
+    tables: dict[str, list[int]] = {}
+    for node, peer in sorted(hub.peers.items()):
+        if peer.local.table and peer.attempt == hub.attempt and not peer.has_left:
+            tables.setdefault(peer.local.table, []).append(node)
+    if len(tables) <= 1 or hub.is_over or hub.stop:
+        return attrs.evolve(hub, differ_since=None), ()
+    since = hub.now if hub.differ_since is None else hub.differ_since
+    parts = [f"{_nodes(nodes)} {table[:12]}" for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))]
+    sentence = f"the rank tables of the nodes differ: {', '.join(parts[:8])}"
+    hub = attrs.evolve(hub, differ_since=since, wait=sentence)
+    if hub.now < since + _table_wait(hub):
+        return hub, ()
+    return attrs.evolve(hub, refusal=hub.refusal or sentence), ()
+
+
+def _table_wait(hub: Hub) -> float:
+    return hub.identity.link_timeout if hub.attempt else TABLE_WAIT
+
+
+def _compare_nodes(hub: Hub) -> Told:
+    """Say once what differs between the nodes, when all have joined."""
+    if hub.missing:
+        return hub, ()
+    sentences = {**_versions(hub), **_clocks(hub)}
+    news = tuple(Warned(sentence=sentence) for name, sentence in sentences.items() if name not in hub.told)
+    return attrs.evolve(hub, told=hub.told | sentences.keys()) if news else hub, news
+
+
+def _versions(hub: Hub) -> dict[str, str]:
+    names = {name: value for name, value in hub.identity.versions}
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        groups: dict[str, list[int]] = {}
+        for node, peer in sorted(hub.peers.items()):
+            groups.setdefault(dict(peer.identity.versions).get(name, "no"), []).append(node)
+        if len(groups) > 1:
+            *fewer, (most, _nodes_with) = sorted(groups.items(), key=lambda item: len(item[1]))
+            parts = [f"{_nodes(nodes)} {_has(nodes)} {name} {value}" for value, nodes in fewer[:4]]
+            found[name] = f"{', '.join(parts)}, the others {most}"
+    return found
+
+
+def _clocks(hub: Hub) -> dict[str, str]:
+    off = [
+        f"node {node} by {_signed(peer)}"
+        for node, peer in sorted(hub.peers.items())
+        if peer.clock is not None and abs(peer.clock) - (peer.round_trip or 0.0) / 2 > CLOCK_LIMIT
+    ]
+    more = f" and {len(off) - 4} more" if len(off) > 4 else ""  # noqa: PLR2004 - a line has room for four
+    return {"clock ": f"clocks differ from node 0's: {', '.join(off[:4])}{more}"} if off else {}
+
+
+def _stop_all(hub: Hub) -> Told:
+    """Stop every node after the first failure; one that only reports a lost peer waits for another (law 2)."""
+    if hub.stop or hub.is_over:
+        return hub, ()
+    failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
+    signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
+    if not (failed or signalled):
+        return hub, ()
+    is_own = any(_kind(peer) is not FailureClass.PEER for peer in failed)
+    hold_until = hub.now + HOLD if hub.hold_until is None else hub.hold_until
+    if not (is_own or signalled or len(failed) == hub.identity.nodes or hub.now >= hold_until):
+        return attrs.evolve(hub, hold_until=hold_until), ()
+    if failed:
+        peer = min(failed, key=lambda peer: (_kind(peer) is FailureClass.PEER, peer.latest))
+        failure = peer.local.failure
+        stop = StopAll(
+            attempt=hub.attempt,
+            node=peer.identity.node,
+            rank_id=failure.rank_id if failure else None,
+            ending=_ending(peer),
+        )
+    else:
+        peer = signalled[0]
+        signum = peer.local.signum
+        leaves = f"received {signal_name(signum)}"
+        stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves)
+        if not _may_be_replaced(hub, peer):
+            stop = attrs.evolve(stop, signum=signum)
+    return attrs.evolve(hub, stop=stop, stopped_at=hub.now, hold_until=None), ()
+
+
+def _has_failed(hub: Hub, peer: Peer) -> bool:
+    if peer.attempt != hub.attempt:
+        return False
+    has_left_failed = peer.local.stage is Stage.LEFT and bool(peer.local.status) and not peer.local.signum
+    return peer.local.failure is not None or peer.is_lost or has_left_failed
+
+
+def _is_signalled(hub: Hub, peer: Peer) -> bool:
+    return peer.local.signum > 0 and peer.attempt == hub.attempt
+
+
+def _may_be_replaced(hub: Hub, peer: Peer) -> bool:
+    """Whether a stop signal to one node means that it alone leaves: during an attempt of a job with restarts."""
+    is_running = peer.local.stage not in {Stage.PREPARING, Stage.READY}
+    return hub.policy.max_restarts > 0 and peer.local.signum == SIGTERM and is_running
+
+
+def _kind(peer: Peer) -> FailureClass:
+    if peer.local.diagnosed:
+        return peer.local.diagnosed.kind
+    return peer.local.failure.kind if peer.local.failure else FailureClass.UNKNOWN
+
+
+def _ending(peer: Peer) -> str:
+    if peer.local.failure:
+        return peer.local.failure.ending
+    if peer.is_lost:
+        return f"node {peer.identity.node} is unreachable"
+    return f"exit status {peer.local.status}"
+
+
+def _decide(hub: Hub) -> Told:
+    """Make the verdict on an attempt that was stopped (law 4)."""
+    if hub.stop is None or hub.stopped_at is None or hub.is_over or not _is_decidable(hub):
+        return hub, ()
+    unsettled = [peer for peer in hub.peers.values() if not _is_settled(hub, peer)]
+    missing = (*hub.missing, *sorted(peer.identity.node for peer in unsettled))[:MOST_NAMED]
+    signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
+    failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
+    left_alone = not hub.stop.signum and bool(signalled) and len(signalled) < len(hub.peers)
+    if hub.stop.signum or (signalled and not failed and not left_alone):
+        signum = hub.stop.signum or signalled[0].local.signum
+        verdict = stopped_by(hub.attempt, hub.stop.node, signum, is_sure=not (failed or missing))
+        return _conclude(hub, verdict), ()
+    if failed:
+        verdict = verdict_on(hub.attempt, [_candidate(hub, peer) for peer in failed], missing)
+    else:
+        verdict = stopped_by(hub.attempt, hub.stop.node, signalled[0].local.signum, is_sure=not missing)
+    first = hub.peers[verdict.node] if verdict.node in hub.peers else None
+    return _follow(hub, verdict, first), ()
+
+
+def _is_decidable(hub: Hub) -> bool:
+    since = hub.now if hub.stopped_at is None else hub.stopped_at
+    if hub.now >= since + hub.identity.grace + AFTER_GRACE:
+        return True
+    if any(_is_signalled(hub, peer) for peer in hub.peers.values()) and not hub.stop.signum if hub.stop else False:
+        if hub.now < since + STOP_SPREAD:
+            return False
+    return all(_is_settled(hub, peer) or not peer.is_reachable(hub.now) for peer in hub.peers.values())
+
+
+def _is_settled(hub: Hub, peer: Peer) -> bool:
+    """Whether a node has ended its ranks of this attempt, and has explained its failure."""
+    if peer.attempt > hub.attempt:
+        return True
+    is_explained = peer.local.failure is None or peer.local.diagnosed is not None or peer.is_gone
+    has_ended = peer.local.stage in ENDED
+    return peer.attempt == hub.attempt and has_ended and (is_explained or peer.local.stage is Stage.LEFT)
+
+
+def _candidate(hub: Hub, peer: Peer) -> Candidate:
+    failure = peer.local.failure or Failure(ending=_ending(peer), status=peer.local.status or 1)
+    latest = hub.now if math.isinf(peer.latest) else peer.latest
+    return Candidate(
+        identity=peer.identity,
+        failure=failure,
+        diagnosed=peer.local.diagnosed,
+        earliest=peer.earliest,
+        latest=latest,
+    )
+
+
+def _follow(hub: Hub, verdict: JobVerdict, first: Peer | None) -> Hub:
+    """Let the policy decide whether an attempt follows."""
+    found = first.local.diagnosed if first else None
+    known = {restart.value: restart for restart in Restart}
+    is_clear = not any(
+        peer.local.survivors or (peer.is_reachable(hub.now) and not _is_settled(hub, peer))
+        for peer in hub.peers.values()
+    )
+    failed = job_machine.Failed(
+        status=verdict.status,
+        restart=known.get(found.restart if found else "", Restart.TRANSIENT),
+        fingerprint=(found.fingerprint if found else "") or verdict.sentence,
+        has_progressed=found.has_progressed if found else None,
+        is_clear=is_clear,
+    )
+    job, _prepared = job_machine.transition(hub.job, job_machine.Prepared())
+    job, actions = job_machine.transition(job, failed)
+    decision = job.verdict.value if job.verdict else ""
+    if job_machine.Action.WAIT not in actions:
+        return _conclude(hub, attrs.evolve(verdict, decision=decision))
+    delay = job.delay
+    job, _prepare = job_machine.transition(job, job_machine.DelayOver())
+    verdict = attrs.evolve(verdict, decision=decision, restarts=True, delay=delay)
+    hub = _at_attempt(attrs.evolve(hub, job=job, verdict=verdict), job.attempt)
+    settled = verdict.attempt if not verdict.missing else hub.settled
+    return attrs.evolve(hub, start_from=hub.now + delay, give_up_at=_give_up_at(hub, delay), settled=settled)
+
+
+def _conclude(hub: Hub, verdict: JobVerdict) -> Hub:
+    return attrs.evolve(hub, verdict=verdict, is_over=True)
+
+
+def _succeed(hub: Hub) -> Told:
+    """With restarts, nodes that have succeeded wait for the slowest one: a failure there restarts all."""
+    if not hub.policy.max_restarts or hub.stop or hub.is_over:
+        return hub, ()
+    peers = [peer for peer in hub.peers.values() if peer.attempt == hub.attempt]
+    done = [peer for peer in peers if peer.local.stage in ENDED and not _has_failed(hub, peer)]
+    late = [
+        node
+        for node, peer in sorted(hub.peers.items())
+        if peer not in done and (peer.is_reachable(hub.now) or hub.now < peer.heard + hub.identity.link_timeout)
+    ]
+    if not done:
+        return hub, ()
+    if late:
+        return attrs.evolve(hub, wait=hub.wait or f"waiting until {_nodes(late)} {_has(late)} succeeded as well"), ()
+    return _conclude(hub, JobVerdict(attempt=hub.attempt, missing=hub.missing[:MOST_NAMED])), ()
+
+
+def _start(hub: Hub) -> Told:
+    """Start the next attempt as soon as it may (law 5), or give up."""
+    if hub.start >= hub.attempt or hub.is_over or hub.stop or hub.refusal:
+        return hub, ()
+    if any(peer.ran == hub.attempt == peer.attempt for peer in hub.peers.values()):
+        return attrs.evolve(hub, start=hub.attempt), ()  # a hub before this one has started it
+    late = [node for node in range(hub.identity.nodes) if not _is_ready(hub, node)]
+    if not late and hub.differ_since is None and hub.now >= hub.start_from:
+        return attrs.evolve(hub, start=hub.attempt, give_up_at=math.inf), ()
+    if late and hub.now >= hub.give_up_at:
+        waited = duration(hub.identity.link_timeout)
+        sentence = f"{_nodes(late)} {_has(late)} not been ready for a restart within {waited}"
+        status = hub.verdict.status if hub.verdict and hub.verdict.status else 1
+        missing = tuple(late)[:MOST_NAMED]
+        verdict = JobVerdict(attempt=hub.attempt, sentence=sentence, certainty="likely", status=status, missing=missing)
+        return _conclude(hub, verdict), ()
+    return attrs.evolve(hub, wait=hub.wait or (f"waiting for {_nodes(late)}" if late else "")), ()
+
+
+def _is_ready(hub: Hub, node: int) -> bool:
+    peer = hub.peers.get(node)
+    if peer is None or peer.attempt != hub.attempt or peer.local.stage is not Stage.READY:
+        return False
+    was_there = peer.ran == hub.attempt - 1
+    return peer.is_reachable(hub.now) and (was_there or hub.now >= hub.leases.get(node, 0.0))
+
+
+RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
+    lambda hub: (attrs.evolve(hub, wait=""), ()),
+    _adopt,
+    _watch_nodes,
+    _find_lost,
+    _compare_tables,
+    _compare_nodes,
+    _stop_all,
+    _decide,
+    _succeed,
+    _start,
+)
+
+
+# --- Requests for the whole job ---------------------------------------------------------------------------------------
+
+
+def _heard_request(hub: Hub, message: FromSpoke) -> Hub:
+    return hub
+
+
+# --- What the hub says ------------------------------------------------------------------------------------------------
+
+
+def _publish(hub: Hub) -> Step:
+    """Renew what all are to know, and send it at once if it cannot wait for the next beat."""
+    runner = hub.peers.get(0)
+    left = runner is not None and runner.local.stage is Stage.LEFT and runner.local.status == 0
+    view = View(
+        attempt=hub.attempt,
+        start=hub.start,
+        missing=hub.missing[:MOST_NAMED],
+        stop=hub.stop,
+        verdict=hub.verdict,
+        refusal=hub.refusal,
+        wait=hub.wait,
+        rereads_table=hub.differ_since is not None,
+        is_bye=left,
+        asked=hub.asked,
+        answered=hub.answered,
+        results=hub.results,
+    )
+    if view == hub.view:
+        return hub, ()
+    is_urgent = attrs.evolve(view, missing=hub.view.missing, wait=hub.view.wait) != hub.view
+    hub = attrs.evolve(hub, view=view, wire_view=wire.encode_view(view))
+    if not is_urgent:
+        return hub, ()
+    hub, sends = attrs.evolve(hub, changed=hub.now), []
+    for peer in hub.peers.values():
+        hub, send = _send(hub, peer, hub.wire_view)
+        sends.append(send)
+    return hub, tuple(sends)
+
+
+def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
+    """Send what all are to know to a node."""
+    seq = hub.seq + 1
+    header = Header(
+        sender=hub.identity.incarnation,
+        seq=seq,
+        sent=hub.now,
+        to=peer.identity.incarnation,
+        echo=peer.sent,
+        held=hub.now - peer.heard,
+    )
+    return attrs.evolve(hub, seq=seq), Send(peer.route, wire.encode_hub(header, view))
+
+
+def _reply(
+    hub: Hub, route: bytes, message: FromSpoke, *, is_welcome: bool = True, refusal: str = "", wait: str = ""
+) -> Step:
+    """Answer a message, for which only its sender's clock has to be known."""
+    seq = hub.seq + 1
+    header = Header(
+        sender=hub.identity.incarnation,
+        seq=seq,
+        sent=hub.now,
+        to=message.header.sender,
+        echo=message.header.sent,
+    )
+    hub = attrs.evolve(hub, seq=seq)
+    view = hub.wire_view if is_welcome else wire.encode_view(View(refusal=refusal or hub.refusal, wait=wait))
+    return hub, (Send(route, wire.encode_hub(header, view, is_welcome=is_welcome)),)
+
+
+def _next(hub: Hub) -> float:
+    """Return when the next decision is due, unless something is heard before."""
+    return max(hub.now, min(time for time in _times(hub) if time > hub.now))
+
+
+def _times(hub: Hub) -> Iterator[float]:
+    yield hub.now + AGAIN
+    for peer in hub.peers.values():
+        yield peer.heard + UNREACHABLE
+        if not peer.is_reachable(hub.now):
+            yield peer.heard + (hub.identity.link_timeout if hub.node_timeout is None else hub.node_timeout)
+    yield from filter(None, (hub.hold_until, hub.start_from))
+    yield from hub.leases.values()
+    yield hub.give_up_at
+    if hub.stopped_at is not None:
+        yield hub.stopped_at + STOP_SPREAD
+        yield hub.stopped_at + hub.identity.grace + AFTER_GRACE
+    if hub.differ_since is not None:
+        yield hub.differ_since + _table_wait(hub)
+
+
+def node_records(hub: Hub) -> tuple[NodeRecord, ...]:
+    """Return the nodes of the job as node 0 knows them."""
+    return tuple(_record(hub, node) for node in range(hub.identity.nodes))
+
+
+def _record(hub: Hub, node: int) -> NodeRecord:
+    peer = hub.peers.get(node)
+    if peer is None:
+        return NodeRecord(node=node)
+    identity, local = peer.identity, peer.local
+    return NodeRecord(
+        node=node,
+        pod=identity.pod,
+        address=identity.address,
+        host=identity.host,
+        state=local.state or local.stage.value,
+        is_unreachable=peer.is_warned,
+        attempt=local.attempt,
+        ranks=identity.ranks,
+        alive=local.alive,
+        step=local.step,
+        heard=hub.now - peer.heard,
+        round_trip=peer.round_trip,
+        clock_offset=_signed(peer),
+        sentence=local.diagnosed.sentence if local.diagnosed else "",
+    )
+
+
+def _signed(peer: Peer) -> str:
+    is_off = peer.clock is not None and abs(peer.clock) > CLOCK_LIMIT
+    return f"{peer.clock:+.2f} s" if is_off else ""
+
+
+def _nodes(nodes: list[int]) -> str:
+    return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes[:MOST_NAMED])}"
+
+
+def _has(nodes: list[int]) -> str:
+    return "have" if len(nodes) > 1 else "has"
+
+
+HANDLERS: Final[Mapping[type[Event], Callable[..., Step]]] = {
+    Received: _received,
+    LocalChanged: _ignore,
+    Requested: _requested,
+    Tick: _ticked,
+    RunnerGone: _ignore,
+    AllDead: _ignore,
+}

@@ -1,0 +1,436 @@
+"""A node's side of the link as a pure state machine: `transition(spoke, event) -> (spoke, actions)`.
+
+It says what its node is to the hub, in each message anew, and tells its runner what the hub says that is new. Without a
+hub it decides for this node alone. The laws are in `protocol`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from ascend_runner.link import wire
+from ascend_runner.link.messages import (
+    Answered,
+    Asked,
+    Failure,
+    FailureClass,
+    Identity,
+    Joined,
+    Local,
+    News,
+    Refused,
+    Stage,
+    StartAll,
+    StopAll,
+    VerdictReached,
+    Waiting,
+    Warned,
+)
+from ascend_runner.link.protocol import (
+    AGAIN,
+    ALONE,
+    BEAT,
+    HUB,
+    NO_HUB,
+    PARTING,
+    UNREACHABLE,
+    Action,
+    AllDead,
+    Event,
+    LocalChanged,
+    Received,
+    Requested,
+    RunnerGone,
+    Send,
+    Tell,
+    Tick,
+    Wake,
+)
+from ascend_runner.link.verdict import exit_status
+from ascend_runner.link.wire import FromHub, FromSpoke, Header, View
+from ascend_runner.record.nodes import JobVerdict
+from ascend_runner.text import duration
+
+KILLED: Final = 137  # the exit status of a runner that has died: most are killed
+RAN: Final = frozenset({Stage.RUNNING, Stage.STOPPING})
+WAITS: Final = frozenset({Stage.PREPARING, Stage.READY})
+
+
+@attrs.frozen(kw_only=True)
+class Spoke:
+    """What this node knows of the link. Times are None before there is one."""
+
+    identity: Identity
+    epoch: float = 0.0
+    local: Local = Local()
+    born: float | None = None
+    seq: int = 0
+    sent: float | None = None  # when the last message was sent
+    is_due: bool = True  # another message is to be sent at once
+
+    hub: str = ""  # the incarnation of the hub, "" before it has answered
+    hub_seq: int = 0
+    is_welcome: bool = False
+    view: View = View()
+    heard: float | None = None  # when the last message of the hub arrived
+    hub_sent: float | None = None  # when that was sent, on the hub's clock
+    contact: float | None = None  # when the last message that the hub has answered was sent
+    is_unreachable: bool = False  # the hub is, and that was said
+    is_unlinked: bool = False  # node 0 has succeeded and left
+
+    ran: int = -1  # the last attempt in which ranks have run
+    failed_at: float | None = None  # when this node has failed or was stopped, in this attempt
+    stopped: int = -1  # the last attempt whose stop was told, as below
+    verdict: JobVerdict | None = None
+    started: int = 0
+    joined: Joined | None = None
+    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when it was told
+    is_refused: bool = False
+    passed_on: str = ""  # the last request that was told
+    request: Asked | None = None  # of this node
+    requests: int = 0
+    settled: int = -1  # the last attempt after which every node was known to be dead
+
+    is_gone: bool = False  # the runner has died
+    parting: float | None = None  # when this node has said all that it will say
+    dropped: int = 0  # malformed messages
+    now: float = 0.0  # when the last event happened
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to say: the last word was acknowledged, or that has been waited for."""
+        if self.parting is None:
+            return False
+        is_known = self.contact is not None and self.contact >= self.parting
+        return is_known or not self.hub or self.is_unlinked or self.now >= self.parting + PARTING
+
+    @property
+    def knows(self) -> int:
+        """The last attempt on which there is a verdict."""
+        return self.verdict.attempt if self.verdict else -1
+
+
+Step = tuple[Spoke, tuple[Action, ...]]
+Told = tuple[Spoke, tuple[News, ...]]
+
+
+def transition(spoke: Spoke, event: Event) -> Step:
+    """Return the spoke after `event`, and the actions to perform."""
+    born = event.at if spoke.born is None else spoke.born
+    spoke = attrs.evolve(spoke, born=born, now=event.at)
+    spoke, news = HANDLERS[type(event)](spoke, event)
+    for rule in RULES:
+        spoke, more = rule(spoke)
+        news += more
+    spoke, sends = _send(spoke)
+    return spoke, (*sends, *map(Tell, news), Wake(_next(spoke)))
+
+
+# --- Events -----------------------------------------------------------------------------------------------------------
+
+
+def _received(spoke: Spoke, event: Received) -> Told:
+    message = wire.decode_hub(event.message)
+    if message is None:
+        is_first = not spoke.dropped
+        spoke = attrs.evolve(spoke, dropped=spoke.dropped + 1)
+        return spoke, (Warned(sentence="a malformed message from node 0 was dropped"),) if is_first else ()
+    header = message.header
+    if header.sender == spoke.hub and header.seq <= spoke.hub_seq:
+        return spoke, ()  # overtaken by a later one
+    if spoke.is_unlinked:
+        return spoke, ()
+    return _heard(spoke, message), ()
+
+
+def _heard(spoke: Spoke, message: FromHub) -> Spoke:
+    header = message.header
+    contact = spoke.contact
+    if header.to == spoke.identity.incarnation and header.echo is not None and header.echo <= spoke.now:
+        contact = max(header.echo, contact or header.echo)
+    is_other = header.sender != spoke.hub
+    return attrs.evolve(
+        spoke,
+        hub=header.sender,
+        hub_seq=header.seq,
+        is_due=spoke.is_due or (not message.is_welcome and (is_other or spoke.is_welcome)),
+        is_welcome=message.is_welcome,
+        view=message.view,
+        heard=spoke.now,
+        hub_sent=header.sent,
+        contact=contact,
+    )
+
+
+def _changed(spoke: Spoke, event: LocalChanged) -> Told:
+    local = event.local
+    if spoke.is_gone or local.attempt < spoke.local.attempt:
+        return spoke, ()
+    spoke = attrs.evolve(spoke, is_due=spoke.is_due or local != spoke.local)
+    return _became(spoke, local), ()
+
+
+def _became(spoke: Spoke, local: Local) -> Spoke:
+    is_next = local.attempt > spoke.local.attempt
+    failed_at = None if is_next else spoke.failed_at
+    if failed_at is None and (local.failure or local.signum):
+        failed_at = spoke.now
+    return attrs.evolve(
+        spoke,
+        local=local,
+        ran=local.attempt if local.stage in RAN else spoke.ran,
+        failed_at=failed_at,
+        parting=spoke.now if local.stage is Stage.LEFT and spoke.parting is None else spoke.parting,
+    )
+
+
+def _requested(spoke: Spoke, event: Requested) -> Told:
+    """Ask the hub, one request after the other: a second one replaces one that is not done."""
+    number = spoke.requests + 1
+    asked = attrs.evolve(event.asked, request_id=f"{spoke.identity.incarnation}:{number}")
+    return attrs.evolve(spoke, request=asked, requests=number, is_due=True), ()
+
+
+def _ticked(spoke: Spoke, _event: Tick) -> Told:
+    return spoke, ()
+
+
+def _runner_gone(spoke: Spoke, _event: RunnerGone) -> Told:
+    if spoke.is_gone or spoke.local.stage is Stage.LEFT:
+        return spoke, ()
+    node = spoke.identity.node
+    failure = Failure(ending=f"the runner of node {node} died", status=KILLED, kind=FailureClass.OWN, at=spoke.now)
+    local = attrs.evolve(spoke.local, stage=Stage.GONE, failure=spoke.local.failure or failure)
+    return _became(attrs.evolve(spoke, is_gone=True, is_due=True), local), ()
+
+
+def _all_dead(spoke: Spoke, event: AllDead) -> Told:
+    local = attrs.evolve(spoke.local, stage=Stage.DEAD, alive=0, survivors=event.survivors)
+    if spoke.local.stage is Stage.LEFT:
+        return spoke, ()
+    return attrs.evolve(spoke, local=local, is_due=True, parting=spoke.now), ()
+
+
+HANDLERS: Final[Mapping[type[Event], Callable[..., Told]]] = {
+    Received: _received,
+    LocalChanged: _changed,
+    Requested: _requested,
+    Tick: _ticked,
+    RunnerGone: _runner_gone,
+    AllDead: _all_dead,
+}
+
+
+# --- What the hub says ------------------------------------------------------------------------------------------------
+
+
+def _tell_refusal(spoke: Spoke) -> Told:
+    if not spoke.view.refusal or spoke.is_refused:
+        return spoke, ()
+    return attrs.evolve(spoke, is_refused=True), (Refused(sentence=spoke.view.refusal),)
+
+
+def _tell_wait(spoke: Spoke) -> Told:
+    told, at = spoke.waiting
+    sentence = spoke.view.wait
+    if sentence == told and (not sentence or spoke.now < at + AGAIN):
+        return spoke, ()
+    news = Waiting(sentence=sentence, rereads_table=spoke.view.rereads_table)
+    return attrs.evolve(spoke, waiting=(sentence, spoke.now)), (news,)
+
+
+def _tell_joined(spoke: Spoke) -> Told:
+    joined = Joined(missing=spoke.view.missing, attempt=spoke.view.attempt)
+    if not spoke.is_welcome or joined == spoke.joined:
+        return spoke, ()
+    return attrs.evolve(spoke, joined=joined), (joined,)
+
+
+def _tell_stop(spoke: Spoke) -> Told:
+    """Pass on the stop of this attempt; ranks of an attempt that the others have left are stopped as well (law 5)."""
+    stop, attempt = spoke.view.stop, spoke.local.attempt
+    is_late = spoke.view.attempt > attempt and spoke.knows < attempt and spoke.local.stage in RAN
+    if is_late and (stop is None or stop.attempt != attempt):
+        stop = StopAll(attempt=attempt, node=0, ending=f"the other nodes are at attempt {spoke.view.attempt}")
+    if stop is None or stop.attempt != attempt or spoke.stopped >= attempt or not spoke.is_welcome:
+        return spoke, ()
+    spoke = attrs.evolve(spoke, stopped=attempt, failed_at=spoke.now if spoke.failed_at is None else spoke.failed_at)
+    return spoke, (stop,) if stop.node != spoke.identity.node or is_late else ()
+
+
+def _tell_verdict(spoke: Spoke) -> Told:
+    verdict = spoke.view.verdict
+    if verdict is None or verdict.attempt != spoke.local.attempt or spoke.knows >= verdict.attempt:
+        return spoke, ()
+    settled = verdict.attempt if verdict.restarts and not verdict.missing else spoke.settled
+    return attrs.evolve(spoke, verdict=verdict, settled=settled, is_due=True), (VerdictReached(verdict),)
+
+
+def _tell_start(spoke: Spoke) -> Told:
+    attempt = spoke.local.attempt
+    is_ready = spoke.local.stage is Stage.READY and spoke.knows < attempt and spoke.stopped < attempt
+    if not (is_ready and spoke.is_welcome and spoke.view.start == attempt > spoke.started):
+        return spoke, ()
+    return attrs.evolve(spoke, started=attempt), (StartAll(attempt=attempt),)
+
+
+def _tell_bye(spoke: Spoke) -> Told:
+    return attrs.evolve(spoke, is_unlinked=spoke.is_unlinked or (spoke.view.is_bye and spoke.is_welcome)), ()
+
+
+def _tell_requests(spoke: Spoke) -> Told:
+    news: list[News] = []
+    asked, own = spoke.view.asked, spoke.request
+    if asked and asked.request_id != spoke.passed_on:
+        spoke = attrs.evolve(spoke, passed_on=asked.request_id)
+        news.append(asked)
+    if own and spoke.view.answered == own.request_id:
+        spoke = attrs.evolve(spoke, request=None, is_due=True)
+        news.append(Answered(request=own.request, results=spoke.view.results))
+    return spoke, tuple(news)
+
+
+# --- Without the hub --------------------------------------------------------------------------------------------------
+
+
+def _watch_hub(spoke: Spoke) -> Told:
+    """Warn about a hub that is silent, once, and when it is back."""
+    since = (spoke.born or 0.0) + NO_HUB if spoke.heard is None else spoke.heard + UNREACHABLE
+    is_unreachable = spoke.now >= since and not (spoke.is_unlinked or spoke.parting is not None)
+    if is_unreachable == spoke.is_unreachable:
+        return spoke, ()
+    spoke = attrs.evolve(spoke, is_unreachable=is_unreachable)
+    if spoke.is_unlinked or spoke.parting is not None:
+        return spoke, ()
+    sentence = "node 0 is reachable again"
+    if is_unreachable and spoke.heard is None:
+        sentence = f"node 0 does not answer within {duration(NO_HUB)}: this node runs without a link to the others"
+    elif is_unreachable:
+        sentence = f"node 0 is unreachable: no message for {duration(UNREACHABLE)}"
+    return spoke, (Warned(sentence=sentence),)
+
+
+def _decide_alone(spoke: Spoke) -> Told:
+    """End by this node's own verdict if no other one comes (law 4)."""
+    attempt, deadline = spoke.local.attempt, _alone_at(spoke)
+    if deadline is None or spoke.now < deadline or spoke.knows >= attempt:
+        return spoke, ()
+    verdict = _own_verdict(spoke)
+    return attrs.evolve(spoke, verdict=verdict, is_due=True), (VerdictReached(verdict),)
+
+
+def _alone_at(spoke: Spoke) -> float | None:
+    """Return when this node decides alone, None if there is nothing to decide."""
+    if spoke.parting is not None or spoke.is_gone:
+        return None
+    if spoke.failed_at is not None:
+        return spoke.failed_at + ALONE + (spoke.identity.grace if spoke.hub and not spoke.is_unlinked else 0.0)
+    is_waiting = spoke.local.stage is Stage.DEAD or (spoke.local.stage in WAITS and spoke.local.attempt > 0)
+    return _lease(spoke) if is_waiting else None
+
+
+def _lease(spoke: Spoke) -> float:
+    """Return until when the hub counts on this node: since the last message that it has certainly heard."""
+    contact = spoke.born if spoke.contact is None else spoke.contact
+    return (contact or 0.0) + spoke.identity.link_timeout
+
+
+def _own_verdict(spoke: Spoke) -> JobVerdict:
+    identity, local = spoke.identity, spoke.local
+    others = tuple(node for node in range(identity.nodes) if node != identity.node)[: wire.MOST_NAMED]
+    verdict = JobVerdict(attempt=local.attempt, missing=others, is_alone=True, pod=identity.pod)
+    if local.diagnosed or local.failure:
+        found = local.diagnosed or local.failure
+        sentence = local.diagnosed.sentence if local.diagnosed else local.failure.ending if local.failure else ""
+        return attrs.evolve(
+            verdict,
+            node=identity.node,
+            rank_id=found.rank_id if found else None,
+            sentence=sentence,
+            kind=found.kind.value if found else "",
+            certainty="likely" if found and found.kind is FailureClass.OWN else "open",
+            status=exit_status(found.status if found else 1),
+            lines=local.diagnosed.lines if local.diagnosed else (),
+        )
+    if local.signum:
+        return attrs.evolve(verdict, node=identity.node, certainty="likely", status=128 + local.signum)
+    if local.stage is Stage.DEAD and spoke.failed_at is None:
+        return verdict  # it has succeeded
+    return attrs.evolve(verdict, sentence="no verdict from node 0", certainty="open", status=1)
+
+
+def _keep_lease(spoke: Spoke) -> Told:
+    """Stop the ranks of a node that has had no contact for so long that the others may start without it."""
+    attempt = spoke.local.attempt
+    is_bound = spoke.identity.max_restarts > 0 and spoke.contact is not None and not spoke.is_unlinked
+    is_over = spoke.now >= _lease(spoke) and spoke.local.stage in RAN and spoke.stopped < attempt
+    if not (is_bound and is_over and spoke.failed_at is None):
+        return spoke, ()
+    ending = f"no contact with node 0 for {duration(spoke.identity.link_timeout)}"
+    stop = StopAll(attempt=attempt, node=0, ending=ending)
+    return attrs.evolve(spoke, stopped=attempt, failed_at=spoke.now), (stop,)
+
+
+RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
+    _watch_hub,
+    _tell_refusal,
+    _tell_joined,
+    _tell_wait,
+    _tell_stop,
+    _tell_verdict,
+    _tell_start,
+    _tell_requests,
+    _tell_bye,
+    _keep_lease,
+    _decide_alone,
+)
+
+
+# --- What this node says ----------------------------------------------------------------------------------------------
+
+
+def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
+    is_silent = spoke.is_unlinked or spoke.is_over
+    is_due = spoke.is_due or spoke.sent is None or spoke.now >= spoke.sent + BEAT
+    if is_silent or not is_due:
+        return spoke, ()
+    spoke = attrs.evolve(spoke, seq=spoke.seq + 1, sent=spoke.now, is_due=False)
+    failure = spoke.local.failure
+    message = FromSpoke(
+        header=Header(
+            sender=spoke.identity.incarnation,
+            seq=spoke.seq,
+            sent=spoke.now,
+            to=spoke.hub,
+            echo=spoke.hub_sent,
+            held=spoke.now - (spoke.now if spoke.heard is None else spoke.heard),
+        ),
+        node=spoke.identity.node,
+        local=spoke.local,
+        identity=None if spoke.is_welcome else spoke.identity,
+        wall=spoke.now + spoke.epoch,
+        age=max(0.0, spoke.now - failure.at) if failure else 0.0,
+        ran=spoke.ran,
+        knows=spoke.knows,
+        settled=spoke.settled,
+        is_gone=spoke.is_gone,
+        asked=spoke.request,
+    )
+    return spoke, (Send(HUB, wire.encode_spoke(message)),)
+
+
+def _next(spoke: Spoke) -> float:
+    """Return when the next message or decision is due."""
+    return min(_times(spoke))
+
+
+def _times(spoke: Spoke) -> Iterator[float]:
+    yield spoke.now + AGAIN
+    if not (spoke.is_unlinked or spoke.is_over):
+        yield (spoke.sent or 0.0) + BEAT
+    alone = _alone_at(spoke)
+    if alone is not None and spoke.knows < spoke.local.attempt:
+        yield max(alone, spoke.now)

@@ -1,0 +1,234 @@
+"""The messages between the link processes as JSON objects, and back from strangers' bytes. Pure.
+
+A message carries the whole state of its sender, so that any may be lost. Every text and every array has a limit, so
+that a message fits into `LARGEST_MESSAGE` whatever a node says, and a state stays small whatever a stranger sends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from ascend_runner.link.messages import (
+    MOST_NAMED,
+    PROTOCOL,
+    Asked,
+    Diagnosed,
+    Failure,
+    FailureClass,
+    Identity,
+    Local,
+    Stage,
+    StopAll,
+)
+from ascend_runner.members import Members, plain
+from ascend_runner.record.nodes import JobVerdict
+
+LONGEST_TEXT: Final = 400  # characters
+MOST_LINES: Final = 20  # of a rank's output
+LARGEST_LIST: Final = 5 * 1024  # bytes of these lines, and of the versions of a node
+MOST_RESULTS: Final = 16  # different answers to a request
+
+
+@attrs.frozen(kw_only=True)
+class Header:
+    """What both kinds of messages begin with."""
+
+    protocol: int = PROTOCOL
+    sender: str = ""  # the incarnation of the runner, or of the hub
+    seq: int = 0  # grows with each message of a sender
+    sent: float = 0.0  # on the sender's clock
+    to: str = ""  # the incarnation that the receiver had when it was last heard
+    echo: float | None = None  # `sent` of the last message from there
+    held: float = 0.0  # how long ago that one arrived
+
+
+@attrs.frozen(kw_only=True)
+class FromSpoke:
+    """A message of a node."""
+
+    header: Header
+    node: int
+    local: Local
+    identity: Identity | None = None  # until the hub knows it
+    wall: float = 0.0  # seconds since 1970 when it was sent
+    age: float = 0.0  # of the failure when it was sent
+    ran: int = -1  # the last attempt in which ranks of this runner have run
+    knows: int = -1  # the last attempt on which it has a verdict
+    settled: int = -1  # the last attempt after which every node was known to be dead
+    is_gone: bool = False  # the runner has died
+    asked: Asked | None = None
+
+
+@attrs.frozen(kw_only=True)
+class View:
+    """What all nodes are to know."""
+
+    attempt: int = 0  # the generation
+    start: int = 0  # the last attempt that may start
+    missing: tuple[int, ...] = ()  # nodes that have not joined
+    stop: StopAll | None = None
+    verdict: JobVerdict | None = None  # the last one
+    refusal: str = ""
+    wait: str = ""
+    rereads_table: bool = False
+    is_bye: bool = False  # node 0 has succeeded, and leaves
+    asked: Asked | None = None
+    answered: str = ""  # the last request that is done
+    results: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class FromHub:
+    """A message of the hub."""
+
+    header: Header
+    is_welcome: bool = False  # the hub knows who the node is
+    view: View = View()
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+
+def encode_spoke(message: FromSpoke) -> dict[str, object]:
+    """Return a message of a node as an object."""
+    local = limited(message.local)
+    if local.failure:  # its time means nothing on another machine
+        local = attrs.evolve(local, failure=attrs.evolve(limited(local.failure), at=0.0))
+    if local.diagnosed:
+        diagnosed = limited(local.diagnosed)
+        lines = fitting(reversed(diagnosed.lines[-MOST_LINES:]))[::-1]
+        local = attrs.evolve(local, diagnosed=attrs.evolve(diagnosed, lines=lines))
+    identity = message.identity and limited(message.identity)
+    if identity:
+        versions = fitting((_cut(name), _cut(value)) for name, value in identity.versions)
+        identity = attrs.evolve(identity, versions=versions)
+    encoded: dict[str, object] = plain(attrs.evolve(message, local=local, identity=identity))
+    return encoded
+
+
+def encode_view(view: View) -> dict[str, object]:
+    """Return what all nodes are to know as an object."""
+    verdict = view.verdict and limited(view.verdict)
+    stop = view.stop and limited(view.stop)
+    encoded: dict[str, object] = plain(attrs.evolve(limited(view), verdict=verdict, stop=stop))
+    return encoded
+
+
+def encode_hub(header: Header, view: Mapping[str, object], *, is_welcome: bool = True) -> dict[str, object]:
+    """Return a message of the hub as an object; `view` is encoded already, as it is the same for all."""
+    return {"header": plain(header), "is_welcome": is_welcome, "view": view}
+
+
+def limited(record: Any) -> Any:
+    """Return a record with the texts and arrays of numbers and texts that it has cut to their limits."""
+    changes = {}
+    for field in attrs.fields(type(record)):
+        value = getattr(record, field.name)
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            changes[field.name] = _cut(value)
+        elif isinstance(value, tuple) and value:
+            changes[field.name] = tuple(_cut(item) if isinstance(item, str) else item for item in value[:MOST_NAMED])
+    return attrs.evolve(record, **changes) if changes else record
+
+
+def fitting(items: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the first items that fit into `LARGEST_LIST`."""
+    taken, left = [], LARGEST_LIST
+    for item in items:
+        left -= len(json.dumps(plain(item))) + 1
+        if left < 0:
+            break
+        taken.append(item)
+    return tuple(taken)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode_spoke(message: Mapping[str, object]) -> FromSpoke | None:
+    """Return a message of a node, None if it is none."""
+    members = Members(message)
+    header = decode_header(members)
+    node, local = members.count("node"), decode_local(members.child("local"))
+    if header is None or node is None or local is None:
+        return None
+    return FromSpoke(
+        **{
+            **members.fields(FromSpoke),
+            "header": header,
+            "node": node,
+            "local": local,
+            "identity": decode_identity(members.child("identity")),
+            "asked": _asked(members.child("asked")),
+        }
+    )
+
+
+def decode_hub(message: Mapping[str, object]) -> FromHub | None:
+    """Return a message of the hub, None if it is none."""
+    members = Members(message)
+    header, view = decode_header(members), members.child("view")
+    if header is None or view.count("attempt") is None:
+        return None
+    stop = view.child("stop")
+    stop_all = limited(StopAll(**stop.fields(StopAll))) if stop.count("attempt") is not None else None
+    verdict = JobVerdict.decode(view.child("verdict"))
+    fields = {
+        **view.fields(View),
+        "stop": stop_all,
+        "verdict": verdict and limited(verdict),
+        "asked": _asked(view.child("asked")),
+        "results": tuple((pair.text("0"), pair.text("1")) for pair in view.pairs("results")[:MOST_RESULTS]),
+    }
+    return FromHub(header=header, is_welcome=members.flag("is_welcome"), view=limited(View(**fields)))
+
+
+def decode_header(members: Members) -> Header | None:
+    """Return the header of a message, None if it has none."""
+    header = limited(Header(**members.child("header").fields(Header)))
+    return header if header.sender and header.seq > 0 else None
+
+
+def decode_local(members: Members) -> Local | None:
+    """Return what a runner says of its node, None if it is malformed."""
+    stage, failure, diagnosed = members.choice("stage", Stage), members.child("failure"), members.child("diagnosed")
+    if stage is None or members.count("attempt") is None:
+        return None
+    local = Local(
+        **members.fields(Local),
+        stage=stage,
+        failure=_failure(failure) if failure.members else None,
+        diagnosed=_diagnosed(diagnosed) if diagnosed.members else None,
+    )
+    return limited(local)  # type: ignore[no-any-return]  # the same record
+
+
+def decode_identity(members: Members) -> Identity | None:
+    """Return who a node is, None if it does not say so."""
+    if members.count("node") is None or not members.count("nodes") or not members.text("incarnation"):
+        return None
+    versions = [(_cut(pair.text("0")), _cut(pair.text("1"))) for pair in members.pairs("versions")]
+    return limited(Identity(**members.fields(Identity), versions=fitting(versions)))  # type: ignore[no-any-return]
+
+
+def _failure(members: Members) -> Failure:
+    kind = members.choice("kind", FailureClass) or FailureClass.UNKNOWN
+    return limited(Failure(**members.fields(Failure), kind=kind))  # type: ignore[no-any-return]
+
+
+def _diagnosed(members: Members) -> Diagnosed:
+    kind = members.choice("kind", FailureClass) or FailureClass.UNKNOWN
+    diagnosed = limited(Diagnosed(**members.fields(Diagnosed), kind=kind))
+    return attrs.evolve(diagnosed, lines=fitting(reversed(diagnosed.lines[-MOST_LINES:]))[::-1])
+
+
+def _asked(members: Members) -> Asked | None:
+    return limited(Asked(**members.fields(Asked))) if members.text("request_id") else None
