@@ -35,6 +35,8 @@ from ascend_runner.link.protocol import (
     CLOCK_LIMIT,
     HOLD,
     KILL_WAIT,
+    NO_HUB,
+    PARTING,
     STOP_SPREAD,
     TABLE_WAIT,
     UNREACHABLE,
@@ -56,6 +58,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.job_machine import Job, Policy
+from ascend_runner.supervision.machine import ANSWER_LIMIT
 from ascend_runner.text import duration, format_numbers, signal_name
 
 NEVER: Final = -math.inf
@@ -113,7 +116,7 @@ class Hub:
     """What node 0 knows of the job. Times are None before there is one."""
 
     identity: Identity  # of node 0; `incarnation` is also the hub's
-    policy: Policy = Policy()
+    policy: Policy = attrs.Factory(Policy)
     epoch: float = 0.0
     node_timeout: float | None = None
     now: float = 0.0
@@ -127,24 +130,24 @@ class Hub:
     stop: StopAll | None = None  # of this attempt
     stopped_at: float | None = None
     verdict: JobVerdict | None = None  # the last one
-    is_over: bool = False  # no attempt follows
+    is_final: bool = False  # no attempt follows
     start: int = 0
     start_from: float = 0.0  # the end of the delay before a restart
     give_up_at: float = math.inf  # when nodes that are missing have been waited for
-    leases: Mapping[int, float] = {}  # until when an unknown runner of a node may have living ranks
-    settled: int = -1
+    is_successor: bool = False  # of a hub that nodes have heard before
+    cleared: frozenset[int] = frozenset()  # nodes with a runner that has replaced one that is dead
+    settled: int = -1  # the last attempt after which every node was known to be dead
     refusal: str = ""
     wait: str = ""
     differ_since: float | None = None  # rank tables
     told: frozenset[str] = frozenset()  # what was said once
     asked: Asked | None = None
-    asked_by: int = 0
     asked_until: float = 0.0
     answered: str = ""
     results: tuple[tuple[str, str], ...] = ()
     dropped: int = 0
 
-    view: View = View()
+    view: View = attrs.Factory(View)
     wire_view: Mapping[str, object] = attrs.field(factory=lambda: wire.encode_view(View()), eq=False)
     changed: float = NEVER  # when the view changed in what is urgent
 
@@ -154,12 +157,16 @@ class Hub:
         return self.job.attempt
 
     @property
-    def is_settled(self) -> bool:
-        """Whether every reachable node has heard all that this hub has decided."""
-        return all(
+    def is_over(self) -> bool:
+        """Whether there is nothing left to say: node 0 has left, and every reachable node has heard the last word."""
+        runner = self.peers.get(0)
+        if runner is None or not runner.has_left or (self.stop and not self.is_final):
+            return False
+        is_heard = all(
             peer.acked >= self.changed or peer.has_left or not peer.is_reachable(self.now)
             for peer in self.peers.values()
         )
+        return is_heard or self.now >= self.changed + PARTING
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -214,27 +221,30 @@ def _requested(hub: Hub, event: Requested) -> Step:
 
 def _received(hub: Hub, event: Received) -> Step:
     message = wire.decode_spoke(event.message)
-    if message is None:
-        return _drop(hub, "a malformed message was dropped")
+    if message is None or message.local.attempt > hub.policy.max_restarts:
+        return _drop(hub)
+    objection = _objection(hub, message)
+    if objection:
+        return _refuse(hub, event, message, objection)
     known = hub.peers.get(message.node)
-    identity = message.identity or (known.identity if known else None)
-    if message.header.protocol != PROTOCOL:
-        other = f"node {message.node} has protocol {message.header.protocol} of the link, node 0 has {PROTOCOL}"
-        return _refuse(hub, event, message, other)
-    if identity and identity.nodes != hub.identity.nodes:
-        counts = f"node {message.node} counts {identity.nodes} nodes, node 0 counts {hub.identity.nodes}"
-        return _refuse(hub, event, message, counts)
-    if message.node >= hub.identity.nodes or (identity and identity.node != message.node):
-        return _refuse(hub, event, message, f"there is no node {message.node} in a job of {hub.identity.nodes} nodes")
     if known and known.identity.incarnation != message.header.sender:
         return _contend(hub, event, message, known)
-    if identity is None:  # this hub is a new one
-        return _reply(hub, event.peer, message, is_welcome=False)
-    if identity.incarnation != message.header.sender:
-        return _drop(hub, "a malformed message was dropped")
     if known and message.header.seq <= known.seq:
         return hub, ()  # overtaken by a later one
-    return _accept(hub, event, message, identity)
+    is_successor = known is None and bool(message.header.to)
+    hub = attrs.evolve(hub, is_successor=hub.is_successor or is_successor)
+    identity = message.identity or (known.identity if known else None)
+    return _accept(hub, event, message, identity) if identity else _reply(hub, event, message, View())
+
+
+def _objection(hub: Hub, message: FromSpoke) -> str:
+    """Return why a node can never take part, "" if it can."""
+    node, identity, protocol = message.node, message.identity, message.header.protocol
+    if protocol != PROTOCOL:
+        return f"node {node} has protocol {protocol} of the link, node 0 has {PROTOCOL}"
+    if identity and identity.nodes != hub.identity.nodes:
+        return f"node {node} counts {identity.nodes} nodes, node 0 counts {hub.identity.nodes}"
+    return "" if node < hub.identity.nodes else f"a job of {hub.identity.nodes} nodes has no node {node}"
 
 
 def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
@@ -243,7 +253,7 @@ def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -
     hub = attrs.evolve(hub, peers={**hub.peers, message.node: peer}, settled=max(hub.settled, message.settled))
     hub = _heard_rival(hub, peer)
     hub = _heard_request(hub, message)
-    hub, reply = _reply(hub, event.peer, message)
+    hub, reply = _reply(hub, event, message)
     if known and _is_beat(known, peer) and not message.asked:
         return hub, reply
     hub, actions = _settle(hub)
@@ -304,16 +314,16 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
     )
 
 
-def _drop(hub: Hub, sentence: str) -> Step:
-    is_first = not hub.dropped
-    return attrs.evolve(hub, dropped=hub.dropped + 1), (Tell(Warned(sentence=sentence)),) if is_first else ()
+def _drop(hub: Hub) -> Step:
+    told = () if hub.dropped else (Tell(Warned(sentence="a malformed message of another node was dropped")),)
+    return attrs.evolve(hub, dropped=hub.dropped + 1), told
 
 
 def _refuse(hub: Hub, event: Received, message: FromSpoke, sentence: str) -> Step:
     """Refuse a node. Without it the job cannot begin, so all are refused, unless its place is taken."""
     if hub.missing and message.node not in hub.peers and not hub.refusal:
         hub = attrs.evolve(hub, refusal=sentence)
-    hub, reply = _reply(hub, event.peer, message, is_welcome=False, refusal=sentence)
+    hub, reply = _reply(hub, event, message, View(refusal=sentence))
     hub, actions = _settle(hub)
     return hub, (*reply, *actions)
 
@@ -324,24 +334,49 @@ def _refuse(hub: Hub, event: Received, message: FromSpoke, sentence: str) -> Ste
 def _contend(hub: Hub, event: Received, message: FromSpoke, known: Peer) -> Step:
     """A runner says that it is a node that is another one already (law 6)."""
     node, identity = message.node, message.identity
-    if identity is None or identity.incarnation != message.header.sender:
-        return _reply(hub, event.peer, message, is_welcome=False)
-    if known.has_left or event.at >= _lease_of(hub, known):
-        peers = {other: peer for other, peer in hub.peers.items() if other != node}
-        rivals = {other: rival for other, rival in hub.contenders.items() if other != node}
-        return _accept(attrs.evolve(hub, peers=peers, contenders=rivals), event, message, identity)
+    if identity is None:
+        return _reply(hub, event, message, View())
+    is_dead = known.has_left or (hub.policy.max_restarts > 0 and hub.now >= known.heard + _lease(hub))
+    if is_dead and not known.has_left and known.ran == hub.attempt and not hub.is_final:  # its ranks are gone
+        hub = attrs.evolve(hub, peers={**hub.peers, node: attrs.evolve(known, is_lost=True)})
+        hub, actions = _settle(hub)
+        hub, reply = _reply(hub, event, message, View(wait=f"node {node} was lost; waiting for the verdict"))
+        return hub, (*actions, *reply)
+    is_undecided = (hub.stop is not None or hub.hold_until is not None) and not hub.is_final
+    if is_dead and not is_undecided:
+        return _replace(hub, event, message, identity)
+    return _wait_for(hub, event, message, identity)
+
+
+def _replace(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
+    """Let a runner take the place of one that is certainly dead."""
+    node = message.node
+    hub = attrs.evolve(
+        hub,
+        peers={other: peer for other, peer in hub.peers.items() if other != node},
+        contenders={other: rival for other, rival in hub.contenders.items() if other != node},
+        cleared=hub.cleared | {node},
+        give_up_at=max(hub.give_up_at, _give_up_at(hub)),
+    )
+    return _accept(hub, event, message, identity)
+
+
+def _wait_for(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
+    """Let a second runner wait; it is refused as soon as the first one has answered what was sent after it came."""
+    node, known = message.node, hub.peers[message.node]
     both = f"node {node} is run by {_place(known.identity)} already, and again by {_place(identity)}"
     rival = hub.contenders.get(node)
-    if rival and rival.identity.incarnation != identity.incarnation and event.at < rival.heard + UNREACHABLE:
-        return _reply(hub, event.peer, message, is_welcome=False, wait=both)  # a third one
-    if rival is None or rival.identity.incarnation != identity.incarnation:
-        rival = Contender(identity=identity, since=event.at, heard=event.at)
-    hub = attrs.evolve(hub, contenders={**hub.contenders, node: attrs.evolve(rival, heard=event.at)})
-    if known.acked >= rival.since and known.is_reachable(event.at):
-        return _reply(hub, event.peer, message, is_welcome=False, refusal=both)
-    hub, asks = _send(hub, known, hub.wire_view)
-    hub, reply = _reply(hub, event.peer, message, is_welcome=False, wait=f"{both}; waiting until the first one is gone")
-    return hub, (asks, *reply)
+    is_same = rival is not None and rival.identity.incarnation == identity.incarnation
+    if rival and not is_same and hub.now < rival.heard + UNREACHABLE:
+        return _reply(hub, event, message, View(wait=both))  # a third one
+    since = rival.since if rival and is_same else hub.now
+    rival = Contender(identity=identity, since=since, heard=hub.now)
+    hub = attrs.evolve(hub, contenders={**hub.contenders, node: rival})
+    if known.acked > since and known.is_reachable(hub.now) and not known.has_left:
+        return _reply(hub, event, message, View(refusal=both))
+    hub, question = _send(hub, known, hub.wire_view)
+    hub, reply = _reply(hub, event, message, View(wait=f"{both}; waiting until the first one is gone"))
+    return hub, (question, *reply)
 
 
 def _heard_rival(hub: Hub, peer: Peer) -> Hub:
@@ -354,12 +389,8 @@ def _heard_rival(hub: Hub, peer: Peer) -> Hub:
     )
 
 
-def _lease_of(hub: Hub, peer: Peer) -> float:
-    """Return until when ranks of a silent runner may be alive."""
-    return peer.heard + _lease(hub)
-
-
 def _lease(hub: Hub) -> float:
+    """Return how long ranks of a node may be alive after it was last heard."""
     return hub.identity.link_timeout + hub.identity.grace + KILL_WAIT
 
 
@@ -371,21 +402,16 @@ def _place(identity: Identity) -> str:
 
 
 def _adopt(hub: Hub) -> Told:
-    """A new hub continues with the highest attempt that it hears of (law 6)."""
+    """A new hub continues with the highest attempt that it hears of."""
     highest = max((peer.attempt for peer in hub.peers.values()), default=0)
     if highest <= hub.attempt:
         return hub, ()
-    leases: dict[int, float] = {}
-    if hub.settled < highest - 1:
-        leases = dict.fromkeys(range(hub.identity.nodes), hub.now + _lease(hub))
-    hub = attrs.evolve(_at_attempt(hub, highest), start=highest - 1, leases=leases, give_up_at=_give_up_at(hub))
-    running = any(peer.attempt == highest and peer.ran == highest for peer in hub.peers.values())
-    return attrs.evolve(hub, start=highest if running else hub.start), ()
+    return attrs.evolve(_at_attempt(hub, highest), start=highest - 1, give_up_at=_give_up_at(hub)), ()
 
 
 def _at_attempt(hub: Hub, attempt: int) -> Hub:
     job = attrs.evolve(hub.job, attempt=attempt)
-    return attrs.evolve(hub, job=job, stop=None, stopped_at=None, hold_until=None, differ_since=None, asked=None)
+    return attrs.evolve(hub, job=job, stop=None, stopped_at=None, hold_until=None, differ_since=None)
 
 
 def _give_up_at(hub: Hub, delay: float = 0.0) -> float:
@@ -408,7 +434,7 @@ def _watch_nodes(hub: Hub) -> Told:
 def _find_lost(hub: Hub) -> Told:
     """Decide which unreachable nodes are lost (law 7)."""
     silent = [peer for peer in hub.peers.values() if not (peer.is_reachable(hub.now) or peer.has_left or peer.is_lost)]
-    if not silent or hub.stop or hub.is_over:
+    if not silent or hub.stop or hub.is_final:
         return hub, ()
     reachable = [peer for peer in hub.peers.values() if peer.is_reachable(hub.now)]
     named = {node for peer in reachable if peer.attempt == hub.attempt for node in peer.local.lost}
@@ -429,7 +455,7 @@ def _compare_tables(hub: Hub) -> Told:
     for node, peer in sorted(hub.peers.items()):
         if peer.local.table and peer.attempt == hub.attempt and not peer.has_left:
             tables.setdefault(peer.local.table, []).append(node)
-    if len(tables) <= 1 or hub.is_over or hub.stop:
+    if len(tables) <= 1 or hub.is_final or hub.stop:
         return attrs.evolve(hub, differ_since=None), ()
     since = hub.now if hub.differ_since is None else hub.differ_since
     parts = [f"{_nodes(nodes)} {table[:12]}" for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))]
@@ -446,7 +472,7 @@ def _table_wait(hub: Hub) -> float:
 
 def _compare_nodes(hub: Hub) -> Told:
     """Say once what differs between the nodes, when all have joined."""
-    if hub.missing:
+    if hub.missing and hub.now < (hub.born or 0.0) + NO_HUB:
         return hub, ()
     sentences = {**_versions(hub), **_clocks(hub)}
     news = tuple(Warned(sentence=sentence) for name, sentence in sentences.items() if name not in hub.told)
@@ -454,7 +480,7 @@ def _compare_nodes(hub: Hub) -> Told:
 
 
 def _versions(hub: Hub) -> dict[str, str]:
-    names = {name: value for name, value in hub.identity.versions}
+    names = dict(hub.identity.versions)
     found: dict[str, str] = {}
     for name in sorted(names):
         groups: dict[str, list[int]] = {}
@@ -479,7 +505,7 @@ def _clocks(hub: Hub) -> dict[str, str]:
 
 def _stop_all(hub: Hub) -> Told:
     """Stop every node after the first failure; one that only reports a lost peer waits for another (law 2)."""
-    if hub.stop or hub.is_over:
+    if hub.stop or hub.is_final:
         return hub, ()
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
     signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
@@ -541,33 +567,36 @@ def _ending(peer: Peer) -> str:
 
 def _decide(hub: Hub) -> Told:
     """Make the verdict on an attempt that was stopped (law 4)."""
-    if hub.stop is None or hub.stopped_at is None or hub.is_over or not _is_decidable(hub):
+    if hub.stop is None or hub.is_final or not _is_decidable(hub):
         return hub, ()
-    unsettled = [peer for peer in hub.peers.values() if not _is_settled(hub, peer)]
-    missing = (*hub.missing, *sorted(peer.identity.node for peer in unsettled))[:MOST_NAMED]
-    signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
+    unsettled = {node for node, peer in hub.peers.items() if not _is_settled(hub, peer)}
+    missing = tuple(sorted(unsettled.union(hub.missing)))[:MOST_NAMED]
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
-    left_alone = not hub.stop.signum and bool(signalled) and len(signalled) < len(hub.peers)
-    if hub.stop.signum or (signalled and not failed and not left_alone):
-        signum = hub.stop.signum or signalled[0].local.signum
-        verdict = stopped_by(hub.attempt, hub.stop.node, signum, is_sure=not (failed or missing))
-        return _conclude(hub, verdict), ()
-    if failed:
+    signum = hub.stop.signum or _signal_to_all(hub)
+    if failed and not hub.stop.signum:
         verdict = verdict_on(hub.attempt, [_candidate(hub, peer) for peer in failed], missing)
     else:
-        verdict = stopped_by(hub.attempt, hub.stop.node, signalled[0].local.signum, is_sure=not missing)
-    first = hub.peers[verdict.node] if verdict.node in hub.peers else None
-    return _follow(hub, verdict, first), ()
+        received = hub.stop.signum or hub.peers[hub.stop.node].local.signum
+        verdict = stopped_by(hub.attempt, hub.stop.node, received, is_sure=not (failed or missing))
+        if signum:
+            return _conclude(hub, verdict), ()
+    return _follow(hub, verdict, signum), ()
 
 
 def _is_decidable(hub: Hub) -> bool:
     since = hub.now if hub.stopped_at is None else hub.stopped_at
     if hub.now >= since + hub.identity.grace + AFTER_GRACE:
         return True
-    if any(_is_signalled(hub, peer) for peer in hub.peers.values()) and not hub.stop.signum if hub.stop else False:
-        if hub.now < since + STOP_SPREAD:
-            return False
+    is_signalled = any(_is_signalled(hub, peer) for peer in hub.peers.values())
+    if is_signalled and hub.stop and not hub.stop.signum and hub.now < since + STOP_SPREAD:
+        return False
     return all(_is_settled(hub, peer) or not peer.is_reachable(hub.now) for peer in hub.peers.values())
+
+
+def _signal_to_all(hub: Hub) -> int:
+    """Return the stop signal that all nodes have received, 0 if they have not."""
+    signums = {peer.local.signum for peer in hub.peers.values() if peer.attempt == hub.attempt}
+    return max(signums) if 0 not in signums else 0
 
 
 def _is_settled(hub: Hub, peer: Peer) -> bool:
@@ -591,8 +620,9 @@ def _candidate(hub: Hub, peer: Peer) -> Candidate:
     )
 
 
-def _follow(hub: Hub, verdict: JobVerdict, first: Peer | None) -> Hub:
+def _follow(hub: Hub, verdict: JobVerdict, signum: int) -> Hub:
     """Let the policy decide whether an attempt follows."""
+    first = None if verdict.node is None else hub.peers.get(verdict.node)
     found = first.local.diagnosed if first else None
     known = {restart.value: restart for restart in Restart}
     is_clear = not any(
@@ -601,6 +631,7 @@ def _follow(hub: Hub, verdict: JobVerdict, first: Peer | None) -> Hub:
     )
     failed = job_machine.Failed(
         status=verdict.status,
+        signum=signum,
         restart=known.get(found.restart if found else "", Restart.TRANSIENT),
         fingerprint=(found.fingerprint if found else "") or verdict.sentence,
         has_progressed=found.has_progressed if found else None,
@@ -610,7 +641,7 @@ def _follow(hub: Hub, verdict: JobVerdict, first: Peer | None) -> Hub:
     job, actions = job_machine.transition(job, failed)
     decision = job.verdict.value if job.verdict else ""
     if job_machine.Action.WAIT not in actions:
-        return _conclude(hub, attrs.evolve(verdict, decision=decision))
+        return _conclude(hub, attrs.evolve(verdict, decision=decision, status=job.status or verdict.status))
     delay = job.delay
     job, _prepare = job_machine.transition(job, job_machine.DelayOver())
     verdict = attrs.evolve(verdict, decision=decision, restarts=True, delay=delay)
@@ -620,12 +651,12 @@ def _follow(hub: Hub, verdict: JobVerdict, first: Peer | None) -> Hub:
 
 
 def _conclude(hub: Hub, verdict: JobVerdict) -> Hub:
-    return attrs.evolve(hub, verdict=verdict, is_over=True)
+    return attrs.evolve(hub, verdict=verdict, is_final=True)
 
 
 def _succeed(hub: Hub) -> Told:
     """With restarts, nodes that have succeeded wait for the slowest one: a failure there restarts all."""
-    if not hub.policy.max_restarts or hub.stop or hub.is_over:
+    if not hub.policy.max_restarts or hub.stop or hub.is_final:
         return hub, ()
     peers = [peer for peer in hub.peers.values() if peer.attempt == hub.attempt]
     done = [peer for peer in peers if peer.local.stage in ENDED and not _has_failed(hub, peer)]
@@ -643,14 +674,15 @@ def _succeed(hub: Hub) -> Told:
 
 def _start(hub: Hub) -> Told:
     """Start the next attempt as soon as it may (law 5), or give up."""
-    if hub.start >= hub.attempt or hub.is_over or hub.stop or hub.refusal:
+    if hub.start >= hub.attempt or hub.is_final or hub.stop or hub.refusal:
         return hub, ()
     if any(peer.ran == hub.attempt == peer.attempt for peer in hub.peers.values()):
         return attrs.evolve(hub, start=hub.attempt), ()  # a hub before this one has started it
     late = [node for node in range(hub.identity.nodes) if not _is_ready(hub, node)]
+    is_leased = any(node in hub.contenders or _is_leased(hub, node) for node in late)
     if not late and hub.differ_since is None and hub.now >= hub.start_from:
         return attrs.evolve(hub, start=hub.attempt, give_up_at=math.inf), ()
-    if late and hub.now >= hub.give_up_at:
+    if late and hub.now >= hub.give_up_at and not is_leased:
         waited = duration(hub.identity.link_timeout)
         sentence = f"{_nodes(late)} {_has(late)} not been ready for a restart within {waited}"
         status = hub.verdict.status if hub.verdict and hub.verdict.status else 1
@@ -664,29 +696,44 @@ def _is_ready(hub: Hub, node: int) -> bool:
     peer = hub.peers.get(node)
     if peer is None or peer.attempt != hub.attempt or peer.local.stage is not Stage.READY:
         return False
-    was_there = peer.ran == hub.attempt - 1
-    return peer.is_reachable(hub.now) and (was_there or hub.now >= hub.leases.get(node, 0.0))
+    return peer.is_reachable(hub.now) and not _is_leased(hub, node)
 
 
-RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
-    lambda hub: (attrs.evolve(hub, wait=""), ()),
-    _adopt,
-    _watch_nodes,
-    _find_lost,
-    _compare_tables,
-    _compare_nodes,
-    _stop_all,
-    _decide,
-    _succeed,
-    _start,
-)
+def _is_leased(hub: Hub, node: int) -> bool:
+    """Whether a runner of this node that this hub does not know may have ranks of the attempt before."""
+    if not hub.is_successor or hub.settled >= hub.attempt - 1 or node in hub.cleared:
+        return False
+    peer = hub.peers.get(node)
+    was_there = peer is not None and peer.ran == hub.attempt - 1
+    return not was_there and hub.now < (hub.born or 0.0) + _lease(hub)
 
 
 # --- Requests for the whole job ---------------------------------------------------------------------------------------
 
 
 def _heard_request(hub: Hub, message: FromSpoke) -> Hub:
-    return hub
+    """Take up a request if none is under way; its node repeats it until then."""
+    asked = message.asked
+    if asked is None or hub.asked or asked.request_id == hub.answered:
+        return hub
+    return attrs.evolve(hub, asked=asked, asked_until=hub.now + ANSWER_LIMIT)
+
+
+def _collect(hub: Hub) -> Told:
+    """End a request once every reachable node has answered it, or when nothing more can come of it."""
+    if hub.asked is None:
+        return hub, ()
+    answers: dict[str, list[int]] = {}
+    is_done = bool(hub.stop) or hub.is_final or hub.now >= hub.asked_until
+    is_open = False
+    for node, peer in sorted(hub.peers.items()):
+        has_answered = peer.local.answered == hub.asked.request_id
+        answers.setdefault(peer.local.answer if has_answered else "", []).append(node)
+        is_open |= not has_answered and peer.is_reachable(hub.now) and not peer.has_left
+    if is_open and not is_done:
+        return hub, ()
+    results = tuple((format_numbers(nodes[:MOST_NAMED]), answer) for answer, nodes in answers.items())
+    return attrs.evolve(hub, asked=None, answered=hub.asked.request_id, results=results[: wire.MOST_RESULTS]), ()
 
 
 # --- What the hub says ------------------------------------------------------------------------------------------------
@@ -725,7 +772,7 @@ def _publish(hub: Hub) -> Step:
 
 def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
     """Send what all are to know to a node."""
-    seq = hub.seq + 1
+    seq = _next_seq(hub)
     header = Header(
         sender=hub.identity.incarnation,
         seq=seq,
@@ -737,11 +784,9 @@ def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
     return attrs.evolve(hub, seq=seq), Send(peer.route, wire.encode_hub(header, view))
 
 
-def _reply(
-    hub: Hub, route: bytes, message: FromSpoke, *, is_welcome: bool = True, refusal: str = "", wait: str = ""
-) -> Step:
-    """Answer a message, for which only its sender's clock has to be known."""
-    seq = hub.seq + 1
+def _reply(hub: Hub, event: Received, message: FromSpoke, view: View | None = None) -> Step:
+    """Answer a message: with what all are to know, or with `view` if its sender takes no part."""
+    seq = _next_seq(hub)
     header = Header(
         sender=hub.identity.incarnation,
         seq=seq,
@@ -749,9 +794,16 @@ def _reply(
         to=message.header.sender,
         echo=message.header.sent,
     )
-    hub = attrs.evolve(hub, seq=seq)
-    view = hub.wire_view if is_welcome else wire.encode_view(View(refusal=refusal or hub.refusal, wait=wait))
-    return hub, (Send(route, wire.encode_hub(header, view, is_welcome=is_welcome)),)
+    if view is not None and not (view.refusal or view.wait):
+        view = attrs.evolve(view, refusal=hub.refusal)
+    shown = hub.wire_view if view is None else wire.encode_view(view)
+    sent = wire.encode_hub(header, shown, is_welcome=view is None)
+    return attrs.evolve(hub, seq=seq), (Send(event.peer, sent),)
+
+
+def _next_seq(hub: Hub) -> int:
+    """Number a message; another process on this machine that continues goes on with higher numbers."""
+    return max(hub.seq + 1, int(hub.now * 1e6))
 
 
 def _next(hub: Hub) -> float:
@@ -765,9 +817,10 @@ def _times(hub: Hub) -> Iterator[float]:
         yield peer.heard + UNREACHABLE
         if not peer.is_reachable(hub.now):
             yield peer.heard + (hub.identity.link_timeout if hub.node_timeout is None else hub.node_timeout)
-    yield from filter(None, (hub.hold_until, hub.start_from))
-    yield from hub.leases.values()
-    yield hub.give_up_at
+    born = hub.born or 0.0
+    yield from (born + NO_HUB, born + _lease(hub), hub.start_from, hub.give_up_at, hub.changed + PARTING)
+    yield math.inf if hub.hold_until is None else hub.hold_until
+    yield hub.asked_until if hub.asked else math.inf
     if hub.stopped_at is not None:
         yield hub.stopped_at + STOP_SPREAD
         yield hub.stopped_at + hub.identity.grace + AFTER_GRACE
@@ -824,3 +877,16 @@ HANDLERS: Final[Mapping[type[Event], Callable[..., Step]]] = {
     RunnerGone: _ignore,
     AllDead: _ignore,
 }
+RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
+    lambda hub: (attrs.evolve(hub, wait=""), ()),
+    _adopt,
+    _watch_nodes,
+    _find_lost,
+    _compare_tables,
+    _compare_nodes,
+    _stop_all,
+    _decide,
+    _succeed,
+    _start,
+    _collect,
+)

@@ -112,7 +112,7 @@ class Joined:
     """All nodes have joined, or (`missing`) not all of them yet."""
 
     missing: tuple[int, ...] = ()  # at most `messages.MOST_NAMED` of them
-    attempt: int = 0  # of the job; a node at an earlier one replaces another, and prepares this one
+    attempt: int = 0  # that this node has to prepare: it is behind the others, and there is no verdict to say so
 
 
 @attrs.frozen(kw_only=True)

@@ -1,8 +1,8 @@
 """The events and actions of the rules of the link: `hub` for node 0, and `spoke` for every node. Pure.
 
-Both are state machines, `transition(state, event) -> (state, actions)`. What reads sockets and clocks is `process`. All
-times are in seconds of this machine's monotonic clock, but `epoch`, which is the time since 1970 at which that clock was
-0. Nothing of a message lets a state grow: there is at most one record for each node of the job.
+Both are state machines, `transition(state, event) -> (state, actions)`; `process` reads sockets and clocks. All times
+are in seconds of this machine's monotonic clock. `epoch` is the time since 1970 at which that clock was 0. Nothing of a
+message lets a state grow: there is at most one record for each node of the job.
 
 The laws, each of which a test shows:
  1. Trouble of the link alone stops no rank: neither silence, nor a lost, late, repeated or malformed message. The one

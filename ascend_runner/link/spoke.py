@@ -13,6 +13,7 @@ import attrs
 
 from ascend_runner.link import wire
 from ascend_runner.link.messages import (
+    MOST_NAMED,
     Answered,
     Asked,
     Failure,
@@ -65,7 +66,7 @@ class Spoke:
 
     identity: Identity
     epoch: float = 0.0
-    local: Local = Local()
+    local: Local = attrs.Factory(Local)
     born: float | None = None
     seq: int = 0
     sent: float | None = None  # when the last message was sent
@@ -74,7 +75,7 @@ class Spoke:
     hub: str = ""  # the incarnation of the hub, "" before it has answered
     hub_seq: int = 0
     is_welcome: bool = False
-    view: View = View()
+    view: View = attrs.Factory(View)
     heard: float | None = None  # when the last message of the hub arrived
     hub_sent: float | None = None  # when that was sent, on the hub's clock
     contact: float | None = None  # when the last message that the hub has answered was sent
@@ -189,6 +190,8 @@ def _became(spoke: Spoke, local: Local) -> Spoke:
 
 def _requested(spoke: Spoke, event: Requested) -> Told:
     """Ask the hub, one request after the other: a second one replaces one that is not done."""
+    if event.asked.request == "nodes":  # the hub beside this spoke answers
+        return spoke, ()
     number = spoke.requests + 1
     asked = attrs.evolve(event.asked, request_id=f"{spoke.identity.incarnation}:{number}")
     return attrs.evolve(spoke, request=asked, requests=number, is_due=True), ()
@@ -243,7 +246,8 @@ def _tell_wait(spoke: Spoke) -> Told:
 
 
 def _tell_joined(spoke: Spoke) -> Told:
-    joined = Joined(missing=spoke.view.missing, attempt=spoke.view.attempt)
+    is_behind = spoke.view.attempt > max(spoke.local.attempt, spoke.knows + 1)
+    joined = Joined(missing=spoke.view.missing, attempt=spoke.view.attempt if is_behind else 0)
     if not spoke.is_welcome or joined == spoke.joined:
         return spoke, ()
     return attrs.evolve(spoke, joined=joined), (joined,)
@@ -262,8 +266,9 @@ def _tell_stop(spoke: Spoke) -> Told:
 
 
 def _tell_verdict(spoke: Spoke) -> Told:
+    """Pass on the verdict; a node that is behind learns the last one, and goes on from there."""
     verdict = spoke.view.verdict
-    if verdict is None or verdict.attempt != spoke.local.attempt or spoke.knows >= verdict.attempt:
+    if verdict is None or not spoke.is_welcome or verdict.attempt <= max(spoke.knows, spoke.local.attempt - 1):
         return spoke, ()
     settled = verdict.attempt if verdict.restarts and not verdict.missing else spoke.settled
     return attrs.evolve(spoke, verdict=verdict, settled=settled, is_due=True), (VerdictReached(verdict),)
@@ -340,7 +345,7 @@ def _lease(spoke: Spoke) -> float:
 
 def _own_verdict(spoke: Spoke) -> JobVerdict:
     identity, local = spoke.identity, spoke.local
-    others = tuple(node for node in range(identity.nodes) if node != identity.node)[: wire.MOST_NAMED]
+    others = tuple(node for node in range(identity.nodes) if node != identity.node)[:MOST_NAMED]
     verdict = JobVerdict(attempt=local.attempt, missing=others, is_alone=True, pod=identity.pod)
     if local.diagnosed or local.failure:
         found = local.diagnosed or local.failure
@@ -359,7 +364,8 @@ def _own_verdict(spoke: Spoke) -> JobVerdict:
         return attrs.evolve(verdict, node=identity.node, certainty="likely", status=128 + local.signum)
     if local.stage is Stage.DEAD and spoke.failed_at is None:
         return verdict  # it has succeeded
-    return attrs.evolve(verdict, sentence="no verdict from node 0", certainty="open", status=1)
+    status = spoke.verdict.status if spoke.verdict else 0  # of the attempt before
+    return attrs.evolve(verdict, sentence="no verdict from node 0", certainty="open", status=status or 1)
 
 
 def _keep_lease(spoke: Spoke) -> Told:
@@ -377,10 +383,10 @@ def _keep_lease(spoke: Spoke) -> Told:
 RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
     _watch_hub,
     _tell_refusal,
-    _tell_joined,
     _tell_wait,
     _tell_stop,
     _tell_verdict,
+    _tell_joined,
     _tell_start,
     _tell_requests,
     _tell_bye,
@@ -397,7 +403,8 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
     is_due = spoke.is_due or spoke.sent is None or spoke.now >= spoke.sent + BEAT
     if is_silent or not is_due:
         return spoke, ()
-    spoke = attrs.evolve(spoke, seq=spoke.seq + 1, sent=spoke.now, is_due=False)
+    seq = max(spoke.seq + 1, int(spoke.now * 1e6))  # another link process of this runner goes on with higher ones
+    spoke = attrs.evolve(spoke, seq=seq, sent=spoke.now, is_due=False)
     failure = spoke.local.failure
     message = FromSpoke(
         header=Header(

@@ -87,7 +87,7 @@ class FromHub:
 
     header: Header
     is_welcome: bool = False  # the hub knows who the node is
-    view: View = View()
+    view: View = attrs.Factory(View)
 
 
 # --- Writing ----------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def encode_hub(header: Header, view: Mapping[str, object], *, is_welcome: bool =
 
 def limited(record: Any) -> Any:
     """Return a record with the texts and arrays of numbers and texts that it has cut to their limits."""
-    changes = {}
+    changes: dict[str, object] = {}
     for field in attrs.fields(type(record)):
         value = getattr(record, field.name)
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
@@ -226,7 +226,7 @@ def _failure(members: Members) -> Failure:
 
 def _diagnosed(members: Members) -> Diagnosed:
     kind = members.choice("kind", FailureClass) or FailureClass.UNKNOWN
-    diagnosed = limited(Diagnosed(**members.fields(Diagnosed), kind=kind))
+    diagnosed: Diagnosed = limited(Diagnosed(**members.fields(Diagnosed), kind=kind))
     return attrs.evolve(diagnosed, lines=fitting(reversed(diagnosed.lines[-MOST_LINES:]))[::-1])
 
 

@@ -72,9 +72,9 @@ class Machine:
 
     world: World
     spoke: Spoke
-    habits: Habits = Habits()
+    habits: Habits = attrs.Factory(Habits)
     clock: float = 0.0  # its monotonic clock when the world began
-    local: Local = Local()
+    local: Local = attrs.Factory(Local)
     news: list[tuple[float, News]] = attrs.Factory(list)
     runs: list[tuple[int, float, float]] = attrs.Factory(list)  # attempt, first and last moment of living ranks
     kind: FailureClass = FailureClass.OWN
@@ -85,6 +85,7 @@ class Machine:
 
     @property
     def node(self) -> int:
+        """Return its rank among the nodes."""
         return self.spoke.identity.node
 
     @property
@@ -103,6 +104,7 @@ class Machine:
         self.world.after(self.habits.prepare, self.run)
 
     def run(self) -> None:
+        """Start the ranks, unless the runner has been stopped meanwhile."""
         if self.local.stage in {Stage.PREPARING, Stage.READY} and not self.is_off and self.has_runner:
             self.runs.append((self.local.attempt, self.world.now, float("inf")))
             self.tell(stage=Stage.RUNNING, alive=self.spoke.identity.ranks)
@@ -117,6 +119,7 @@ class Machine:
         self.stop_ranks()
 
     def stop_ranks(self) -> None:
+        """Ask the ranks to stop, or give up preparing them."""
         if self.local.stage is Stage.RUNNING:
             self.tell(stage=Stage.STOPPING)
             self.world.after(self.habits.stop, self.die)
@@ -138,6 +141,7 @@ class Machine:
             self.world.after(self.habits.diagnose, self.explain)
 
     def explain(self) -> None:
+        """Diagnose the failure."""
         failure = self.local.failure
         if failure is None or not self.has_runner or self.local.stage is Stage.LEFT:
             return
@@ -164,7 +168,7 @@ class Machine:
 
     def signal(self, signum: int = SIGTERM) -> None:
         """Let the runner receive a stop signal."""
-        if self.has_runner and self.local.stage not in {Stage.LEFT}:
+        if self.has_runner and self.local.stage is not Stage.LEFT:
             self.tell(signum=signum)
             self.stop_ranks()
 
@@ -183,6 +187,7 @@ class Machine:
             self.runs[-1] = (attempt, first, self.world.now)
 
     def at(self) -> float:
+        """Return the time of its monotonic clock."""
         return self.clock + self.world.now
 
     def tell(self, **changes: Any) -> None:
@@ -217,8 +222,8 @@ class Machine:
             self.world.after(0.0, self.run)
         elif isinstance(news, Refused):
             self.world.after(0.0, lambda: self.leave(125))
-        elif isinstance(news, Joined) and news.attempt > self.local.attempt and not self.runs:
-            self.world.after(0.0, lambda: self.prepare(news.attempt))
+        elif isinstance(news, Joined) and news.attempt:
+            self.world.after(0.0, lambda: self.catch_up(news.attempt))
 
     def follow(self, verdict: JobVerdict) -> None:
         if self.is_alive:  # it has to end them first
@@ -227,6 +232,13 @@ class Machine:
             self.prepare(verdict.attempt + 1)
         elif verdict.attempt == self.local.attempt:
             self.leave(verdict.status)
+
+    def catch_up(self, attempt: int) -> None:
+        if self.is_alive:
+            self.stop_ranks()
+            self.world.after(self.habits.stop, lambda: self.catch_up(attempt))
+        else:
+            self.prepare(attempt)
 
     def prepare(self, attempt: int) -> None:
         if attempt > self.local.attempt and self.local.stage is not Stage.LEFT and self.has_runner:
@@ -252,13 +264,13 @@ class World:
     """A job of several nodes; `now` is in seconds of a clock that nobody there has."""
 
     nodes: int
-    network: Network = Network()
+    network: Network = attrs.Factory(Network)
     max_restarts: int = 0
     grace: float = 15.0
     link_timeout: float = 600.0
     node_timeout: float | None = None
     clocks: Mapping[int, tuple[float, float]] = {}  # monotonic and wall clock of a node, in seconds
-    habits: Habits = Habits()
+    habits: Habits = attrs.Factory(Habits)
     now: float = 0.0
     machines: dict[int, Machine] = attrs.Factory(dict)
     former: list[Machine] = attrs.Factory(list)
