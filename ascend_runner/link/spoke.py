@@ -303,8 +303,7 @@ def _tell_requests(spoke: Spoke) -> Told:
 
 def _watch_hub(spoke: Spoke) -> Told:
     """Warn about a hub that is silent, once, and when it is back."""
-    since = (spoke.born or 0.0) + NO_HUB if spoke.heard is None else spoke.heard + UNREACHABLE
-    is_unreachable = spoke.now >= since and not (spoke.is_unlinked or spoke.parting is not None)
+    is_unreachable = spoke.now >= _silent_at(spoke) and not (spoke.is_unlinked or spoke.parting is not None)
     if is_unreachable == spoke.is_unreachable:
         return spoke, ()
     spoke = attrs.evolve(spoke, is_unreachable=is_unreachable)
@@ -316,6 +315,10 @@ def _watch_hub(spoke: Spoke) -> Told:
     elif is_unreachable:
         sentence = f"node 0 is unreachable: no message for {duration(UNREACHABLE)}"
     return spoke, (Warned(sentence=sentence),)
+
+
+def _silent_at(spoke: Spoke) -> float:
+    return (spoke.born or 0.0) + NO_HUB if spoke.heard is None else spoke.heard + UNREACHABLE
 
 
 def _decide_alone(spoke: Spoke) -> Told:
@@ -438,6 +441,8 @@ def _times(spoke: Spoke) -> Iterator[float]:
     yield spoke.now + AGAIN
     if not (spoke.is_unlinked or spoke.is_over):
         yield (spoke.sent or 0.0) + BEAT
+    if not spoke.is_unreachable:
+        yield _silent_at(spoke)
     alone = _alone_at(spoke)
     if alone is not None and spoke.knows < spoke.local.attempt:
         yield max(alone, spoke.now)

@@ -196,12 +196,13 @@ class Machine:
         self.feed(LocalChanged(self.local, self.at()))
 
     def feed(self, event: Event) -> None:
+        """Let the spoke see an event, and perform what it returns."""
         if self.is_off:
             return
         self.spoke, actions = spoke_rules.transition(self.spoke, event)
         for action in actions:
             if isinstance(action, Send):
-                self.world.send(self, None, action.message)
+                self.world.send(self, action.message)
             elif isinstance(action, Wake):
                 self.wake = self.world.wake(self.wake, action.at - self.clock, self.tick)
             elif isinstance(action, Tell) and self.has_runner:
@@ -209,6 +210,7 @@ class Machine:
                 self.hear(action.news)
 
     def tick(self) -> None:
+        """Let the time come that the spoke has asked for."""
         self.wake = float("inf")
         self.feed(Tick(self.at()))
 
@@ -226,6 +228,7 @@ class Machine:
             self.world.after(0.0, lambda: self.catch_up(news.attempt))
 
     def follow(self, verdict: JobVerdict) -> None:
+        """Prepare the next attempt, or leave, once the ranks are dead."""
         if self.is_alive:  # it has to end them first
             self.world.after(self.habits.stop, lambda: self.follow(verdict))
         elif verdict.restarts and not self.local.signum:
@@ -234,6 +237,7 @@ class Machine:
             self.leave(verdict.status)
 
     def catch_up(self, attempt: int) -> None:
+        """Go on with the attempt of the others."""
         if self.is_alive:
             self.stop_ranks()
             self.world.after(self.habits.stop, lambda: self.catch_up(attempt))
@@ -241,16 +245,19 @@ class Machine:
             self.prepare(attempt)
 
     def prepare(self, attempt: int) -> None:
+        """Prepare an attempt."""
         if attempt > self.local.attempt and self.local.stage is not Stage.LEFT and self.has_runner:
             self.local = Local(attempt=attempt, table=self.local.table)
             self.tell(stage=Stage.PREPARING)
             self.world.after(self.habits.prepare, lambda: self.be_ready(attempt))
 
     def be_ready(self, attempt: int) -> None:
+        """Have prepared an attempt."""
         if self.local.attempt == attempt and self.local.stage is Stage.PREPARING and self.has_runner:
             self.tell(stage=Stage.READY)
 
     def leave(self, status: int) -> None:
+        """Exit with this status."""
         if self.local.stage is not Stage.LEFT and self.has_runner:
             if self.is_alive:
                 self.world.after(self.habits.stop, lambda: self.leave(status))
@@ -282,6 +289,7 @@ class World:
     largest: int = 0  # bytes of a message
 
     def identity(self, node: int, incarnation: str = "") -> Identity:
+        """Return what a node says of itself."""
         return Identity(
             node=node,
             nodes=self.nodes,
@@ -300,25 +308,26 @@ class World:
             self.boot(node)
         return self
 
-    def start_hub(self, incarnation: str = "runner-0") -> None:
+    def start_hub(self, incarnation: str = "runner-0", **changes: Any) -> None:
         """Start the hub of node 0, or a new one."""
         monotonic, wall = self.clocks.get(0, (0.0, 0.0))
         self.hub_clock = 1000.0 + monotonic
         self.hub_wake = float("inf")
         self.hub = Hub(
-            identity=self.identity(0, incarnation),
+            identity=attrs.evolve(self.identity(0, incarnation), **changes),
             policy=Policy(max_restarts=self.max_restarts, delay=0.0),
             node_timeout=self.node_timeout,
             epoch=1.5e9 + wall - self.hub_clock,
         )
 
-    def boot(self, node: int, incarnation: str = "", *, begins: bool = True) -> Machine:
+    def boot(self, node: int, incarnation: str = "", *, begins: bool = True, **changes: Any) -> Machine:
         """Start a node; one that was there before is replaced."""
         monotonic, wall = self.clocks.get(node, (0.0, 0.0))
         if node in self.machines:
             self.former.append(self.machines[node])
         clock = 1000.0 + monotonic
-        spoke = Spoke(identity=self.identity(node, incarnation), epoch=1.5e9 + wall - clock)
+        identity = attrs.evolve(self.identity(node, incarnation), **changes)
+        spoke = Spoke(identity=identity, epoch=1.5e9 + wall - clock)
         machine = Machine(self, spoke, self.habits, clock=clock)
         self.machines[node] = machine
         if begins:
@@ -326,6 +335,7 @@ class World:
         return machine
 
     def after(self, seconds: float, do: Callable[[], None]) -> None:
+        """Do something later."""
         self.count += 1
         heapq.heappush(self.queue, (self.now + seconds, self.count, do))
 
@@ -336,7 +346,7 @@ class World:
             return at
         return before
 
-    def send(self, machine: Machine, _peer: None, message: Mapping[str, object]) -> None:
+    def send(self, machine: Machine, message: Mapping[str, object]) -> None:
         """Carry a message of a node to the hub."""
         if machine.is_cut or machine.is_off:
             return
@@ -346,15 +356,18 @@ class World:
             self.after(delay, lambda: self.feed_hub(Received(route, json.loads(data), self.now + self.hub_clock)))
 
     def fates(self, node: int) -> tuple[float, ...]:
+        """Return the delays after which a message to or from a node arrives."""
         return (0.0,) if node == 0 else self.network.fate(node, self.now)
 
     def encoded(self, message: Mapping[str, object]) -> str:
+        """Return a message as on the wire."""
         data = json.dumps(message)
         self.largest = max(self.largest, len(data))
         assert len(data) <= LARGEST_MESSAGE
         return data
 
     def feed_hub(self, event: Event) -> None:
+        """Let the hub see an event, and perform what it returns."""
         if self.hub is None or self.machines[0].is_off:
             return
         self.hub, actions = hub_rules.transition(self.hub, event)
@@ -376,6 +389,7 @@ class World:
                     self.after(delay, lambda to=machine: to.feed(Received(HUB, json.loads(data), to.at())))  # type: ignore[misc]  # bound now
 
     def tick_hub(self) -> None:
+        """Let the time come that the hub has asked for."""
         self.hub_wake = float("inf")
         self.feed_hub(Tick(self.now + self.hub_clock))
 

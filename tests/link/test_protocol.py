@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from ascend_runner.link.messages import FailureClass, Joined, Stage, StopAll
-from tests.helpers.link_world import World
+from typing import Any
+
+import pytest
+
+from ascend_runner.link.hub import node_records
+from ascend_runner.link.messages import (
+    Answered,
+    Asked,
+    FailureClass,
+    Joined,
+    Refused,
+    Stage,
+    StopAll,
+    VerdictReached,
+    Waiting,
+    Warned,
+)
+from ascend_runner.link.protocol import HUB, Received, Requested
+from tests.helpers.link_world import Network, World
 
 
 def statuses(world: World) -> set[int | None]:
@@ -71,3 +88,356 @@ def test_restart_together() -> None:
 
     assert [[0, 1]] * 3 == [[attempt for attempt, _first, _last in run] for run in runs]
     assert max(run[0][2] for run in runs) < min(run[1][1] for run in runs)
+
+
+def told(world: World, node: int, kind: type) -> list[tuple[float, object]]:
+    """Return the news of one kind that a node's runner was told, with the time since the start."""
+    return [(round(at, 2), news) for at, news in world.machines[node].news if isinstance(news, kind)]
+
+
+def test_a_silent_node_is_unreachable_and_stops_nobody() -> None:
+    """After 3 s of silence both sides warn once, and once more when the node is back (law 1)."""
+    world = World(nodes=3).start().play(10.25)
+    world.machines[2].is_cut = True
+    world.play(3600.0)
+    world.machines[2].is_cut = False
+    world.play(10.0)
+
+    assert ["node 2 is unreachable: no message for 3 s", "node 2 is reachable again"] == [
+        news.sentence for _at, news in told(world, 0, Warned)
+    ]
+    assert ["node 0 is unreachable: no message for 3 s", "node 0 is reachable again"] == [
+        news.sentence for _at, news in told(world, 2, Warned)
+    ]
+    assert {Stage.RUNNING} == {machine.local.stage for machine in world.machines.values()}
+
+
+def test_no_hub_is_said_once() -> None:
+    """A node that finds no hub runs, and is told after 30 s."""
+    world = World(nodes=2)
+    world.boot(1)
+    world.machines[1].is_cut = True
+    world.play(500.0)
+
+    assert [30.0] == [at for at, _news in told(world, 1, Warned)]
+    assert Stage.RUNNING is world.machines[1].local.stage
+
+
+def test_a_runner_that_dies_is_a_cause() -> None:
+    """The link process says at once that its runner has died, and what it leaves behind when that is known."""
+    world = World(nodes=3).start().play(10.25)
+    world.machines[1].kill_runner()
+    world.play(0.01)
+    assert all(told(world, node, StopAll) for node in (0, 2))
+    world.play(5.0)
+
+    assert {(1, "likely", 137)} == causes(world)
+    assert world.machines[1].spoke.is_over
+
+
+@pytest.mark.parametrize(("is_linked", "seconds"), [(True, 20.0), (False, 5.0)])
+def test_without_a_verdict_a_node_ends_alone(is_linked: bool, seconds: float) -> None:
+    """A node that fails without the hub ends by its own cause, said as such, `ALONE` beyond its grace.
+
+    Where it has never heard the hub, it tries only for `ALONE`.
+    """
+    world = World(nodes=2).start()
+    world.machines[1].is_cut = not is_linked
+    world.play(10.25)
+    world.machines[1].is_cut = True
+    world.machines[1].fail()
+    world.play(60.0)
+    [(at, reached)] = told(world, 1, VerdictReached)
+
+    assert (10.25 + seconds, 1, 8, True, (0,)) == (
+        at,
+        reached.verdict.node,
+        reached.verdict.status,
+        reached.verdict.is_alone,
+        reached.verdict.missing,
+    )
+    assert Stage.RUNNING is world.machines[0].local.stage
+
+
+def test_what_the_clocks_cannot_tell_apart_is_a_tie() -> None:
+    """Failures that are closer than the time of a message are tied, and neither is called certain."""
+    world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.2,))).start().play(10.25)
+    world.machines[2].fail()
+    world.play(0.1)
+    world.machines[1].fail()
+    world.play(5.0)
+    verdicts = {verdict for machine in world.machines.values() for verdict in machine.verdicts}
+
+    assert {(2, (1,), "open")} == {(verdict.node, verdict.tied, verdict.certainty) for verdict in verdicts}
+
+
+def test_clocks_do_not_decide() -> None:
+    """Of two own failures, the first one wins whatever the clocks of the nodes show."""
+    world = World(nodes=3, clocks={1: (5000.0, -600.0), 2: (0.0, 600.0)}).start().play(10.25)
+    world.machines[1].is_cut = True  # its message arrives a second later
+    world.machines[1].fail()
+    world.play(0.5)
+    world.machines[1].is_cut = False
+    world.machines[2].fail()
+    world.play(10.0)
+
+    assert {(1, "certain", 8)} == causes(world)
+
+
+def test_rank_tables_that_differ() -> None:
+    """Nodes with another rank table read it again; if it still differs after a minute, all are refused."""
+    world = World(nodes=3).start()
+    for node, machine in world.machines.items():
+        machine.tell(table=f"{node // 2}" * 32)
+    world.play(59.0)
+    assert all(told(world, node, Waiting)[0][1].rereads_table for node in range(3))
+    assert not any(told(world, node, Refused) for node in range(3))
+    world.play(3.0)
+
+    assert ["the rank tables of the nodes differ: node 2 111111111111, nodes 0, 1 000000000000"] * 3 == [
+        news.sentence for node in range(3) for _at, news in told(world, node, Refused)
+    ]
+    assert {125} == statuses(world)
+
+
+def test_rank_tables_that_differ_for_a_while() -> None:
+    """A table that was read again ends the wait."""
+    world = World(nodes=2).start()
+    world.machines[0].tell(table="a")
+    world.machines[1].tell(table="b")
+    world.play(30.0)
+    world.machines[1].tell(table="a")
+    world.play(90.0)
+
+    assert not any(told(world, node, Refused) for node in range(2))
+    assert "" == told(world, 1, Waiting)[-1][1].sentence
+
+
+def test_node_counts_that_differ_are_refused_at_once() -> None:
+    """A node that counts other nodes is refused, and so are all others, since the job cannot begin."""
+    world = World(nodes=3)
+    world.start_hub()
+    world.boot(0)
+    world.boot(1)
+    world.boot(2, nodes=4)
+    world.play(1.0)
+
+    assert ["node 2 counts 4 nodes, node 0 counts 3"] * 3 == [
+        news.sentence for node in range(3) for _at, news in told(world, node, Refused)
+    ]
+
+
+def test_a_stranger_does_not_end_a_job_that_is_complete() -> None:
+    """A runner of another protocol or job is refused alone where all nodes have joined."""
+    world = World(nodes=2).start().play(5.0)
+    first = world.machines[1]
+    world.boot(1, "stranger", nodes=4)
+    world.play(5.0)
+
+    assert [] == [news for _at, news in first.news if isinstance(news, Refused)]
+    assert told(world, 1, Refused)
+
+
+def test_a_second_runner_is_refused_when_the_first_one_answers() -> None:
+    """Of two living runners of one node, the second is refused within two beats, with both places named."""
+    world = World(nodes=2).start().play(5.0)
+    first = world.machines[1]
+    world.boot(1, "second", pod="pod-x")
+    world.play(2.5)
+
+    assert ["node 1 is run by pod-1 already, and again by pod-x"] == [
+        news.sentence for _at, news in told(world, 1, Refused)
+    ]
+    assert Stage.RUNNING is first.local.stage
+
+
+def test_a_second_runner_waits_while_the_first_one_is_silent() -> None:
+    """While the first runner is unreachable, it is not known to be dead: the second waits, and is refused later."""
+    world = World(nodes=2).start().play(5.0)
+    first = world.machines[1]
+    first.is_cut = True
+    world.boot(1, "second", begins=False)
+    world.machines[1].tell()
+    world.play(700.0)
+    assert told(world, 1, Waiting) and not told(world, 1, Refused)
+    first.is_cut = False
+    world.play(3.0)
+
+    assert told(world, 1, Refused)
+
+
+def test_sigterm_to_one_node_stops_the_job() -> None:
+    """Without restarts a stop signal to one node stops all of them with its status."""
+    world = World(nodes=3).start().play(10.0)
+    world.machines[1].signal()
+    world.play(5.0)
+
+    assert {143} == statuses(world)
+    assert {(1, "certain", 143)} == causes(world)
+
+
+def test_sigterm_to_one_node_lets_it_be_replaced() -> None:
+    """With restarts the node leaves alone, and the others start again with the one that replaces it."""
+    world = World(nodes=3, max_restarts=2).start().play(10.0)
+    world.machines[1].signal()
+    world.play(5.0)
+    assert {(0, None), (1, 143), (2, None)} == {(node, it.local.status) for node, it in world.machines.items()}
+    world.play(100.0)
+    world.boot(1, "another", begins=False).tell()
+    world.play(5.0)
+
+    assert [1, 1, 1] == [machine.runs[-1][0] for machine in world.machines.values()]
+    assert all(machine.is_alive for machine in world.machines.values())
+
+
+def test_sigterm_to_all_nodes_stops_a_job_with_restarts() -> None:
+    """A stop signal that reaches every node within 2 s ends the job."""
+    world = World(nodes=3, max_restarts=2).start().play(10.0)
+    for node in range(3):
+        world.machines[node].signal()
+        world.play(0.5)
+    world.play(5.0)
+
+    assert {143} == statuses(world)
+
+
+def test_missing_replacement_ends_the_job() -> None:
+    """A node that is not replaced within --link-timeout ends the job with the status of the failure."""
+    world = World(nodes=3, max_restarts=2).start().play(10.0)
+    world.machines[1].fail()
+    world.machines[1].kill_runner()
+    world.play(500.0)
+    assert Stage.READY is world.machines[0].local.stage
+    world.play(150.0)
+
+    assert 8 == world.machines[0].local.status == world.machines[2].local.status
+    assert (1,) == world.machines[2].verdicts[-1].missing
+
+
+def test_restarts_are_counted_at_the_hub() -> None:
+    """Whichever node fails, the job is restarted `max_restarts` times."""
+    world = World(nodes=3, max_restarts=2).start()
+    for node in (1, 2, 0):
+        world.play(10.0)
+        world.machines[node].fail()
+    world.play(10.0)
+
+    assert {7} == statuses(world)
+    assert [0, 1, 2] == [attempt for attempt, _first, _last in world.machines[1].runs]
+    assert "used_up" == world.machines[1].verdicts[-1].decision
+
+
+def test_a_new_hub_goes_on_with_the_attempt_that_it_hears() -> None:
+    """A link process of node 0 that was started again knows nothing, and hears everything of the nodes."""
+    world = World(nodes=3, max_restarts=3).start().play(10.0)
+    world.machines[1].fail()
+    world.play(5.0)
+    world.start_hub()
+    world.play(5.0)
+    assert all(machine.is_alive and machine.runs[-1][0] == 1 for machine in world.machines.values())
+    world.machines[2].fail()
+    world.play(5.0)
+
+    assert [2, 2, 2] == [machine.runs[-1][0] for machine in world.machines.values()]
+
+
+def test_a_lease_ends_the_ranks_of_a_node_without_contact() -> None:
+    """In a job with restarts a node without contact for --link-timeout stops its ranks, and only there."""
+    worlds = [World(nodes=2, max_restarts=restarts).start().play(5.0) for restarts in (1, 0)]
+    for world in worlds:
+        world.machines[1].is_cut = True
+        world.play(700.0)
+
+    assert [False, True] == [world.machines[1].is_alive for world in worlds]
+
+
+@pytest.mark.parametrize(("node_timeout", "said", "is_stopped"), [
+    (None, {}, False),
+    (60.0, {}, True),
+    (None, {"lost": (2,)}, True),
+    (None, {"lost": (1,)}, False),
+    (None, {"is_silent": True}, True),
+])  # fmt: skip
+def test_when_an_unreachable_node_is_lost(node_timeout: float | None, said: dict[str, Any], is_stopped: bool) -> None:
+    """Silence alone never makes a node lost (law 7)."""
+    world = World(nodes=3, node_timeout=node_timeout).start().play(5.0)
+    world.machines[2].vanish()
+    world.play(50.0)
+    for node in (0, 1):
+        world.machines[node].tell(**said)
+    world.play(50.0)
+
+    assert is_stopped is (world.machines[0].local.stage is Stage.LEFT)
+    if is_stopped:
+        assert {(2, "likely", 1)} == causes(world)
+
+
+def test_one_silent_node_does_not_make_another_lost() -> None:
+    """All reachable ranks have to be silent."""
+    world = World(nodes=3).start().play(5.0)
+    world.machines[2].vanish()
+    world.machines[1].tell(is_silent=True)
+    world.play(700.0)
+
+    assert Stage.RUNNING is world.machines[0].local.stage
+
+
+def test_success_waits_for_the_slowest_node_where_there_are_restarts() -> None:
+    """With restarts no runner leaves before all have succeeded, and then all do."""
+    world = World(nodes=3, max_restarts=1).start().play(5.0)
+    for node in range(3):
+        world.machines[node].succeed()
+        world.play(100.0)
+        assert {0 if node == 2 else None} == statuses(world)
+
+    assert "waiting until nodes 1, 2 have succeeded as well" == told(world, 0, Waiting)[0][1].sentence
+
+
+def test_versions_that_differ_are_said_once() -> None:
+    """A difference of versions is a warning, with the nodes that are alone with theirs."""
+    world = World(nodes=4)
+    world.start_hub(versions=(("CANN", "8.0.RC3"),))
+    for node in range(4):
+        world.boot(node, versions=(("CANN", "8.0.RC2" if node == 3 else "8.0.RC3"),))
+    world.play(60.0)
+
+    assert ["node 3 has CANN 8.0.RC2, the others 8.0.RC3"] == [news.sentence for _at, news in told(world, 0, Warned)]
+
+
+def test_clocks_that_differ_are_said_once() -> None:
+    """A wall clock that is more than a second off is a warning, and in the node's record."""
+    world = World(nodes=3, clocks={2: (77.0, 1.25)}).start().play(60.0)
+    assert world.hub
+
+    assert ["clocks differ from node 0's: node 2 by +1.25 s"] == [news.sentence for _at, news in told(world, 0, Warned)]
+    assert ["", "", "+1.25 s"] == [record.clock_offset for record in node_records(world.hub)]
+
+
+def test_a_request_is_passed_to_all_and_answered() -> None:
+    """A request on any node reaches all, and is answered there with every node's result."""
+    world = World(nodes=3).start().play(5.0)
+    world.machines[2].feed(Requested(Asked(request="checkpoint"), world.machines[2].at()))
+    world.play(0.1)
+    for node in range(3):
+        [(_at, asked)] = told(world, node, Asked)
+        world.machines[node].tell(answered=asked.request_id, answer="saved" if node else "not saved")
+    world.play(1.0)
+
+    assert [Answered(request="checkpoint", results=(("0", "not saved"), ("1, 2", "saved")))] == [
+        news for _at, news in told(world, 2, Answered)
+    ]
+    assert [] == told(world, 1, Answered)
+
+
+def test_a_malformed_message_is_dropped_and_said_once() -> None:
+    """Bytes that are no message change nothing but a counter."""
+    world = World(nodes=2).start().play(5.0)
+    hub = world.hub
+    for number in range(5):
+        world.feed_hub(Received(b"x", {"node": number}, world.now + world.hub_clock))
+        world.machines[1].feed(Received(HUB, {"view": []}, world.machines[1].at()))
+    assert hub and world.hub
+
+    assert (5, 5) == (world.hub.dropped, world.machines[1].spoke.dropped)
+    assert 1 == len(told(world, 0, Warned)) == len(told(world, 1, Warned))
+    assert hub.peers == world.hub.peers
