@@ -434,15 +434,14 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
 
 def _next(spoke: Spoke) -> float:
     """Return when the next message or decision is due."""
-    return min(_times(spoke))
+    return min(time for time in _times(spoke) if time > spoke.now)
 
 
 def _times(spoke: Spoke) -> Iterator[float]:
     yield spoke.now + AGAIN
     if not (spoke.is_unlinked or spoke.is_over):
         yield (spoke.sent or 0.0) + BEAT
-    if not spoke.is_unreachable:
-        yield _silent_at(spoke)
+    yield _silent_at(spoke)
     alone = _alone_at(spoke)
     if alone is not None and spoke.knows < spoke.local.attempt:
-        yield max(alone, spoke.now)
+        yield alone

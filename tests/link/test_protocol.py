@@ -136,7 +136,7 @@ def test_a_runner_that_dies_is_a_cause() -> None:
 
 
 @pytest.mark.parametrize(("is_linked", "seconds"), [(True, 20.0), (False, 5.0)])
-def test_without_a_verdict_a_node_ends_alone(is_linked: bool, seconds: float) -> None:
+def test_without_a_verdict_a_node_ends_alone(*, is_linked: bool, seconds: float) -> None:
     """A node that fails without the hub ends by its own cause, said as such, `ALONE` beyond its grace.
 
     Where it has never heard the hub, it tries only for `ALONE`.
@@ -259,7 +259,8 @@ def test_a_second_runner_waits_while_the_first_one_is_silent() -> None:
     world.boot(1, "second", begins=False)
     world.machines[1].tell()
     world.play(700.0)
-    assert told(world, 1, Waiting) and not told(world, 1, Refused)
+    assert told(world, 1, Waiting)
+    assert not told(world, 1, Refused)
     first.is_cut = False
     world.play(3.0)
 
@@ -358,7 +359,9 @@ def test_a_lease_ends_the_ranks_of_a_node_without_contact() -> None:
     (None, {"lost": (1,)}, False),
     (None, {"is_silent": True}, True),
 ])  # fmt: skip
-def test_when_an_unreachable_node_is_lost(node_timeout: float | None, said: dict[str, Any], is_stopped: bool) -> None:
+def test_when_an_unreachable_node_is_lost(
+    *, node_timeout: float | None, said: dict[str, Any], is_stopped: bool
+) -> None:
     """Silence alone never makes a node lost (law 7)."""
     world = World(nodes=3, node_timeout=node_timeout).start().play(5.0)
     world.machines[2].vanish()
@@ -436,7 +439,8 @@ def test_a_malformed_message_is_dropped_and_said_once() -> None:
     for number in range(5):
         world.feed_hub(Received(b"x", {"node": number}, world.now + world.hub_clock))
         world.machines[1].feed(Received(HUB, {"view": []}, world.machines[1].at()))
-    assert hub and world.hub
+    assert hub
+    assert world.hub
 
     assert (5, 5) == (world.hub.dropped, world.machines[1].spoke.dropped)
     assert 1 == len(told(world, 0, Warned)) == len(told(world, 1, Warned))
