@@ -77,7 +77,8 @@ class Machine:
     local: Local = attrs.Factory(Local)
     news: list[tuple[float, News]] = attrs.Factory(list)
     runs: list[tuple[int, float, float]] = attrs.Factory(list)  # attempt, first and last moment of living ranks
-    kind: FailureClass = FailureClass.OWN
+    kind: FailureClass = FailureClass.OWN  # of its last failure
+    failed_at: float | None = None  # when that happened, in the world's time
     is_cut: bool = False  # no message passes
     is_off: bool = False  # the machine is gone
     has_runner: bool = True
@@ -113,7 +114,7 @@ class Machine:
         """Let a rank fail; at first it is `shown` as this class."""
         if self.local.stage is not Stage.RUNNING or not self.has_runner:
             return
-        self.kind = kind
+        self.kind, self.failed_at = kind, self.world.now
         failure = Failure(rank_id=rank, ending="exit status 7", status=7 + self.node, kind=shown or kind, at=self.at())
         self.tell(failure=failure)
         self.stop_ranks()
