@@ -85,6 +85,7 @@ class Peer:
     earliest: float = NEVER  # of its failure in this attempt
     latest: float = math.inf
     is_warned: bool = False  # it was said to be unreachable
+    warned_at: float = NEVER  # when
     is_lost: bool = False  # it counts as lost
 
     @property
@@ -250,32 +251,22 @@ def _objection(hub: Hub, message: FromSpoke) -> str:
 def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
     known = hub.peers.get(message.node)
     peer = _updated(hub, known, event, message, identity)
-    hub = attrs.evolve(hub, peers={**hub.peers, message.node: peer}, settled=max(hub.settled, message.settled))
-    hub = _heard_rival(hub, peer)
-    hub = _heard_request(hub, message)
-    hub, reply = _reply(hub, event, message)
     if known and _is_beat(known, peer) and not message.asked:
-        return hub, reply
+        return _reply(hub, event, message, peer=peer)
+    hub = attrs.evolve(hub, peers={**hub.peers, message.node: peer}, settled=max(hub.settled, message.settled))
+    hub, reply = _reply(_heard_request(hub, message), event, message)
     hub, actions = _settle(hub)
     return hub, (*reply, *actions)
 
 
 def _is_beat(before: Peer, after: Peer) -> bool:
-    """Whether a message has nothing in it to decide on."""
-    same = attrs.evolve(after.local, step=before.local.step, alive=before.local.alive, state=before.local.state)
-    is_timed = (
-        after.local.failure
-        and after.local.attempt >= 0
-        and (after.latest, after.earliest)
-        != (
-            before.latest,
-            before.earliest,
-        )
-    )
+    """Whether a message has nothing in it to decide on: most have not, and a hub of many nodes hears many."""
+    was, now = before.local, after.local
     return (
-        same == before.local
-        and not before.is_warned
-        and not is_timed
+        not before.is_warned
+        and (was.stage, was.attempt, was.table, was.signum) == (now.stage, now.attempt, now.table, now.signum)
+        and (was.failure, was.diagnosed, was.status, was.lost) == (now.failure, now.diagnosed, now.status, now.lost)
+        and (was.is_silent, was.answered, was.survivors) == (now.is_silent, now.answered, now.survivors)
         and (before.ran, before.knows, before.is_gone) == (after.ran, after.knows, after.is_gone)
     )
 
@@ -293,11 +284,10 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
     if local.failure:
         latest = min(latest, at - message.age)
         earliest = max(earliest, NEVER if delay is None else at - message.age - delay)
-    signum = local.signum if 0 <= local.signum <= LARGEST_SIGNAL else 0
     return Peer(
         route=event.peer,
         identity=identity,
-        local=attrs.evolve(local, signum=signum),
+        local=local if 0 <= local.signum <= LARGEST_SIGNAL else attrs.evolve(local, signum=0),
         seq=header.seq,
         heard=at,
         sent=header.sent,
@@ -310,6 +300,7 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
         earliest=min(earliest, latest),
         latest=latest,
         is_warned=known is not None and known.is_warned,
+        warned_at=NEVER if known is None else known.warned_at,
         is_lost=known is not None and known.is_lost and known.attempt == local.attempt,
     )
 
@@ -367,7 +358,7 @@ def _wait_for(hub: Hub, event: Received, message: FromSpoke, identity: Identity)
     both = f"node {node} is run by {_place(known.identity)} already, and again by {_place(identity)}"
     rival = hub.contenders.get(node)
     is_same = rival is not None and rival.identity.incarnation == identity.incarnation
-    if rival and not is_same and hub.now < rival.heard + UNREACHABLE:
+    if not is_same and _has_rival(hub, node):
         return _reply(hub, event, message, View(wait=both))  # a third one
     since = rival.since if rival and is_same else hub.now
     rival = Contender(identity=identity, since=since, heard=hub.now)
@@ -379,14 +370,10 @@ def _wait_for(hub: Hub, event: Received, message: FromSpoke, identity: Identity)
     return hub, (question, *reply)
 
 
-def _heard_rival(hub: Hub, peer: Peer) -> Hub:
-    """Forget a second runner that is silent."""
-    rival = hub.contenders.get(peer.identity.node)
-    if rival is None or hub.now < rival.heard + UNREACHABLE:
-        return hub
-    return attrs.evolve(
-        hub, contenders={node: other for node, other in hub.contenders.items() if node != peer.identity.node}
-    )
+def _has_rival(hub: Hub, node: int) -> bool:
+    """Whether a second runner of a node waits."""
+    rival = hub.contenders.get(node)
+    return rival is not None and hub.now < rival.heard + UNREACHABLE
 
 
 def _lease(hub: Hub) -> float:
@@ -419,15 +406,16 @@ def _give_up_at(hub: Hub, delay: float = 0.0) -> float:
 
 
 def _watch_nodes(hub: Hub) -> Told:
-    """Warn about nodes that are silent, once, and when they are back."""
+    """Warn about nodes that are silent, at most once a minute each, and say when they are back."""
     news, peers = [], dict(hub.peers)
     for node, peer in hub.peers.items():
-        is_silent = not (peer.is_reachable(hub.now) or peer.local.stage is Stage.LEFT or peer.has_left)
-        if is_silent != peer.is_warned:
-            peers[node] = attrs.evolve(peer, is_warned=is_silent)
-            silence = f"unreachable: no message for {duration(UNREACHABLE)}" if is_silent else "reachable again"
-            is_new = is_silent or peer.is_reachable(hub.now)
-            news += [Warned(sentence=f"node {node} is {silence}")] if is_new else []
+        is_silent = not (peer.is_reachable(hub.now) or peer.has_left)
+        if is_silent and not peer.is_warned and hub.now >= peer.warned_at + AGAIN:
+            peers[node] = attrs.evolve(peer, is_warned=True, warned_at=hub.now)
+            news.append(Warned(sentence=f"node {node} is unreachable: no message for {duration(UNREACHABLE)}"))
+        elif peer.is_warned and not is_silent:
+            peers[node] = attrs.evolve(peer, is_warned=False)
+            news.append(Warned(sentence=f"node {node} is reachable again"))
     return attrs.evolve(hub, peers=peers) if news else hub, tuple(news)
 
 
@@ -679,7 +667,7 @@ def _start(hub: Hub) -> Told:
     if any(peer.ran == hub.attempt == peer.attempt for peer in hub.peers.values()):
         return attrs.evolve(hub, start=hub.attempt), ()  # a hub before this one has started it
     late = [node for node in range(hub.identity.nodes) if not _is_ready(hub, node)]
-    is_leased = any(node in hub.contenders or _is_leased(hub, node) for node in late)
+    is_leased = any(_has_rival(hub, node) or _is_leased(hub, node) for node in late)
     if not late and hub.differ_since is None and hub.now >= hub.start_from:
         return attrs.evolve(hub, start=hub.attempt, give_up_at=math.inf), ()
     if late and hub.now >= hub.give_up_at and not is_leased:
@@ -784,8 +772,10 @@ def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
     return attrs.evolve(hub, seq=seq), Send(peer.route, wire.encode_hub(header, view))
 
 
-def _reply(hub: Hub, event: Received, message: FromSpoke, view: View | None = None) -> Step:
-    """Answer a message: with what all are to know, or with `view` if its sender takes no part."""
+def _reply(
+    hub: Hub, event: Received, message: FromSpoke, view: View | None = None, *, peer: Peer | None = None
+) -> Step:
+    """Answer a message: with what all are to know, or with `view` if its sender takes no part. Remember `peer`."""
     seq = _next_seq(hub)
     header = Header(
         sender=hub.identity.incarnation,
@@ -798,7 +788,8 @@ def _reply(hub: Hub, event: Received, message: FromSpoke, view: View | None = No
         view = attrs.evolve(view, refusal=hub.refusal)
     shown = hub.wire_view if view is None else wire.encode_view(view)
     sent = wire.encode_hub(header, shown, is_welcome=view is None)
-    return attrs.evolve(hub, seq=seq), (Send(event.peer, sent),)
+    peers = {**hub.peers, message.node: peer} if peer else hub.peers
+    return attrs.evolve(hub, seq=seq, peers=peers), (Send(event.peer, sent),)
 
 
 def _next_seq(hub: Hub) -> int:
@@ -844,7 +835,7 @@ def _record(hub: Hub, node: int) -> NodeRecord:
         address=identity.address,
         host=identity.host,
         state=local.state or local.stage.value,
-        is_unreachable=peer.is_warned,
+        is_unreachable=not (peer.is_reachable(hub.now) or peer.has_left),
         attempt=local.attempt,
         ranks=identity.ranks,
         alive=local.alive,

@@ -80,6 +80,7 @@ class Spoke:
     hub_sent: float | None = None  # when that was sent, on the hub's clock
     contact: float | None = None  # when the last message that the hub has answered was sent
     is_unreachable: bool = False  # the hub is, and that was said
+    warned: float | None = None  # when
     is_unlinked: bool = False  # node 0 has succeeded and left
 
     ran: int = -1  # the last attempt in which ranks have run
@@ -238,7 +239,8 @@ def _tell_refusal(spoke: Spoke) -> Told:
 
 def _tell_wait(spoke: Spoke) -> Told:
     told, at = spoke.waiting
-    sentence = spoke.view.wait
+    is_idle = spoke.local.stage not in RAN or spoke.view.rereads_table
+    sentence = spoke.view.wait if is_idle else ""
     if sentence == told and (not sentence or spoke.now < at + AGAIN):
         return spoke, ()
     news = Waiting(sentence=sentence, rereads_table=spoke.view.rereads_table)
@@ -302,11 +304,14 @@ def _tell_requests(spoke: Spoke) -> Told:
 
 
 def _watch_hub(spoke: Spoke) -> Told:
-    """Warn about a hub that is silent, once, and when it is back."""
-    is_unreachable = spoke.now >= _silent_at(spoke) and not (spoke.is_unlinked or spoke.parting is not None)
+    """Warn about a hub that is silent, at most once a minute, and say when it is back."""
+    is_recent = not spoke.is_unreachable and spoke.warned is not None and spoke.now < spoke.warned + AGAIN
+    is_unreachable = (
+        spoke.now >= _silent_at(spoke) and not is_recent and not (spoke.is_unlinked or spoke.parting is not None)
+    )
     if is_unreachable == spoke.is_unreachable:
         return spoke, ()
-    spoke = attrs.evolve(spoke, is_unreachable=is_unreachable)
+    spoke = attrs.evolve(spoke, is_unreachable=is_unreachable, warned=spoke.now if is_unreachable else spoke.warned)
     if spoke.is_unlinked or spoke.parting is not None:
         return spoke, ()
     sentence = "node 0 is reachable again"

@@ -120,7 +120,7 @@ def encode_view(view: View) -> dict[str, object]:
 
 def encode_hub(header: Header, view: Mapping[str, object], *, is_welcome: bool = True) -> dict[str, object]:
     """Return a message of the hub as an object; `view` is encoded already, as it is the same for all."""
-    return {"header": plain(header), "is_welcome": is_welcome, "view": view}
+    return {"header": attrs.asdict(header, recurse=False), "is_welcome": is_welcome, "view": view}
 
 
 def limited(record: Any) -> Any:

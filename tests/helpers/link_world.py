@@ -95,6 +95,11 @@ class Machine:
         return [news.verdict for _at, news in self.news if isinstance(news, VerdictReached)]
 
     @property
+    def is_refused(self) -> bool:
+        """Whether it was refused."""
+        return any(isinstance(news, Refused) for _at, news in self.news)
+
+    @property
     def is_alive(self) -> bool:
         """Whether ranks of it run."""
         return bool(self.runs) and self.runs[-1][2] == float("inf")
@@ -102,11 +107,16 @@ class Machine:
     def begin(self) -> None:
         """Start the runner, which starts its ranks."""
         self.tell(stage=Stage.PREPARING)
-        self.world.after(self.habits.prepare, self.run)
+        self.world.after(self.habits.prepare, lambda: self.run(0))
 
-    def run(self) -> None:
+    def run(self, attempt: int) -> None:
         """Start the ranks, unless the runner has been stopped meanwhile."""
-        if self.local.stage in {Stage.PREPARING, Stage.READY} and not self.is_off and self.has_runner:
+        if (
+            attempt == self.local.attempt
+            and self.local.stage in {Stage.PREPARING, Stage.READY}
+            and not self.is_off
+            and self.has_runner
+        ):
             self.runs.append((self.local.attempt, self.world.now, float("inf")))
             self.tell(stage=Stage.RUNNING, alive=self.spoke.identity.ranks)
 
@@ -222,7 +232,7 @@ class Machine:
         elif isinstance(news, VerdictReached):
             self.world.after(0.0, lambda: self.follow(news.verdict))
         elif isinstance(news, StartAll) and news.attempt == self.local.attempt:
-            self.world.after(0.0, self.run)
+            self.world.after(0.0, lambda: self.run(news.attempt))
         elif isinstance(news, Refused):
             self.world.after(0.0, lambda: self.leave(125))
         elif isinstance(news, Joined) and news.attempt:
