@@ -104,10 +104,10 @@ class Machine:
         """Whether ranks of it run."""
         return bool(self.runs) and self.runs[-1][2] == float("inf")
 
-    def begin(self) -> None:
-        """Start the runner, which starts its ranks."""
+    def begin(self, patience: float = 0.0) -> None:
+        """Start the runner, which starts its ranks, after `patience` seconds in which it may hear of the others."""
         self.tell(stage=Stage.PREPARING)
-        self.world.after(self.habits.prepare, lambda: self.run(0))
+        self.world.after(self.habits.prepare + patience, lambda: self.run(0))
 
     def run(self, attempt: int) -> None:
         """Start the ranks, unless the runner has been stopped meanwhile."""
@@ -244,7 +244,7 @@ class Machine:
             self.world.after(self.habits.stop, lambda: self.follow(verdict))
         elif verdict.restarts and not self.local.signum:
             self.prepare(verdict.attempt + 1)
-        elif verdict.attempt == self.local.attempt:
+        elif verdict.attempt >= self.local.attempt:
             self.leave(verdict.status)
 
     def catch_up(self, attempt: int) -> None:
