@@ -74,6 +74,7 @@ PURE_ROOMS: Final = {
     "engines",
     "rank_table",
     "record",
+    "link",
 }
 IMPURE_MODULES: Final = {"rank_table.source", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"}
 PURE_MODULES: Final = set(

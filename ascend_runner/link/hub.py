@@ -278,12 +278,7 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
     if header.to == hub.identity.incarnation and header.echo is not None and header.echo <= at:
         acked = max(acked, header.echo)
         delay = max(0.0, at - header.echo - header.held)  # to the node and back, in this very exchange
-    earliest, latest = NEVER, math.inf
-    if known and known.attempt == local.attempt and known.local.failure:
-        earliest, latest = known.earliest, known.latest
-    if local.failure:
-        latest = min(latest, at - message.age)
-        earliest = max(earliest, NEVER if delay is None else at - message.age - delay)
+    earliest, latest = _failed_between(known, message, at, delay)
     return Peer(
         route=event.peer,
         identity=identity,
@@ -303,6 +298,17 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
         warned_at=NEVER if known is None else known.warned_at,
         is_lost=known is not None and known.is_lost and known.attempt == local.attempt,
     )
+
+
+def _failed_between(known: Peer | None, message: FromSpoke, at: float, delay: float | None) -> tuple[float, float]:
+    """Return between which times a node has failed; each message about it can only narrow that down."""
+    earliest, latest = NEVER, math.inf
+    if known and known.attempt == message.local.attempt and known.local.failure:
+        earliest, latest = known.earliest, known.latest
+    if message.local.failure:
+        latest = min(latest, at - message.age)
+        earliest = max(earliest, NEVER if delay is None else at - message.age - delay)
+    return earliest, latest
 
 
 def _drop(hub: Hub) -> Step:

@@ -295,7 +295,7 @@ class World:
     hub: Hub | None = None
     hub_clock: float = 0.0
     hub_wake: float = float("inf")
-    queue: list[tuple[float, int, Callable[[], None]]] = attrs.Factory(list)
+    queue: list[tuple[float, int, Callable[[], object]]] = attrs.Factory(list)
     count: int = 0
     largest: int = 0  # bytes of a message
 
@@ -345,7 +345,7 @@ class World:
             machine.begin()
         return machine
 
-    def after(self, seconds: float, do: Callable[[], None]) -> None:
+    def after(self, seconds: float, do: Callable[[], object]) -> None:
         """Do something later."""
         self.count += 1
         heapq.heappush(self.queue, (self.now + seconds, self.count, do))

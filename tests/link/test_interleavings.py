@@ -7,7 +7,7 @@ Time passes only when nothing else can happen. All nodes are linked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -45,8 +45,8 @@ class Job:
     hub: Hub
     spokes: tuple[Spoke, ...]
     locals: tuple[Local, ...]
-    up: tuple[Mapping[str, object] | None, ...] = (None,) * NODES
-    down: tuple[Mapping[str, object] | None, ...] = (None,) * NODES
+    up: tuple[dict[str, Any] | None, ...] = (None,) * NODES
+    down: tuple[dict[str, Any] | None, ...] = (None,) * NODES
     verdicts: tuple[tuple[JobVerdict, ...], ...] = ((),) * NODES
     failures: int = 0
     now: float = 1.0
@@ -56,9 +56,8 @@ class Job:
         """Return what the future depends on: not the numbers of messages."""
         hub = attrs.evolve(self.hub, seq=0, peers={n: attrs.evolve(p, seq=0) for n, p in self.hub.peers.items()})
         spokes = [attrs.evolve(spoke, seq=0, hub_seq=0, joined=None) for spoke in self.spokes]
-        messages = [
-            {**message, "header": {**message["header"], "seq": 0}} for message in (*self.up, *self.down) if message
-        ]  # type: ignore[dict-item]  # an object
+        under_way = [message for message in (*self.up, *self.down) if message]
+        messages = [{**message, "header": {**message["header"], "seq": 0}} for message in under_way]
         at = [message is not None for message in (*self.up, *self.down)]
         return repr((attrs.evolve(hub, wire_view={}), spokes, self.locals, messages, at, self.verdicts, self.failures))
 

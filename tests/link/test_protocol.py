@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -21,6 +21,8 @@ from ascend_runner.link.messages import (
 )
 from ascend_runner.link.protocol import HUB, Received, Requested
 from tests.helpers.link_world import Network, World
+
+Kind = TypeVar("Kind")
 
 
 def statuses(world: World) -> set[int | None]:
@@ -90,7 +92,7 @@ def test_restart_together() -> None:
     assert max(run[0][2] for run in runs) < min(run[1][1] for run in runs)
 
 
-def told(world: World, node: int, kind: type) -> list[tuple[float, object]]:
+def told(world: World, node: int, kind: type[Kind]) -> list[tuple[float, Kind]]:
     """Return the news of one kind that a node's runner was told, with the time since the start."""
     return [(round(at, 2), news) for at, news in world.machines[node].news if isinstance(news, kind)]
 
