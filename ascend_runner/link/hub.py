@@ -182,7 +182,7 @@ Told = tuple[Hub, tuple[News, ...]]
 def transition(hub: Hub, event: Event) -> Step:
     """Return the hub after `event`, and the actions to perform."""
     born = event.at if hub.born is None else hub.born
-    hub = attrs.evolve(hub, now=event.at, born=born)
+    hub = attrs.evolve(hub, now=event.at, born=born, seq=_next_seq(hub, event.at))
     return HANDLERS[type(event)](hub, event)
 
 
@@ -232,8 +232,8 @@ def _received(hub: Hub, event: Received) -> Step:
         return _contend(hub, event, message, known)
     if known and message.header.seq <= known.seq:
         return hub, ()  # overtaken by a later one
-    is_successor = known is None and bool(message.header.to)
-    hub = attrs.evolve(hub, is_successor=hub.is_successor or is_successor)
+    if known is None and message.header.to:
+        hub = attrs.evolve(hub, is_successor=True)
     identity = message.identity or (known.identity if known else None)
     return _accept(hub, event, message, identity) if identity else _reply(hub, event, message, View())
 
@@ -766,7 +766,7 @@ def _publish(hub: Hub) -> Step:
 
 def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
     """Send what all are to know to a node."""
-    seq = _next_seq(hub)
+    seq = hub.seq + 1
     header = Header(
         sender=hub.identity.incarnation,
         seq=seq,
@@ -782,10 +782,9 @@ def _reply(
     hub: Hub, event: Received, message: FromSpoke, view: View | None = None, *, peer: Peer | None = None
 ) -> Step:
     """Answer a message: with what all are to know, or with `view` if its sender takes no part. Remember `peer`."""
-    seq = _next_seq(hub)
     header = Header(
         sender=hub.identity.incarnation,
-        seq=seq,
+        seq=hub.seq,
         sent=hub.now,
         to=message.header.sender,
         echo=message.header.sent,
@@ -795,12 +794,12 @@ def _reply(
     shown = hub.wire_view if view is None else wire.encode_view(view)
     sent = wire.encode_hub(header, shown, is_welcome=view is None)
     peers = {**hub.peers, message.node: peer} if peer else hub.peers
-    return attrs.evolve(hub, seq=seq, peers=peers), (Send(event.peer, sent),)
+    return attrs.evolve(hub, seq=hub.seq + 1, peers=peers), (Send(event.peer, sent),)
 
 
-def _next_seq(hub: Hub) -> int:
+def _next_seq(hub: Hub, at: float) -> int:
     """Number a message; another process on this machine that continues goes on with higher numbers."""
-    return max(hub.seq + 1, int(hub.now * 1e6))
+    return max(hub.seq + 1, int(at * 1e6))
 
 
 def _next(hub: Hub) -> float:

@@ -1,7 +1,7 @@
 """The laws of the link in every interleaving of 3 nodes of which 2 fail: see `ascend_runner.link.protocol`.
 
 At most one message is under way in each direction of a connection: a newer one replaces it, as if it had been lost.
-Time passes only when nothing else can happen. All nodes are linked.
+An answer of the hub without news arrives at once. Time passes only when nothing else can happen. All nodes are linked.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Job:
     locals: tuple[Local, ...]
     up: tuple[dict[str, Any] | None, ...] = (None,) * NODES
     down: tuple[dict[str, Any] | None, ...] = (None,) * NODES
+    seen: tuple[object, ...] = (None,) * NODES  # what the hub has said to each last
     verdicts: tuple[tuple[JobVerdict, ...], ...] = ((),) * NODES
     failures: int = 0
     now: float = 1.0
@@ -106,8 +107,18 @@ def at_hub(job: Job, event: Event) -> Job:
     job = attrs.evolve(job, hub=hub)
     for action in actions:
         if isinstance(action, Send):
-            job = attrs.evolve(job, down=put(job.down, int(action.peer), json.loads(json.dumps(action.message))))
+            node, message = int(action.peer), json.loads(json.dumps(action.message))
+            if job.down[node] is None and message["view"] == job.seen[node]:  # an answer without news needs no choice
+                job = deliver(job, node, message)
+            else:
+                job = attrs.evolve(job, down=put(job.down, node, message))
     return job
+
+
+def deliver(job: Job, node: int, message: dict[str, Any]) -> Job:
+    """Let a message of the hub arrive."""
+    job = attrs.evolve(job, down=put(job.down, node, None), seen=put(job.seen, node, message["view"]))
+    return at_spoke(job, node, Received(HUB, message, job.now))
 
 
 def hear(job: Job, node: int, news: News) -> Job:
@@ -129,7 +140,7 @@ def possible(job: Job) -> Iterator[Job]:
         if up:
             yield at_hub(attrs.evolve(job, up=put(job.up, node, None)), Received(str(node).encode(), up, job.now))
         if down:
-            yield at_spoke(attrs.evolve(job, down=put(job.down, node, None)), node, Received(HUB, down, job.now))
+            yield deliver(job, node, down)
         yield from _runner(job, node)
 
 
@@ -161,7 +172,7 @@ def calm(job: Job) -> Job:
             if up:
                 job = at_hub(attrs.evolve(job, up=put(job.up, node, None)), Received(str(node).encode(), up, job.now))
             if down:
-                job = at_spoke(attrs.evolve(job, down=put(job.down, node, None)), node, Received(HUB, down, job.now))
+                job = deliver(job, node, down)
     return job
 
 
