@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from ascend_runner.link.messages import (
+    LARGEST_MESSAGE,
     MOST_NAMED,
     PROTOCOL,
     Asked,
@@ -27,9 +28,11 @@ from ascend_runner.link.messages import (
 from ascend_runner.members import Members, plain
 from ascend_runner.record.nodes import JobVerdict
 
-LONGEST_TEXT: Final = 400  # characters
+LONGEST_TEXT: Final = 800  # bytes, as JSON with escapes
+LONGEST_ESCAPE: Final = 6  # bytes, of a letter
 MOST_LINES: Final = 20  # of a rank's output
 LARGEST_LIST: Final = 5 * 1024  # bytes of these lines, and of the versions of a node
+RESERVE: Final = 1024  # bytes of a header
 MOST_RESULTS: Final = 16  # different answers to a request
 
 
@@ -99,14 +102,18 @@ def encode_spoke(message: FromSpoke) -> dict[str, object]:
     if local.failure:  # its time means nothing on another machine
         local = attrs.evolve(local, failure=attrs.evolve(limited(local.failure), at=0.0))
     if local.diagnosed:
-        diagnosed = limited(local.diagnosed)
-        lines = fitting(reversed(diagnosed.lines[-MOST_LINES:]))[::-1]
-        local = attrs.evolve(local, diagnosed=attrs.evolve(diagnosed, lines=lines))
+        local = attrs.evolve(local, diagnosed=limited(local.diagnosed))
     identity = message.identity and limited(message.identity)
     if identity:
         versions = fitting((_cut(name), _cut(value)) for name, value in identity.versions)
         identity = attrs.evolve(identity, versions=versions)
-    encoded: dict[str, object] = plain(attrs.evolve(message, local=local, identity=identity))
+    encoded: dict[str, Any] = plain(attrs.evolve(message, local=local, identity=identity))
+    if _is_large(encoded) and identity:
+        encoded["identity"]["versions"] = []
+    if _is_large(encoded):
+        encoded["local"]["survivors"] = encoded["local"]["survivors"][:1]
+    if _is_large(encoded) and local.diagnosed:
+        encoded["local"]["diagnosed"]["lines"] = []
     return encoded
 
 
@@ -114,8 +121,17 @@ def encode_view(view: View) -> dict[str, object]:
     """Return what all nodes are to know as an object."""
     verdict = view.verdict and limited(view.verdict)
     stop = view.stop and limited(view.stop)
-    encoded: dict[str, object] = plain(attrs.evolve(limited(view), verdict=verdict, stop=stop))
+    encoded: dict[str, Any] = plain(attrs.evolve(limited(view), verdict=verdict, stop=stop))
+    if _is_large(encoded):
+        encoded["results"] = []
+    if _is_large(encoded) and verdict:
+        encoded["verdict"]["lines"] = []
     return encoded
+
+
+def _is_large(encoded: Mapping[str, object]) -> bool:
+    """Whether a message with texts at their limits, in scripts that take 6 bytes a letter, is too long."""
+    return len(json.dumps(encoded)) > LARGEST_MESSAGE - RESERVE
 
 
 def encode_hub(header: Header, view: Mapping[str, object], *, is_welcome: bool = True) -> dict[str, object]:
@@ -128,16 +144,19 @@ def limited(record: Any) -> Any:
     changes: dict[str, object] = {}
     for field in attrs.fields(type(record)):
         value = getattr(record, field.name)
-        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        if isinstance(value, str) and len(value) * LONGEST_ESCAPE > LONGEST_TEXT:
             changes[field.name] = _cut(value)
+        elif field.name == "lines":
+            changes[field.name] = fitting(map(_cut, reversed(value[-MOST_LINES:])))[::-1]
         elif isinstance(value, tuple) and value:
-            changes[field.name] = tuple(_cut(item) if isinstance(item, str) else item for item in value[:MOST_NAMED])
+            items = tuple(_cut(item) if isinstance(item, str) else item for item in value[:MOST_NAMED])
+            changes[field.name] = items if isinstance(items[0], int) else fitting(items)
     return attrs.evolve(record, **changes) if changes else record
 
 
-def fitting(items: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the first items that fit into `LARGEST_LIST`."""
-    taken, left = [], LARGEST_LIST
+def fitting(items: Iterable[Any], most: int = LARGEST_LIST) -> tuple[Any, ...]:
+    """Return the first items that fit into `most` bytes."""
+    taken, left = [], most
     for item in items:
         left -= len(json.dumps(plain(item))) + 1
         if left < 0:
@@ -147,7 +166,10 @@ def fitting(items: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."
+    if len(text) * LONGEST_ESCAPE <= LONGEST_TEXT or len(json.dumps(text)) <= LONGEST_TEXT:
+        return text
+    is_plain = text.isascii() and text.isprintable()
+    return text[: (LONGEST_TEXT - 5) // (1 if is_plain else LONGEST_ESCAPE)] + "..."
 
 
 # --- Reading ----------------------------------------------------------------------------------------------------------
@@ -226,8 +248,7 @@ def _failure(members: Members) -> Failure:
 
 def _diagnosed(members: Members) -> Diagnosed:
     kind = members.choice("kind", FailureClass) or FailureClass.UNKNOWN
-    diagnosed: Diagnosed = limited(Diagnosed(**members.fields(Diagnosed), kind=kind))
-    return attrs.evolve(diagnosed, lines=fitting(reversed(diagnosed.lines[-MOST_LINES:]))[::-1])
+    return limited(Diagnosed(**members.fields(Diagnosed), kind=kind))  # type: ignore[no-any-return]
 
 
 def _asked(members: Members) -> Asked | None:

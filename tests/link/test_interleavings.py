@@ -229,7 +229,7 @@ def test_laws_in_many_interleavings(max_restarts: int) -> None:
 @pytest.mark.parametrize("max_restarts", [0, 1])
 def test_laws_in_every_interleaving(max_restarts: int) -> None:
     """Two failures of any class, at any time, on any nodes: still one verdict for each attempt."""
-    ends = explore(attrs.evolve(begin(max_restarts), failures=2), 200_000)
+    ends = explore(attrs.evolve(begin(max_restarts), failures=2), 2_000_000)
     assert ends
     for job in ends:
         check(job)
