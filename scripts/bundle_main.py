@@ -172,9 +172,10 @@ def unpack(bundle, target):
 
 
 def suits(wheel):
-    """Return whether a wheel is for this Python: its own tag, the stable ABI, or pure Python (PEP 425)."""
+    """Return whether a wheel is for this Python: its own tag, the stable ABI of an older one, or pure (PEP 425)."""
     python, abi = wheel[: -len(".whl")].split("-")[-3:-1]
-    return python == "cp{}{}".format(*sys.version_info[:2]) or abi in ("abi3", "none")
+    is_stable = abi == "abi3" and int(python[len("cp3") :]) <= sys.version_info[1]
+    return python == "cp{}{}".format(*sys.version_info[:2]) or is_stable or abi == "none"
 
 
 def require_architecture(wheel):

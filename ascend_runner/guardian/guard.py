@@ -55,7 +55,13 @@ def guard(run: Callable[[Callable[[str], None]], int], tell: Callable[[str], Non
     runner.forward_until_end(watched)
     os.close(reader)
     limit = sweep.SWEEP_LIMIT if runner.was_killed else LAST_SWEEP_LIMIT
-    survivors = sweep.sweep(frozenset(strangers), GIVEN_UP_LIMIT if runner.is_given_up else limit)
+    limit = GIVEN_UP_LIMIT if runner.is_given_up else limit
+    link = runner.link_pids
+    survivors = sweep.sweep(frozenset(strangers) | link, limit)
+    if link:
+        runner.end_link(list(map(process_tree.describe, survivors)))
+        others = frozenset(found.pid for found in survivors)
+        survivors += sweep.sweep(frozenset(strangers) | others, GIVEN_UP_LIMIT)
     still_alive = f"still alive after SIGKILL: {', '.join(map(process_tree.describe, survivors))}"
     if runner.was_killed:
         tell(f"{runner.end}; {still_alive if survivors else 'all of its processes were killed'}")

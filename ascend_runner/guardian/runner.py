@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from select import PIPE_BUF
 from typing import Final
 
 from ascend_runner.errors import RUNNER_FAILED
@@ -17,10 +18,14 @@ ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
+LINK_LIMIT: Final = 1.0  # seconds for the link process to tell the other nodes that nothing is left
+LINK_INTERVAL: Final = 0.1  # seconds between two checks whether it has ended
+
 # The first words of the lines that the runner writes.
 ANSWER: Final = "answer"  # it has noticed a stop signal, or the question whether it responds
 BEGIN: Final = "begin"  # it starts ranks: how many seconds they have to exit when they are stopped
 END: Final = "end"  # the exit status, as far as it is known; what is left is to stop the ranks and to report
+LINK: Final = "link"  # the pid of its link process, and its descriptor of the pipe on which that awaits `end_link`
 FINAL_REPORT: Final = "final"  # at its very end: its exit status, and the pids of the guardian's other children
 
 
@@ -45,6 +50,8 @@ class Runner:
         self._patience_ends = 0.0  # when to stop waiting for a busy runner
         self._spare_checks = 0  # further checks of a runner that does not seem to run
         self._schedule: str | None = None  # the state of its main thread at the last check
+        self._link: process_tree.Descendant | None = None  # the link process
+        self._farewell = -1  # the pipe to it
 
     def forward_until_end(self, watched: frozenset[int]) -> None:
         """Forward signals until the runner has ended, has written its final report, or was given up."""
@@ -170,17 +177,51 @@ class Runner:
             pass
         for line in b"".join(pieces).decode().splitlines():
             name, *values = line.split()
-            self._has_answered = True
+            self._has_answered |= name != LINK  # written by another thread than the main one
             if name == BEGIN:
                 self._grace, self._next_status = float(values[0]), None
             elif name == END:
                 self._next_status = int(values[0])
+            elif name == LINK:
+                self._note_link(*map(int, values))
             elif name == FINAL_REPORT:
                 self._has_ended = True
                 self.status, *pids = map(int, values)
                 self._strangers.update(pids)
         if self._is_ending and not self._deadline:
             self._deadline = time.monotonic() + max(self._grace, SOON)
+
+    # --- The link process (ascend_runner/link), which outlives the runner to tell other nodes of its end --------------
+
+    def _note_link(self, pid: int, descriptor: int) -> None:
+        """Take the pipe to a link process from the runner, which has both ends of it."""
+        if self._farewell >= 0:
+            os.close(self._farewell)
+        self._link, self._farewell = process_tree.look(pid), -1
+        try:
+            path = f"/proc/{self.pid}/fd/{descriptor}" if process_tree.is_proc_ours() else ""
+            self._farewell = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            self._link = None  # no /proc, or the runner has just died: it is killed like everything else
+
+    @property
+    def link_pids(self) -> frozenset[int]:
+        """The living link process, which is to be spared until everything else is dead; nothing if there is none."""
+        return frozenset({self._link.pid}) if self._link and self._has_link() else frozenset()
+
+    def _has_link(self) -> bool:
+        found = process_tree.look(self._link.pid) if self._link else None
+        return found is not None and not found.is_zombie and found.identity == (self._link and self._link.identity)
+
+    def end_link(self, survivors: list[str]) -> None:
+        """Tell the link process that only these processes are left, and give it a moment to pass that on and to end."""
+        try:
+            os.write(self._farewell, "\n".join(["dead", *survivors]).encode()[:PIPE_BUF])
+        except OSError:
+            return  # it does not read
+        deadline = time.monotonic() + LINK_LIMIT
+        while self._has_link() and time.monotonic() < deadline:
+            signal.sigtimedwait({signal.SIGCHLD}, LINK_INTERVAL)
 
 
 def _schedule(pid: int) -> str:

@@ -1,0 +1,279 @@
+"""The link process: carries messages between the rules, the other nodes and the runner. A child of the runner.
+
+It is a process of its own because libzmq has threads and may abort. When the runner dies, it says so to the other
+nodes, waits for the guardian to say that nothing of the runner is left, passes that on, and exits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, Optional, Protocol, TypeVar
+
+import zmq
+
+from ascend_runner.link import channel
+from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Warned
+from ascend_runner.link.protocol import (
+    HUB,
+    Action,
+    AllDead,
+    Event,
+    LocalChanged,
+    Received,
+    Requested,
+    RunnerGone,
+    Send,
+    Tell,
+    Tick,
+    Wake,
+)
+from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, SpokeSocket, derive_keys
+
+RUNNER: Final = 0  # the descriptor of the socket to the runner
+SELF: Final = b"self"  # the peer of the hub that is the spoke of this process; those of libzmq have 5 bytes
+NEWS_KEPT: Final = 1000  # for a runner that does not read
+BIND_INTERVAL: Final = 10.0  # seconds until the ports of a hub without one are tried again
+LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and the runner starts another process
+BACK: Final = 0.5  # seconds for a connection to be made again
+CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
+DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
+ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end what a dead runner has left; it needs at most 65
+NEVER: Final = float("inf")
+
+
+class Machine(Protocol):
+    """The state of a hub or a spoke."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to say."""
+
+
+State = TypeVar("State", bound=Machine)
+Transition = Callable[[State, Event], tuple[State, tuple[Action, ...]]]
+Make = Callable[[channel.Settings, float], tuple[State, Optional[State]]]  # the spoke, and on node 0 the hub
+
+
+def main(farewell: int, make: Make[State], transition: Transition[State]) -> None:
+    """Run until the runner exits, or has died and nothing of it is left. `farewell` is the pipe of the guardian."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (LARGEST_ADDRESS_SPACE, LARGEST_ADDRESS_SPACE))
+    settings = channel.decode(os.read(RUNNER, LARGEST_MESSAGE + 1), channel.ORDERS)
+    for descriptor in (RUNNER, farewell):
+        os.set_blocking(descriptor, False)
+    LinkProcess(settings, farewell, make, transition).run()
+    os._exit(0)
+
+
+class LinkProcess(Generic[State]):
+    """The loop of the link process."""
+
+    def __init__(
+        self, settings: channel.Settings, farewell: int, make: Make[State], transition: Transition[State]
+    ) -> None:
+        self._settings, self._farewell, self._transition = settings, farewell, transition
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=max(1, len(settings.hubs)))
+        keys = derive_keys(bytes.fromhex(settings.key))
+        now = time.monotonic()
+        spoke, hub = make(settings, now)
+        self._machines = {SELF: hub, HUB: spoke} if hub else {HUB: spoke}  # by the peer whose messages they receive
+        self._wakes = dict.fromkeys(self._machines, now)
+        self._hub = HubSocket(self._context, keys) if hub else None
+        self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
+        self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
+        self._is_ending = False
+        self._ends_at = NEVER  # when to end although there is something left to say
+        self._may_end = False  # once everything is said
+        self._is_orphan = False  # the runner has died
+        self._bind_at = now if hub else NEVER
+        self._told: set[str] = set()  # subjects that are reported once
+        self._started = now
+
+    def run(self) -> None:
+        """Run to the end."""
+        if self._spoke:
+            self._spoke.dial()
+        while not self._is_ending:
+            ready = self._wait()
+            now = time.monotonic()
+            if RUNNER in ready:
+                self._hear_runner(now)
+            if self._farewell in ready:
+                self._hear_guardian(now)
+            if not ready <= {RUNNER, self._farewell}:
+                self._receive(ready, now)
+            self._keep_time(now)
+            self._write()
+            self._is_ending |= now >= self._ends_at or (self._may_end and self._has_said_all(now))
+        self._close()
+
+    def _has_said_all(self, now: float) -> bool:
+        """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
+        is_alone = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        return is_alone or all(machine.is_over for machine in self._machines.values())
+
+    def _wait(self) -> set[object]:
+        """Wait for a message or the next moment; return the descriptors and sockets that are ready."""
+        poller = zmq.Poller()
+        for source in (self._hub or self._spoke).sources:  # type: ignore[union-attr]  # one of them is there
+            poller.register(source, zmq.POLLIN)
+        if not self._is_orphan:
+            poller.register(RUNNER, zmq.POLLIN | (zmq.POLLOUT if self._news else 0))
+        else:
+            poller.register(self._farewell, zmq.POLLIN)
+        limit = min(self._next_moment() - time.monotonic(), 3600.0)
+        return {source for source, _events in poller.poll(max(0, int(limit * 1000) + 1))}
+
+    def _next_moment(self) -> float:
+        others = [self._bind_at, self._ends_at]
+        if self._spoke and self._spoke.lost_at:
+            others.append(self._spoke.lost_at + (BACK if self._may_end else REDIAL))
+        if self._spoke and self._spoke.foreign and "foreign" not in self._told:
+            others.append(self._started + FOREIGN)
+        return min(*self._wakes.values(), *others)
+
+    # --- Events -------------------------------------------------------------------------------------------------------
+
+    def _receive(self, ready: set[object], now: float) -> None:
+        if self._hub:
+            for peer, message in self._hub.receive(ready):
+                self._pass_on(SELF, peer, message, now)
+            if self._hub.has_strangers:
+                self._tell_once("strangers", "connections without this job's key are ignored")
+        if self._spoke:
+            for message in self._spoke.receive(ready, now):
+                self._pass_on(HUB, HUB, message, now)
+
+    def _pass_on(self, machine: bytes, peer: bytes, message: bytes, now: float) -> None:
+        try:
+            found = json.loads(message)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            self._feed(machine, Received(peer, found, now))
+        else:
+            self._tell_once("malformed", "a malformed message from another node was ignored")
+
+    def _hear_runner(self, now: float) -> None:
+        while not (self._is_orphan or self._is_ending):
+            try:
+                message = os.read(RUNNER, LARGEST_MESSAGE + 1)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:  # it has died with messages unread
+                message = b""
+            order = channel.decode(message, channel.ORDERS) if message else None
+            if isinstance(order, Local):
+                self._feed_all(LocalChanged(order, now))
+            elif isinstance(order, channel.Ping):
+                self._news.append(order)
+            elif isinstance(order, Asked):
+                self._feed_all(Requested(order, now))
+            elif isinstance(order, channel.Close):
+                self._may_end, self._ends_at = True, now + CLOSE_LIMIT
+            else:
+                self._is_orphan = True
+                self._ends_at = min(self._ends_at, now + ORPHAN_LIMIT)
+                self._feed_all(RunnerGone(now))
+
+    def _hear_guardian(self, now: float) -> None:
+        if not self._is_orphan or self._is_ending:
+            return
+        try:
+            message = os.read(self._farewell, 65536)
+        except BlockingIOError:
+            return
+        if message:  # otherwise the guardian has died as well
+            _dead, *survivors = message.decode(errors="replace").splitlines()
+            self._feed_all(AllDead(tuple(survivors), now))
+            self._may_end, self._ends_at = True, now + DEAD_LIMIT
+        else:
+            self._is_ending = True
+
+    def _keep_time(self, now: float) -> None:
+        for machine, wake in self._wakes.items():
+            if now >= wake:
+                self._wakes[machine] = NEVER
+                self._feed(machine, Tick(now))
+        if self._hub and now >= self._bind_at:
+            self._bind(self._hub, now)
+        if self._spoke and self._spoke.lost_at and now >= self._spoke.lost_at + REDIAL:
+            self._spoke.dial()
+        if self._spoke and self._spoke.foreign and now >= self._started + FOREIGN:
+            self._report_foreign(self._spoke)
+
+    def _bind(self, hub: HubSocket, now: float) -> None:
+        ports = self._settings.ports
+        if hub.bind(self._settings.interface, ports):
+            self._bind_at = NEVER
+            return
+        self._bind_at = now + BIND_INTERVAL
+        self._tell_once("ports", f"no free port for the link between the nodes among {ports[0]}-{ports[-1]}")
+
+    def _report_foreign(self, spoke: SpokeSocket) -> None:
+        if not spoke.has_hub:
+            places = ", ".join(place.partition("//")[2] for place in spoke.foreign)
+            self._tell_once("foreign", f"another program, another job or a runner with another secret is at {places}")
+        self._told.add("foreign")
+
+    # --- Actions ------------------------------------------------------------------------------------------------------
+
+    def _feed_all(self, event: Event) -> None:
+        for machine in self._machines:
+            self._feed(machine, event)
+
+    def _feed(self, machine: bytes, event: Event) -> None:
+        """Feed a machine, and perform its actions; messages between hub and spoke of this process are fed at once."""
+        queue: deque[tuple[bytes, Event]] = deque([(machine, event)])
+        while queue:
+            machine, event = queue.popleft()
+            self._machines[machine], actions = self._transition(self._machines[machine], event)
+            for action in actions:
+                if isinstance(action, Wake):
+                    self._wakes[machine] = action.at
+                elif isinstance(action, Tell):
+                    self._news.append(action.news)
+                elif action.peer == SELF or (action.peer == HUB and self._hub):
+                    other = HUB if action.peer == SELF else SELF
+                    queue.append((other, Received(HUB if other == HUB else SELF, action.message, event.at)))
+                else:
+                    self._send(action)
+
+    def _send(self, action: Send) -> None:
+        message = json.dumps(action.message, separators=(",", ":")).encode()
+        if len(message) > LARGEST_MESSAGE:
+            self._tell_once("long", f"a message of {len(message)} bytes to another node was not sent")
+        elif self._spoke:
+            self._spoke.send(message)
+        elif self._hub:
+            self._hub.send(action.peer, message)
+
+    def _tell_once(self, subject: str, sentence: str) -> None:
+        if subject not in self._told:
+            self._told.add(subject)
+            self._news.append(Warned(sentence=sentence))
+
+    def _write(self) -> None:
+        """Write the news to the runner, as far as it reads them."""
+        while self._news and not self._is_orphan:
+            try:
+                os.write(RUNNER, channel.encode(self._news[0]))
+            except BlockingIOError:
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the next read notices that it has died
+            self._news.popleft()
+
+    def _close(self) -> None:
+        """Let the last messages leave, within LINGER; a hanging name server must not keep this process."""
+        self._write()
+        (self._hub or self._spoke).close()  # type: ignore[union-attr]  # one of them is there
+        ending = threading.Thread(target=self._context.destroy, daemon=True)
+        ending.start()
+        ending.join(LINGER / 1000 + 0.1)

@@ -1,0 +1,247 @@
+"""The sockets of the link: ZeroMQ with CURVE, so that only those with the job's key are heard. Knows no rules.
+
+Whatever a stranger sends is dropped inside libzmq, before this process sees it. Of a peer with the key, at most
+`QUEUE` messages wait, each of at most `LARGEST_MESSAGE` bytes; what does not fit is dropped, since every message
+carries the whole state of its sender.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+import zmq
+from zmq.utils import z85
+
+from ascend_runner.link.messages import LARGEST_MESSAGE
+
+QUEUE: Final = 16  # messages in each direction, per peer
+OVERHEAD: Final = 64  # bytes that CURVE adds to a message: its command, nonce and authentication
+MOST_AT_ONCE: Final = 64  # messages that are read before the other sockets have their turn
+LINGER: Final = 500  # milliseconds for the last messages to leave
+REDIAL: Final = 3.0  # seconds without the hub, before it is looked for at all its addresses again
+FOREIGN: Final = 5.0  # seconds until a hub that does not know the key is reported; another port may have ours
+ZAP: Final = "inproc://zeromq.zap.01"  # RFC 27 of ZeroMQ: here libzmq asks whom to let in
+
+OPTIONS: Final = {
+    zmq.LINGER: 0,
+    zmq.SNDHWM: QUEUE,
+    zmq.RCVHWM: QUEUE,
+    zmq.MAXMSGSIZE: LARGEST_MESSAGE + OVERHEAD,
+    zmq.IPV6: 1,
+    zmq.HANDSHAKE_IVL: 3000,  # milliseconds for a stranger to prove that it knows the key
+    zmq.CONNECT_TIMEOUT: 2000,  # a SYN that is lost, is sent again by TCP only after ever longer pauses
+    zmq.RECONNECT_IVL: 100,
+    zmq.RECONNECT_IVL_MAX: 2000,
+    zmq.TCP_MAXRT: 10_000,  # a cut cable: TCP would try to deliver for 15 minutes before there is a new connection
+    zmq.TCP_KEEPALIVE: 1,  # ZeroMQ's own heartbeats stay off: the rules have theirs
+    zmq.TCP_KEEPALIVE_IDLE: 30,
+    zmq.TCP_KEEPALIVE_INTVL: 10,
+    zmq.TCP_KEEPALIVE_CNT: 3,
+}
+HANDSHAKES_FAILED: Final = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+)
+EVENT: Final = struct.Struct("=HI")  # see zmq_socket_monitor(3)
+
+
+class Keys(NamedTuple):
+    """The key pairs of a job: one of the hub, one that all spokes share. In Z85 (RFC 32 of ZeroMQ)."""
+
+    hub_public: bytes
+    hub_secret: bytes
+    spoke_public: bytes
+    spoke_secret: bytes
+
+
+def derive_keys(key: bytes) -> Keys:
+    """Return the key pairs that belong to the key of a job, see `meeting.derive_key`."""
+    hub, spoke = z85.encode(key[:32]), z85.encode(key[32:])
+    return Keys(zmq.curve_public(hub), hub, zmq.curve_public(spoke), spoke)
+
+
+class HubSocket:
+    """Where the hub listens: the first free port."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> None:
+        self.port = 0  # 0: nowhere yet
+        self.has_strangers = False  # somebody without the key has connected
+        self._spoke_key = z85.decode(keys.spoke_public)
+        self._zap = context.socket(zmq.REP)
+        self._zap.bind(ZAP)
+        self._router = _socket(context, zmq.ROUTER)
+        self._router.setsockopt(zmq.CURVE_SERVER, 1)
+        self._router.setsockopt(zmq.CURVE_SECRETKEY, keys.hub_secret)
+        self._router.setsockopt(zmq.ZAP_DOMAIN, b"link")
+        self._monitor = self._router.get_monitor_socket(sum(HANDSHAKES_FAILED))
+
+    @property
+    def sources(self) -> list[zmq.Socket[bytes]]:
+        """The sockets to poll."""
+        return [self._router, self._zap, *([self._monitor] if not self.has_strangers else [])]
+
+    def bind(self, interface: str, ports: tuple[int, ...]) -> bool:
+        """Listen at the first port that is free; return whether there is one."""
+        for port in ports:
+            try:
+                self._router.bind(f"tcp://{_bracketed(interface)}:{port}")
+            except zmq.ZMQError:
+                continue
+            self.port = port
+            return True
+        return False
+
+    def receive(self, ready: Collection[object]) -> Iterator[tuple[bytes, bytes]]:
+        """Return the messages of those sockets that are ready, each with its peer; let in those with the key."""
+        if self._zap in ready:
+            self._answer()
+        if self._monitor in ready and _next_event(self._monitor):
+            self.has_strangers = True
+            self._router.disable_monitor()  # a flood of strangers costs this process nothing from now on
+        if self._router not in ready:
+            return
+        for _ in range(MOST_AT_ONCE):
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if len(frames) == 2:  # noqa: PLR2004  peer and message
+                yield frames[0], frames[1]
+
+    def _answer(self) -> None:
+        """Let in peers with the spokes' key. They know the hub's public key already, which is never sent."""
+        for _ in range(MOST_AT_ONCE):
+            try:
+                version, request, _domain, _address, _id, _mechanism, *keys = self._zap.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            status = (b"200", b"OK") if keys == [self._spoke_key] else (b"400", b"another key")
+            self._zap.send_multipart([version, request, *status, b"", b""])
+
+    def send(self, peer: bytes, message: bytes) -> None:
+        """Send a message, unless its peer has gone, or does not read."""
+        try:
+            self._router.send_multipart([peer, message], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return
+
+    def close(self) -> None:
+        """Let the last messages leave."""
+        self._router.close(LINGER)
+
+
+class SpokeSocket:
+    """The connection to the hub: all its addresses are dialled side by side, and the first that answers wins."""
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys, hubs: tuple[str, ...], ports: tuple[int, ...]
+    ) -> None:
+        self._context, self._keys = context, keys
+        self._places = [
+            (number, f"tcp://{_bracketed(hub)}:{port}") for number, hub in enumerate(hubs) for port in ports
+        ]
+        self._dialled: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}  # sockets by their monitors
+        self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
+        self._last = b""  # message
+        self.foreign: dict[str, None] = {}  # where somebody answers who does not know the key
+        self.lost_at = 0.0  # when the hub has closed the connection; 0: it has not
+
+    @property
+    def sources(self) -> list[zmq.Socket[bytes]]:
+        """The sockets to poll."""
+        return [*self._dialled, *self._dialled.values()]
+
+    @property
+    def has_hub(self) -> bool:
+        """Whether the hub has answered since it was last looked for."""
+        return self._hub is not None
+
+    def dial(self) -> None:
+        """Look for the hub at all its addresses."""
+        self.close(linger=0)
+        self.lost_at = 0.0
+        for number, place in self._places:
+            dealer = _socket(self._context, zmq.DEALER)
+            dealer.setsockopt(zmq.AFFINITY, 1 << number)  # a name server that hangs holds up one I/O thread
+            dealer.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a hub that is not there
+            dealer.setsockopt(zmq.CURVE_SERVERKEY, self._keys.hub_public)
+            dealer.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.spoke_public)
+            dealer.setsockopt(zmq.CURVE_SECRETKEY, self._keys.spoke_secret)
+            events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKES_FAILED)
+            self._dialled[dealer.get_monitor_socket(events)] = dealer
+            dealer.connect(place)
+
+    def receive(self, ready: Collection[object], now: float) -> Iterator[bytes]:
+        """Return the messages of those sockets that are ready."""
+        for monitor, dealer in [pair for pair in self._dialled.items() if pair[0] in ready]:
+            while monitor in self._dialled and (event := _next_event(monitor)):
+                self._note(*event, dealer, now)
+        for _ in range(MOST_AT_ONCE if self._hub in ready else 0):
+            try:
+                frames = self._hub.recv_multipart(zmq.NOBLOCK) if self._hub else []
+            except zmq.Again:
+                return
+            if len(frames) != 1:
+                return
+            yield frames[0]
+
+    def _note(self, event: int, place: str, dealer: zmq.Socket[bytes], now: float) -> None:
+        if event in HANDSHAKES_FAILED:
+            self.foreign[place] = None
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and self._hub in {None, dealer}:
+            self._hub, self.lost_at = dealer, 0.0
+            self._close_others(dealer)
+            self.send(self._last)
+        elif event == zmq.EVENT_DISCONNECTED and dealer is self._hub:
+            self.lost_at = self.lost_at or now
+
+    def _close_others(self, hub: zmq.Socket[bytes]) -> None:
+        for monitor, dealer in list(self._dialled.items()):
+            if dealer is not hub:
+                del self._dialled[monitor]
+                _close(dealer, monitor, 0)
+
+    def send(self, message: bytes) -> None:
+        """Send a message, now or as soon as the hub is there, unless a newer one replaces it."""
+        self._last = message
+        try:
+            if self._hub and message:
+                self._hub.send(message, zmq.NOBLOCK)
+        except zmq.Again:
+            return
+
+    def close(self, linger: int = LINGER) -> None:
+        """Let the last messages leave."""
+        for monitor, dealer in self._dialled.items():
+            _close(dealer, monitor, linger if dealer is self._hub else 0)
+        self._dialled.clear()
+        self._hub = None
+
+
+def _socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
+    socket = context.socket(kind)
+    for option, value in OPTIONS.items():
+        socket.setsockopt(option, value)
+    return socket
+
+
+def _close(dealer: zmq.Socket[bytes], monitor: zmq.Socket[bytes], linger: int) -> None:
+    dealer.disable_monitor()
+    monitor.close(0)
+    dealer.close(linger)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _next_event(monitor: zmq.Socket[bytes]) -> tuple[int, str] | None:
+    """Return the next event of a socket, and the endpoint."""
+    try:
+        head, place = monitor.recv_multipart(zmq.NOBLOCK)
+    except zmq.Again:
+        return None
+    return EVENT.unpack(head)[0], place.decode(errors="replace")

@@ -1,0 +1,330 @@
+"""Runners meet by their link processes, and no trouble of a link process reaches its runner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from typing import TypeVar
+
+import pytest
+
+from ascend_runner.link.link import RUN, Limits
+from ascend_runner.link.meeting import derive_key, derive_ports
+from ascend_runner.link.messages import (
+    Diagnosed,
+    Failure,
+    FailureClass,
+    Joined,
+    Local,
+    News,
+    Stage,
+    StopAll,
+    VerdictReached,
+)
+from tests.helpers.waiting import is_gone, wait_until
+from tests.link.conftest import PORTS, Node, Nodes, own_address
+
+Kind = TypeVar("Kind")
+
+# --- Meeting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_a_node_says_reaches_all(nodes: Nodes, count: int) -> None:
+    """What a runner tells its link process is known to the link processes of all nodes, its own included."""
+    linked = nodes.meet(count)
+    linked[-1].link.tell(Local(state="running"))
+    for node in linked:
+        node.wait_for(**{f"_{count - 1}": "running"})
+
+    assert all(node.wakes for node in linked)
+    assert [[]] * count == [node.warnings for node in linked]
+
+
+def test_hub_may_come_last(nodes: Nodes) -> None:
+    """A spoke dials until its hub listens, and says at once what it has said in vain."""
+    spoke = nodes.open(nodes.settings(1))
+    spoke.link.tell(Local(state="early"))
+    hub = nodes.open(nodes.settings(0))
+
+    hub.wait_for(_0="hello", _1="early")
+
+
+def test_hub_is_found_among_addresses(nodes: Nodes) -> None:
+    """Addresses where nobody listens, names that are unknown and texts that are no addresses do no harm."""
+    hubs = ("no-such-host.invalid", "::", own_address(), nodes.address)
+    hub = nodes.open(nodes.settings(0))
+    spoke = nodes.open(nodes.settings(1, hubs=hubs))
+    hub.wait_for(_1="hello")
+
+    assert [] == spoke.warnings
+
+
+@pytest.mark.parametrize("hub", ["127.0.0.1", "::1"])
+def test_hub_listens_everywhere(nodes: Nodes, hub: str) -> None:
+    """Without an interface, the hub is reached by IPv4 and IPv6."""
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6")
+    ports = derive_ports(f"{own_address()} {os.getpid()} {hub}", {})
+    linked = [nodes.open(nodes.settings(node, ports=ports, interface="*", hubs=(hub,))) for node in range(2)]
+
+    linked[1].wait_for(_0="hello", _1="hello")
+
+
+def test_taken_port_is_passed_over(nodes: Nodes) -> None:
+    """If another program listens at the first port, the hub takes the next one, and is found there."""
+    with socket.create_server((nodes.address, PORTS[0])):
+        linked = nodes.meet()
+
+    assert [[], []] == [node.warnings for node in linked]
+
+
+def test_hub_without_port_says_so(nodes: Nodes) -> None:
+    """If all ports are taken, the hub warns once, and its own node stays linked with itself."""
+    with socket.create_server((nodes.address, PORTS[0])):
+        hub = nodes.open(nodes.settings(0, ports=PORTS[:1]))
+        wait_until(lambda: hub.read() and hub.sentences)
+
+    assert [f"no free port for the link between the nodes among {PORTS[0]}-{PORTS[0]}"] == hub.sentences
+    assert {"0": "hello"} == hub.heard
+
+
+def test_foreign_hub_is_passed_over(nodes: Nodes) -> None:
+    """Two jobs with the same addresses and ports do not hear each other."""
+    other = derive_key("id another test").hex()
+    foreign = nodes.open(nodes.settings(0, key=other))
+    foreign.wait_for(_0="hello")
+    linked = nodes.meet()
+    foreign_spoke = nodes.open(nodes.settings(1, key=other))
+    foreign.wait_for(_1="hello")
+
+    assert {"0": "hello", "1": "hello"} == linked[0].read()
+    assert [[], []] == [node.warnings for node in linked]
+    assert not foreign_spoke.warnings
+
+
+def test_wrong_key_is_not_heard(nodes: Nodes) -> None:
+    """A node with another key is not heard, and both sides say so once, the node with the address."""
+    hub = nodes.open(nodes.settings(0))
+    stranger = nodes.open(nodes.settings(1, key=derive_key("id another test").hex()))
+    wait_until(lambda: stranger.read() or stranger.sentences)
+    wait_until(lambda: hub.read() and hub.sentences)
+
+    assert {"0": "hello"} == hub.heard
+    assert 1 == len(stranger.sentences) == len(hub.sentences)
+    assert f"{nodes.address}:{PORTS[0]}" in stranger.sentences[0]
+
+
+# --- Strangers --------------------------------------------------------------------------------------------------------
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(48)  # of ZMTP 3.0; the last byte but 31 says "a client"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        bytes(100_000),
+        b"\xff" * 100_000,
+        GREETING + b"\x04\xc8\x05HELLO" + bytes(194),
+        GREETING + b"\x06" + b"\xff" * 8 + b"x" * 100_000,
+        GREETING.replace(b"CURVE", b"NULL\0") + b"\x04\x26\x05READY" + bytes(32),
+    ],
+    ids=["http", "zeros", "ones", "hello", "long", "null"],
+)
+def test_bytes_of_strangers_are_dropped(nodes: Nodes, data: bytes) -> None:
+    """Whatever somebody without the key sends, the nodes stay linked, and one sentence reports it."""
+    hub, spoke = nodes.meet()
+    for _ in range(20):
+        with socket.create_connection((nodes.address, PORTS[0])) as stranger:
+            try:
+                stranger.sendall(data)
+            except OSError:
+                continue  # refused meanwhile
+    spoke.link.tell(Local(state="running"))
+    hub.wait_for(_1="running")
+
+    assert [] == hub.warnings
+    assert len(hub.sentences) <= 1
+
+
+@pytest.mark.deep
+def test_flood_of_connections_is_bounded(nodes: Nodes) -> None:
+    """Thousands of silent connections cost a bounded amount of memory, and those with the key are still heard."""
+    hub, spoke = nodes.meet()
+    strangers: list[socket.socket] = []
+    try:
+        for _ in range(900):
+            strangers.append(socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+            strangers[-1].connect_ex((nodes.address, PORTS[0]))
+        spoke.link.tell(Local(state="running"))
+        hub.wait_for(_1="running")
+
+        assert memory_of(hub.pid) < 60_000
+    finally:
+        for stranger in strangers:
+            stranger.close()
+    assert [] == hub.warnings
+
+
+def memory_of(pid: int) -> int:
+    """Return the memory of a process, in KiB."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(next(line for line in file if line.startswith("VmRSS:")).split()[1])
+
+
+# --- Trouble of the link process --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize(
+    ("trouble", "how"),
+    [
+        ("SIGKILL", "was killed by SIGKILL"),
+        ("SIGSTOP", "does not respond and was killed"),
+        ("abort", "was killed by SIGABRT"),
+        ("flood", "has sent more than 100 messages in a second and was killed"),
+    ],
+)
+def test_link_process_is_started_again(nodes: Nodes, node: int, trouble: str, how: str) -> None:
+    """A link process that is killed, frozen, aborted or floods its runner is replaced; a warning says so once."""
+    linked = nodes.meet()
+    for _ in range(2):
+        before = linked[node].pid
+        if trouble.startswith("SIG"):
+            os.kill(before, getattr(signal, trouble))
+        else:
+            linked[node].link.tell(Local(state=trouble))
+        wait_until(lambda before=before: is_gone(before))
+        linked[node].link.tell(Local(state="again"))
+        for each in linked:
+            each.wait_for(**{f"_{node}": "again"})
+        linked[node].link.tell(Local(state="hello"))
+        for each in linked:
+            each.wait_for(**{f"_{node}": "hello", f"_{1 - node}": "hello"})
+
+    warning = f"the link process {how}; it is started again, and the job goes on without it meanwhile"
+    assert [warning] == linked[node].warnings
+    assert [] == linked[1 - node].warnings
+
+
+def test_stop_signals_do_not_end_it(nodes: Nodes) -> None:
+    """A scheduler that signals all processes of the job does not silence it: it ends with its runner."""
+    hub, spoke = nodes.meet()
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP):
+        os.kill(spoke.pid, signum)
+    spoke.link.tell(Local(state="running"))
+    hub.wait_for(_1="running")
+
+    assert [] == spoke.warnings
+
+
+def test_frozen_link_process_blocks_nobody(nodes: Nodes) -> None:
+    """Telling a frozen link process anything takes no time, and what is new replaces what it has not read."""
+    (hub,) = nodes.meet(1, Limits())
+    os.kill(hub.pid, signal.SIGSTOP)
+    started = time.monotonic()
+    for number in range(5000):
+        hub.link.tell(Local(state=f"state {number}"))
+    took = time.monotonic() - started
+    os.kill(hub.pid, signal.SIGCONT)
+    hub.wait_for(_0="state 4999")
+
+    assert took < 5.0
+    assert [] == hub.warnings
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_closing_is_bounded(nodes: Nodes, *, is_frozen: bool) -> None:
+    """What was told before the end reaches the others, and no link process delays the end by more than a second."""
+    hub, spoke = nodes.meet()
+    pid = spoke.pid
+    if is_frozen:
+        os.kill(pid, signal.SIGSTOP)
+    spoke.link.tell(Local(state="bye"))
+    started = time.monotonic()
+    spoke.link.close()
+    took = time.monotonic() - started
+    spoke.link.close()
+    if not is_frozen:
+        hub.wait_for(_1="bye")
+
+    assert took < 2.5
+    assert is_gone(pid)
+    assert [] == spoke.warnings
+
+
+def test_missing_pyzmq_is_reported(nodes: Nodes) -> None:
+    """Where pyzmq cannot be imported there is no link, and one warning."""
+    path, sys.path[:] = list(sys.path), [folder for folder in sys.path if "site-packages" not in folder]
+    try:
+        alone = nodes.open(nodes.settings(0))
+    finally:
+        sys.path[:] = path
+    wait_until(lambda: alone.warnings)
+    alone.link.tell(Local(state="running"))
+    wait_until(lambda: not alone.link.pids)
+
+    (warning,) = alone.warnings
+    assert "this node is not linked to the others: pyzmq cannot be used: No module named" in warning
+
+
+def test_program_that_cannot_be_started_is_reported(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a Python to start, there is a warning, and the runner goes on."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    alone = nodes.open(nodes.settings(0))
+    wait_until(lambda: alone.warnings)
+
+    assert "no such file or directory" in alone.warnings[0]
+
+
+def test_errors_are_shown(nodes: Nodes) -> None:
+    """An error in the link process is quoted in the warning."""
+    alone = nodes.open(nodes.settings(0), run="raise SystemError('of a test')")
+    wait_until(lambda: alone.warnings)
+
+    assert "has ended with the exit status 1 (SystemError: of a test)" in alone.warnings[0]
+
+
+# --- With the real rules ----------------------------------------------------------------------------------------------
+
+
+def test_failure_stops_the_other_node(nodes: Nodes) -> None:
+    """With the rules of a job, a failure of one node stops the other, and both learn one verdict."""
+    linked = [nodes.open(nodes.settings(number), run=RUN) for number in range(2)]
+    news = Read(linked)
+    for node in linked:
+        node.link.tell(Local(stage=Stage.RUNNING))
+    wait_until(lambda: all(Joined() in news.of(number, Joined) for number in range(2)))
+    failure = Failure(rank_id=3, ending="exit status 7", status=7, kind=FailureClass.OWN, at=time.monotonic())
+    linked[1].link.tell(Local(stage=Stage.STOPPING, failure=failure))
+    wait_until(lambda: news.of(0, StopAll))
+    diagnosed = Diagnosed(rank_id=3, sentence="an error", kind=FailureClass.OWN, certainty="certain", status=7)
+    linked[0].link.tell(Local(stage=Stage.DEAD))
+    linked[1].link.tell(Local(stage=Stage.DEAD, failure=failure, diagnosed=diagnosed))
+    wait_until(lambda: news.of(0, VerdictReached) and news.of(1, VerdictReached))
+    for node in linked:
+        node.link.tell(Local(stage=Stage.LEFT, status=7))
+    started = time.monotonic()
+    for node in linked:
+        node.link.close()
+
+    assert ["an error"] * 2 == [news.of(number, VerdictReached)[0].verdict.sentence for number in range(2)]
+    assert time.monotonic() - started < 3.0
+    assert [[], []] == [node.warnings for node in linked]
+
+
+class Read:
+    """The news of some nodes so far."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self._news: list[list[News]] = [[] for _ in nodes]
+
+    def of(self, node: int, kind: type[Kind]) -> list[Kind]:
+        """Return the news of one kind that a node has had."""
+        self._news[node] += self._nodes[node].link.news()
+        return [news for news in self._news[node] if isinstance(news, kind)]
