@@ -254,9 +254,9 @@ def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -
     if known and _is_beat(known, peer) and not message.asked:
         return _reply(hub, event, message, peer=peer)
     hub = attrs.evolve(hub, peers={**hub.peers, message.node: peer}, settled=max(hub.settled, message.settled))
-    hub, reply = _reply(_heard_request(hub, message), event, message)
-    hub, actions = _settle(hub)
-    return hub, (*reply, *actions)
+    hub, actions = _settle(_heard_request(hub, message))
+    hub, reply = _reply(hub, event, message)  # with what follows from the message
+    return hub, (*actions, *reply)
 
 
 def _is_beat(before: Peer, after: Peer) -> bool:
