@@ -26,6 +26,8 @@ from ascend_runner.supervision.causes import (
     InspectAction,
     LimitReached,
     NodeFinding,
+    PeerFailed,
+    SignalReceived,
     Slowdown,
     WatchAction,
 )
@@ -148,6 +150,10 @@ class RequestWatch:
             if isinstance(finding, NodeFinding):
                 self._tell(finding)
                 events += self._consequences(finding, state.phase)
+            elif isinstance(finding, PeerFailed):
+                events += [finding] if finding.attempt == self._attempt else []
+            elif isinstance(finding, SignalReceived):
+                events.append(finding)
             elif not (state.cause or state.is_tearing_down):  # ranks that are stopped are slow
                 self._tell(finding)
                 events += [] if isinstance(finding, Slowdown) and self._only_warns(finding) else [finding]

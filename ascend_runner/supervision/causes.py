@@ -27,7 +27,7 @@ from typing import ClassVar, Final, Protocol, Union, get_args
 
 import attrs
 
-from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, TIMED_OUT
+from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RUNNER_FAILED, TIMED_OUT
 from ascend_runner.members import Members
 from ascend_runner.text import duration, rank_title, signal_name
 
@@ -129,6 +129,7 @@ class Cause(Protocol):
     may_be_the_node: ClassVar[bool] = False  # earlier findings about the node may explain it
     has_stacks: ClassVar[bool] = False  # the stacks of all ranks were read because of it
     ends_first: ClassVar[bool] = False  # it is the end of a rank that has ended first, or was not started
+    is_elsewhere: ClassVar[bool] = False  # another node of the job has reported it
 
     @property
     def exit_status(self) -> int:
@@ -283,7 +284,8 @@ class SignalReceived(Cause):
 
     The kernel sends SIGTERM if the parent of the runner was killed, whose pid users address: that is `guardian` then,
     and `runner` is the pid to which further signals go. It also does so if the process that launched the runner,
-    such as `ascend-job batch`, has ended: that is `launcher` then. Otherwise these are 0.
+    such as `ascend-job batch`, has ended: that is `launcher` then. Otherwise these are 0. `node` is the number of
+    another node of the job that has received the signal instead, and has passed it on.
     """
 
     report_kind: ClassVar[str] = "interrupted"
@@ -295,6 +297,7 @@ class SignalReceived(Cause):
     guardian: int = 0
     runner: int = 0
     launcher: int = 0
+    node: int | None = None
 
     @property
     def stop_signal(self) -> int:
@@ -308,17 +311,23 @@ class SignalReceived(Cause):
 
     @property
     def reason(self) -> str:
+        if self.node is not None:
+            return f"node {self.node} received {signal_name(self.signum)}"
         return str(self) if self.guardian or self.launcher else f"received {signal_name(self.signum)}"
 
     @property
     def to_stop(self) -> str:
-        return self._to_runner or f"{signal_name(self.signum)} again"
+        return self._to_runner or f"{signal_name(self.signum)}{self._again}"
 
     @property
     def to_kill(self) -> str:
         if self.signum == SIGINT:
-            return "Ctrl-C again"
-        return self._to_runner or ("SIGTERM again" if self.signum == SIGTERM else "SIGTERM")
+            return f"Ctrl-C{self._again}"
+        return self._to_runner or (f"SIGTERM{self._again}" if self.signum == SIGTERM else "SIGTERM")
+
+    @property
+    def _again(self) -> str:
+        return " again" if self.node is None else ""
 
     @property
     def _to_runner(self) -> str:
@@ -329,7 +338,27 @@ class SignalReceived(Cause):
             return f"ascend-runner (pid {self.guardian}) was killed"
         if self.launcher:
             return f"{LAUNCHER} (pid {self.launcher}) has ended"
-        return f"stopped by {signal_name(self.signum)}"
+        place = "" if self.node is None else f" on node {self.node}"
+        return f"stopped by {signal_name(self.signum)}{place}"
+
+
+@attrs.frozen(kw_only=True)
+class PeerFailed(Cause):
+    """Another node of the job has failed, and therefore the ranks of this one are stopped. `sentence` says how."""
+
+    report_kind: ClassVar[str] = "node_failed"
+    public: ClassVar[str] = "another node of the job has failed"
+    is_elsewhere: ClassVar[bool] = True
+    attempt: int  # the attempt that it ends; this node may be at another one
+    sentence: str
+    exit_status: int  # as the other node has it
+
+    @property
+    def restart(self) -> Restart:
+        return Restart.NEVER if self.exit_status == RUNNER_FAILED else Restart.TRANSIENT
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 @attrs.frozen
@@ -514,7 +543,7 @@ class Slowdown(Cause):
         return f"{rank} {change} than the other ranks: hardware time {self.own:.3g} s, median {self.reference:.3g} s"
 
 
-AnyCause = Union[Exited, SpawnFailed, SignalReceived, HangDetected, LimitReached, NodeFinding, Slowdown]
+AnyCause = Union[Exited, SpawnFailed, SignalReceived, PeerFailed, HangDetected, LimitReached, NodeFinding, Slowdown]
 CAUSES: Final[tuple[type[AnyCause], ...]] = get_args(AnyCause)
 
 

@@ -29,6 +29,8 @@ The laws, which a test checks in every interleaving:
 10. Where the framework recovers from a failure by itself (`recovery`), a rank that fails while all run stops no other:
     they end by themselves. What they do is no first cause. They are stopped when the time for it is over, and by
     whatever else would stop them.
+11. When another node of the job has failed, the ranks are stopped at once, whatever they are waiting for. A stop signal
+    that another node passes on is one to this runner, but one that follows is not a second one (law 4).
 
 The leader decides the status of its rank, but stragglers have the full grace: in `bash train.sh`, bash dies at once
 while the Python process below it is still saving. Stragglers of a leader that exits 0 are asked to stop at once.
@@ -50,6 +52,7 @@ from ascend_runner.supervision.causes import (
     HangDetected,
     LimitReached,
     NodeFinding,
+    PeerFailed,
     SignalReceived,
     Slowdown,
     SpawnFailed,
@@ -194,7 +197,8 @@ def _emptied(state: State, event: Emptied) -> Step:
 def _signalled(state: State, event: SignalReceived) -> Step:
     if state.checkpoint_grace and event.signum == SIGTERM and state.phase is Phase.RUNNING:
         return _save_before_stop(state, event)
-    return _tear_down(attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event)), event)
+    is_interrupted = state.is_interrupted or event.node is None
+    return _tear_down(attrs.evolve(state, is_interrupted=is_interrupted, cause=_cause_beside(state, event)), event)
 
 
 def _save_and_stop(state: State, event: AnyCause) -> Step:
@@ -212,7 +216,9 @@ def _exited_while_saving(state: State, event: Exited) -> Step:
 
 
 def _signalled_while_saving(state: State, event: SignalReceived) -> Step:
-    """The first SIGTERM gives the ranks the time to save; every other stop signal begins the stop."""
+    """The first SIGTERM gives the ranks the time to save; every other stop signal to this runner begins the stop."""
+    if event.node is not None and state.cause:
+        return state, ()
     if state.checkpoint_grace and event.signum == SIGTERM and not state.is_interrupted:
         return _save_before_stop(state, event)
     return _signalled(state, event)
@@ -224,9 +230,11 @@ def _hung_while_saving(state: State, event: HangDetected) -> Step:
 
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """A signal during the teardown: either it means SIGKILL, or it changes nothing (law 4)."""
+    is_own = event.node is None
     is_again = state.is_interrupted or (event.signum == SIGINT and state.steps_taken > 0)
-    state = attrs.evolve(state, is_interrupted=True, cause=_cause_beside(state, event))
-    if is_again and event.signum in IMPATIENT_SIGNALS:
+    is_interrupted = state.is_interrupted or is_own
+    state = attrs.evolve(state, is_interrupted=is_interrupted, cause=_cause_beside(state, event))
+    if is_own and is_again and event.signum in IMPATIENT_SIGNALS:
         return _kill(attrs.evolve(state, killed_by=event.signum))
     return state, ()
 
@@ -288,7 +296,7 @@ def _ask_to_save_again(state: State, event: CheckpointRequested) -> Step:
 def _save_before_stop(state: State, event: AnyCause) -> Step:
     """Ask for a checkpoint before a stop. The event becomes the cause of the stop unless there is one already."""
     has_cause, was_asked = state.cause is not None, state.phase is Phase.CHECKPOINTING
-    is_interrupted = state.is_interrupted or isinstance(event, SignalReceived)
+    is_interrupted = state.is_interrupted or (isinstance(event, SignalReceived) and event.node is None)
     state = _stopping(attrs.evolve(state, is_interrupted=is_interrupted), event)
     if has_cause:
         return state, ()
@@ -442,7 +450,7 @@ _WHILE_RANKS_RUN: Final[Mapping[type[Event], Handler]] = {
     Exited: _exited,
     Emptied: _emptied,
     SignalReceived: _signalled,
-    **dict.fromkeys((HangDetected, LimitReached), _tear_down),
+    **dict.fromkeys((HangDetected, LimitReached, PeerFailed), _tear_down),
     **dict.fromkeys((NodeFinding, Slowdown), _save_and_stop),
 }
 TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
@@ -473,6 +481,7 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[type[Event], Handler]]] = {
         Exited: _held,
         Emptied: _emptied,
         SignalReceived: _signalled,
+        PeerFailed: _tear_down,
         DeadlineReached: _held,
         **dict.fromkeys((HangDetected, LimitReached, NodeFinding, Slowdown), _watched_while_held),
     },

@@ -14,6 +14,7 @@ from ascend_runner.supervision.causes import (
     HangDetected,
     LimitReached,
     NodeFinding,
+    PeerFailed,
     Restart,
     Rule,
     SignalReceived,
@@ -30,6 +31,7 @@ STOP = SignalReceived(SIGTERM)
 ORPHAN = SignalReceived(SIGTERM, launcher=7)
 KILLED = SignalReceived(SIGTERM, guardian=5, runner=6)
 FAILED = Exited(1, Ending(exit_code=3))
+PEER = PeerFailed(attempt=0, sentence="node 3 failed (rank 26: exit status 7)", exit_status=7)
 
 
 def test_every_cause_has_a_kind_of_its_own() -> None:
@@ -59,6 +61,8 @@ def test_every_cause_has_a_row() -> None:
         (124, LimitReached(60.0)),
         (124, UNHEALTHY),
         (124, SLOW),
+        (7, PEER),
+        (143, SignalReceived(SIGTERM, node=3)),
     ],
 )
 def test_exit_status(expected: int, cause: Cause) -> None:
@@ -75,6 +79,8 @@ def test_exit_status(expected: int, cause: Cause) -> None:
         ((Restart.TRANSIENT, "hang"), HangDetected(60.0)),
         ((Restart.TRANSIENT, "slow: drop"), SLOW),
         ((Restart.EXCLUDED, "unhealthy: device 5: 80E01801"), UNHEALTHY),
+        ((Restart.TRANSIENT, "node_failed"), PEER),
+        ((Restart.NEVER, "node_failed"), PeerFailed(attempt=0, sentence="other table", exit_status=125)),
         ((Restart.EXCLUDED, "interrupted"), STOP),
         ((Restart.EXCLUDED, "expired"), LimitReached(60.0)),
     ],
@@ -91,6 +97,8 @@ def test_restart_and_fingerprint(expected: tuple[Restart, str], cause: Cause) ->
         ("rank 1 failed (exit status 3)", FAILED),
         ("scheduler failed (exit status 3)", named(Exited(-1, Ending(exit_code=3)), {-1: "scheduler"})),
         ("received SIGTERM", STOP),
+        ("node 3 received SIGTERM", SignalReceived(SIGTERM, node=3)),
+        ("node 3 failed (rank 26: exit status 7)", PEER),
         ("ascend-runner (pid 5) was killed", KILLED),
         ("the process that launched ascend-runner (pid 7) has ended", ORPHAN),
         ("time limit of 1 min 0 s", LimitReached(60.0)),
@@ -108,6 +116,7 @@ def test_reason(expected: str, cause: Cause) -> None:
         ("SIGINT", "Ctrl-C", FAILED),
         ("SIGTERM again", "SIGTERM again", STOP),
         ("SIGINT again", "Ctrl-C again", SignalReceived(SIGINT)),
+        ("SIGINT", "Ctrl-C", SignalReceived(SIGINT, node=3)),
         ("SIGHUP again", "SIGTERM", SignalReceived(SIGHUP)),
         ("send SIGTERM to pid 6", "send SIGTERM to pid 6", KILLED),
     ],

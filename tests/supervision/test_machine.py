@@ -24,6 +24,7 @@ from ascend_runner.supervision.causes import (
     HangDetected,
     LimitReached,
     NodeFinding,
+    PeerFailed,
     Rule,
     SignalReceived,
     Slowdown,
@@ -62,13 +63,15 @@ RECOVERY = 750.0
 SAVE = 60.0  # seconds for a checkpoint before a stop
 ANSWER_LIMIT = 300.0  # and where nothing else sets a time
 LIMIT = LimitReached(3600.0)
+PEER = PeerFailed(attempt=0, sentence="node 1 failed (rank 3: exit status 7)", exit_status=7)
+PASSED_ON = SignalReceived(SIGTERM, node=1)
 SLOW = Slowdown(rule=Rule.DROP, rank_id=0, own=2.0, reference=1.0)
 UNHEALTHY = NodeFinding(subject="device 5", sentence="device 5 was gone", at=0.0, is_error=True)
 PHASES = list(Phase)
 SAME_IN_MERGED = attrgetter(
     *(field.name for field in attrs.fields(State) if field.name not in {"endings", "checkpoint"})
 )
-Watched = Union[HangDetected, Slowdown, LimitReached, NodeFinding]
+Watched = Union[HangDetected, Slowdown, LimitReached, NodeFinding, PeerFailed, SignalReceived]
 
 
 @attrs.frozen
@@ -187,8 +190,11 @@ class World:
             return attrs.evolve(self, stragglers=self.stragglers - {event.rank_id})
         if isinstance(event, SignalReceived):
             stays = self.cause is not None and not is_echo(self.cause, event, deadlines=self.deadlines)
-            return attrs.evolve(self, signals=self.signals + 1, cause=self.cause if stays else event)
-        if isinstance(event, (HangDetected, Slowdown, LimitReached, NodeFinding)):
+            world = attrs.evolve(self, cause=self.cause if stays else event)
+            if event.node is None:
+                return attrs.evolve(world, signals=self.signals + 1)
+            return attrs.evolve(world, watches=tuple(other for other in self.watches if other != event))
+        if isinstance(event, (HangDetected, Slowdown, LimitReached, NodeFinding, PeerFailed)):
             return self._after_watch(event)
         if isinstance(event, AskedProcessEnded):
             return self
@@ -234,7 +240,7 @@ class World:
 def is_echo(cause: Cause | None, event: Event, *, deadlines: int) -> bool:
     """Whether a rank has just died of the signal that the runner now receives."""
     is_stopped = isinstance(cause, Exited) and cause.ending == STOPPED
-    return is_stopped and event == SignalReceived(SIGTERM) and not deadlines
+    return is_stopped and event in {SignalReceived(SIGTERM), PASSED_ON} and not deadlines
 
 
 @attrs.frozen(kw_only=True)
@@ -267,6 +273,7 @@ class Transition:
         if before is Phase.CHECKPOINTING and self.before.cause:
             return False
         may_save = isinstance(self.event, (NodeFinding, Slowdown)) and self.world.save > 0
+        may_save |= self.event == PASSED_ON and self.world.save > 0
         is_asked = isinstance(self.event, CheckpointRequested) or is_first_signal or may_save
         return before in {Phase.RUNNING, Phase.CHECKPOINTING} and is_asked
 
@@ -317,6 +324,7 @@ def check_checkpoint(step: Transition) -> None:
     is_news = isinstance(event, (AskedToSave, Saved, Exited))
     is_over = (is_answered and is_news) or isinstance(event, (DeadlineReached, LimitReached)) or not world.leaders
     is_over |= event == SignalReceived(SIGTERM) and (world.signals > 1 or not world.save)
+    is_over |= isinstance(event, PeerFailed) or (event == PASSED_ON and step.before.cause is None and not world.save)
     is_over |= isinstance(event, HangDetected) and step.before.cause is None
     is_over |= isinstance(event, (NodeFinding, Slowdown)) and step.before.cause is None and not world.save
     is_over |= isinstance(event, Exited) and event.ending != OK and step.before.cause is None
@@ -420,6 +428,16 @@ def test_laws_hold_with_slow_training_and_unhealthy_nodes(ranks: int, save: floa
     assert steps > 10**ranks
 
 
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("save", [0.0, SAVE])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.deep)])
+def test_laws_hold_with_failures_of_other_nodes(ranks: int, save: float) -> None:
+    """Another node's failure stops the ranks whatever they wait for, and its stop signal is one to this node."""
+    steps = explore(tuple(range(ranks)), World(save=save, may_request=save > 0, watches=(PEER, PASSED_ON)))
+
+    assert steps > 10**ranks
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -443,7 +461,7 @@ def test_laws_hold_in_random_histories(ranks: int, random: object) -> None:
     """The laws also hold in random histories of up to 24 ranks."""
     save, recovery = SAVE * (ranks % 2), RECOVERY * (ranks % 3 == 0)
     state, actions = machine.start(tuple(range(ranks)), GRACE, checkpoint_grace=save, recovery=recovery)
-    watches = (HangDetected(60.0), SLOW, LimitReached(60.0), UNHEALTHY)
+    watches = (HangDetected(60.0), SLOW, LimitReached(60.0), UNHEALTHY, PEER, PASSED_ON)
     world = World(save=save, most_signals=3, may_request=True, watches=watches).told(actions)
     while state.phase is not Phase.DONE:
         event = random.choice(list(world.possible()))  # type: ignore[attr-defined]  # hypothesis' own Random
