@@ -41,6 +41,10 @@ class Options(TypedDict, total=False):
     master_port: int | None
     pod_name: str | None
     server_id: str | None
+    link: str | None
+    link_port: int | None
+    link_timeout: float | None
+    node_timeout: float | None
     framework: str | None
     isolate_devices: bool
     conda_env: str | None

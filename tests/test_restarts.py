@@ -399,17 +399,31 @@ def test_attempts_never_overlap(program: Program) -> None:
 @pytest.mark.parametrize(
     ("options", "env"),
     [
-        (("--nproc-per-node", "2", "--nnodes", "2", "--node-rank", "0", "--master-addr", "10.0.0.1"), {}),
+        (
+            (
+                "--link",
+                "off",
+                "--nproc-per-node",
+                "2",
+                "--nnodes",
+                "2",
+                "--node-rank",
+                "0",
+                "--master-addr",
+                "10.0.0.1",
+            ),
+            {},
+        ),
         ((), {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2"}),
     ],
     ids=["nodes", "one-of-several"],
 )
 def test_part_of_a_job_is_not_restarted_alone(program: Program, options: tuple[str, ...], env: dict[str, str]) -> None:
-    """On several nodes, --max-restarts is refused before anything is started, with what to use instead."""
+    """On several nodes without a link, --max-restarts is refused before anything is started."""
     run = program.start(*options, "--max-restarts", "1", "touch", "ran", env=env)
 
     assert 125 == run.finish()
-    assert "--max-restarts requires a job of a single node" in run.screen
+    assert "--max-restarts requires a link between the nodes" in run.screen
     assert "sbatch --requeue" in run.screen
     assert not (program.folder / "ran").exists()
     assert not program.log_dir.exists()

@@ -40,9 +40,9 @@ from ascend_runner.ranks.signals import Signals
 from ascend_runner.record.facts import STARTS_PER_DEVICE, run_once
 from ascend_runner.secrets import Masker
 from ascend_runner.services.staging import Survey, check_room, surveying
-from ascend_runner.settings.model import Settings
+from ascend_runner.settings.model import LINK_SECRETS, Settings
 from ascend_runner.supervision import machine
-from ascend_runner.text import counted, printable, size
+from ascend_runner.text import counted, format_numbers, printable, size
 from ascend_runner.views import screen
 
 STAND_IN: Final = (sys.executable,)  # the command to plan with if there is none
@@ -252,6 +252,21 @@ GRACE: Final = 30.0
 LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lines of the logs
 
 
+def link(context: CheckContext) -> Findings:
+    """Say how this node will be linked to the others, and warn of a key that others can derive."""
+    plan = context.prepared.plan
+    if plan is None or plan.nodes[0] == 1:
+        return
+    if plan.link is None:
+        yield "none: this node does not learn when another one fails"
+        return
+    places, ports = ", ".join(plan.link.hubs) or "an unknown address", format_numbers(plan.link.ports)
+    where = f"listens on port {ports}" if plan.link.node == 0 else f"node 0 is at {places}, port {ports}"
+    secret = any(map(context.environ.get, LINK_SECRETS))
+    key = "the key is a secret" if secret else "the key identifies the job, but does not protect it"
+    yield f"node {plan.link.node} of {plan.link.nodes}, {where}; {key}"
+
+
 def grace(context: CheckContext) -> Findings:
     """Compare --grace with the time between the platform's SIGTERM and its SIGKILL, and with HCCL's for a report."""
     seconds, node = context.settings.grace, context.prepared.node
@@ -332,6 +347,7 @@ Look = Callable[[], Findings]
 OF_THE_JOB: Final[Mapping[str, Callable[[CheckContext], Findings]]] = {
     "rank table": rank_table,
     "this node": this_node,
+    "link": link,
     "settings": settings,
     "variables": variables,
     "command": command,

@@ -30,9 +30,9 @@ INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  #
 VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options with their value in the next word
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 NO_RESTARTS: Final = (
-    "--max-restarts requires a job of a single node, because restarted ranks would wait forever for the other nodes;"
-    " let the platform restart the whole job (Slurm: sbatch --requeue, Volcano: the policy RestartJob,"
-    " MindCluster: fault-retry-times)"
+    "--max-restarts requires a link between the nodes (--link auto), because ranks that are restarted on one node alone"
+    " would wait forever for the others; or let the platform restart the whole job (Slurm: sbatch --requeue, Volcano:"
+    " the policy RestartJob, MindCluster: fault-retry-times)"
 )
 
 

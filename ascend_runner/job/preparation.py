@@ -22,6 +22,7 @@ from ascend_runner.frameworks.conflicts import Remedy
 from ascend_runner.frameworks.registry import without_auto
 from ascend_runner.guardian import process_tree
 from ascend_runner.job import command as commands
+from ascend_runner.job import link_plan
 from ascend_runner.node import cores, executables, network, npus
 from ascend_runner.node.host import Host
 from ascend_runner.plan import ranks
@@ -34,6 +35,7 @@ from ascend_runner.problems import Collector, Problem, Severity, Subject, warnin
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.record.facts import Fact
 from ascend_runner.settings import command_line
+from ascend_runner.settings.parsing import OFF
 from ascend_runner.supervision.causes import InspectAction, NodeFinding, WatchAction
 from ascend_runner.views import screen
 
@@ -229,6 +231,8 @@ class Preparer:
         for sentence in commands.without_effect(self.context):
             self._warn(Subject.SETTINGS, sentence)
         plan = self._plan()
+        if plan and self._node:
+            plan = self._found.ask(Subject.SETTINGS, self._linked, plan)
         if plan:
             self._check_plan(plan)
 
@@ -239,7 +243,7 @@ class Preparer:
             error=self._found.error,
             node=self._node,
             share=self._share,
-            plan_with_table=self._plan_with_table,
+            plan_with_table=self._replan if self._plan_with_table else None,
             table=self._table,
             why=self._why,
         )
@@ -291,7 +295,8 @@ class Preparer:
         command = self._find_command() if self._is_direct else None
         launcher = self.context.settings.launcher
         self._node = self._found.ask(Subject.VARIABLES, ranks.find_node, self.context, launcher)
-        self._refuse_restarts(is_part=self._node is not None and self._node.nnodes > 1)  # before a wait for the table
+        is_unlinked = self.context.settings.link == OFF
+        self._refuse_restarts(is_part=is_unlinked and self._node is not None and self._node.nnodes > 1)  # before a wait
         has_name = self._has_name()
         table = self._find_share()
         file = None
@@ -305,6 +310,17 @@ class Preparer:
             self._node = self._share.node
             self._why = self._node.why
         return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
+
+    def _linked(self, plan: JobSpec) -> JobSpec:
+        """Add the link to the other nodes."""
+        node = self._node or Node()
+        return link_plan.linked(plan, self.context, node, self._table, self.messages.note)
+
+    def _replan(self, file: TableFile) -> JobSpec:
+        """Plan the ranks with their rank table at another path."""
+        if not self._plan_with_table:
+            raise ValueError("there is no rank table")
+        return self._linked(self._plan_with_table(file))
 
     def _plan_ranks(self, command: Command, share: NodeShare, file: TableFile | None) -> JobSpec | None:
         """Plan one process per device of this node."""
@@ -448,7 +464,7 @@ class Preparer:
             self._found.ask(Subject.SETTINGS, commands.check_script, plan, self.context.cwd)
         if not self._found.error:
             self._found.ask(Subject.COMMAND, commands.check_program, plan)
-        self._refuse_restarts(is_part=not plan.has_all_ranks)
+        self._refuse_restarts(is_part=not (plan.has_all_ranks or plan.link))
         if settings.linger and plan.has_all_ranks:  # no other node waits for it
             self._warn(Subject.SETTINGS, "--linger has no effect on a single-node job")
         if not self._table:

@@ -25,7 +25,7 @@ from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.kubernetes import INDICES
 from ascend_runner.platforms.node import MACHINE_ADDRESSES, POD_ADDRESSES, Node
 from ascend_runner.platforms.places import Hosts, TableFacts
-from ascend_runner.settings.model import STAGED, VARIABLES, Settings
+from ascend_runner.settings.model import LINK_SECRETS, STAGED, VARIABLES, Settings
 from ascend_runner.settings.options import CHECKPOINT_SIGNUMS, FOLD, HTML, STOP_SIGNUMS, WORKDIR_DEVICE, WORKDIR_INHERIT
 from ascend_runner.settings.parsing import AUTO, OFF
 from ascend_runner.supervision.causes import InspectAction, WatchAction
@@ -159,7 +159,7 @@ class PlanContext:
 
         A runner inside a rank must not obey them. The platform's variables of datasets lead to the copies.
         """
-        own = {name: value for name, value in self.environ.items() if name not in VARIABLES}
+        own = {name: value for name, value in self.environ.items() if name not in {*VARIABLES, *LINK_SECRETS}}
         own.update(places.staged(own, [(stage.source, stage.place) for stage in self.stages], self.real_path))
         return {**own, **{f"{STAGED}{number}": stage.place for number, stage in enumerate(self.stages)}}
 

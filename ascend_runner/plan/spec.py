@@ -133,6 +133,21 @@ class Watching:
         return cause is not None and actions.get(cause.report_kind) is WatchAction.STOP
 
 
+@attrs.frozen(kw_only=True, repr=False)  # it may have a secret
+class LinkPlan:
+    """How the runner of this node is linked to those of the other nodes."""
+
+    node: int  # the number of this node
+    nodes: int  # how many there are
+    key: bytes  # by which the runners know each other
+    hubs: tuple[str, ...]  # addresses and names of node 0, the most likely first
+    ports: tuple[int, ...]  # where node 0 may listen
+    timeout: float = 600.0  # seconds to wait for nodes that are missing
+    node_timeout: float | None = None  # seconds without contact after which a node is lost (None: that proves nothing)
+    is_required: bool = False  # no rank starts before every node has joined
+    table: str = ""  # a hash of the rank table
+
+
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class JobSpec:
     """The plan for this node's part of a job."""
@@ -153,6 +168,7 @@ class JobSpec:
     stopping: Stopping = attrs.field(factory=Stopping)
     watching: Watching = attrs.field(factory=Watching)
     restarts: Policy = NO_RESTARTS  # when the job is started again after a failure
+    link: LinkPlan | None = None  # to the other nodes (None: there are none, or this node is on its own)
     hooks: tuple[tuple[str, str], ...] = ()  # events with shell commands
     platform: str = ""  # this and the next two are for the report
     framework: str = ""  # `auto` if the platform has prepared none

@@ -20,9 +20,11 @@ VARIABLES: Final = frozenset(option.variable for option in OPTIONS if option.var
 ATTEMPT: Final = f"{VARIABLE_PREFIX}ATTEMPT"  # the attempt that a rank belongs to, counted from 0
 CHECKPOINT: Final = f"{VARIABLE_PREFIX}CHECKPOINT"  # the newest complete checkpoint, for a rank
 STAGED: Final = f"{VARIABLE_PREFIX}STAGED_"  # followed by a number: the path of the copy of a dataset, for a rank
+LINK_SECRETS: Final = (f"{VARIABLE_PREFIX}LINK_SECRET", f"{VARIABLE_PREFIX}LINK_SECRET_FILE")  # no rank gets these
 # The run directory, and what the ranks and hooks of a runner around this one have inherited.
 _INHERITED: Final = "RUN_DIR CHECKPOINT_REQUESTS EVENT JOB STATE STATUS CAUSE REPORT STEP RANKS MISSING"
-_KNOWN: Final = {*VARIABLES, ATTEMPT, CHECKPOINT, *(VARIABLE_PREFIX + name for name in _INHERITED.split())}
+_OTHERS: Final = (ATTEMPT, CHECKPOINT, *LINK_SECRETS)
+_KNOWN: Final = {*VARIABLES, *_OTHERS, *(VARIABLE_PREFIX + name for name in _INHERITED.split())}
 
 # Kubernetes makes these for each service, hence for one that is called ascend-runner.
 _OF_A_SERVICE: Final = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\w+)?)"
@@ -72,6 +74,10 @@ class Settings:
     master_port: int | None = None
     pod_name: str | None = None
     server_id: str | None = None
+    link: str = "auto"
+    link_port: int | None = None
+    link_timeout: float = 600.0
+    node_timeout: float | None = None
     framework: str = "auto"
     isolate_devices: bool = False
     conda_env: str | None = None

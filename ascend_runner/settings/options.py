@@ -132,6 +132,8 @@ PRECHECKS: Final = (parsing.OFF, "warn", PRECHECK_STOP)
 COLORS: Final = (COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER)
 CHECKPOINT_SIGNUMS: Final = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2, "TERM": signal.SIGTERM, parsing.NONE: 0}
 BINDINGS: Final = (parsing.NONE, *cores.BINDINGS)
+LINK_REQUIRED: Final = "require"
+LINKS: Final = ("auto", parsing.OFF, LINK_REQUIRED)
 
 OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
     Topic.TABLE: (
@@ -222,6 +224,35 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             parse=parsing.word("a name or an address without spaces"),
             default_text="from the platform",
             help="server_id of this node in the rank table, or another address of its server",
+        ),
+        Option(
+            name="link",
+            choices=LINKS,
+            default=LINKS[0],
+            help="link the runners of a job of several nodes, so that a failure on one node stops all ranks everywhere"
+            " and all of them exit with its status; require: start no rank before every node has joined",
+        ),
+        Option(
+            name="link_port",
+            metavar="PORT",
+            parse=parsing.count,
+            default_text="one of eight between 17000 and 29999, derived from the job",
+            help="port on which node 0 listens for the other nodes",
+        ),
+        Option(
+            name="link_timeout",
+            metavar="DURATION",
+            parse=parsing.positive_seconds,
+            default=600.0,
+            help="how long to wait for nodes that are missing, with --link require or before a restart",
+        ),
+        Option(
+            name="node_timeout",
+            metavar="DURATION",
+            parse=parsing.positive_seconds,
+            default_text="off",
+            help="time without contact after which a node counts as lost and the others are stopped; by default, that"
+            " is so only if HCCL or the silence of all other ranks confirms it",
         ),
     ),
     Topic.RANKS: (
@@ -417,8 +448,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="N",
             parse=parsing.number,
             default=0,
-            help="maximum number of restarts after a failure (single-node jobs); failures that a restart cannot fix are"
-            " not retried",
+            help="maximum number of restarts after a failure, of all nodes together; failures that a restart cannot fix"
+            " are not retried",
             is_common=True,
         ),
         Option(

@@ -29,7 +29,7 @@ function __ascend_runner_command
                 break
             case '--*=*'
                 set -e words[1]
-            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --simulate
+            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --link --link-port --link-timeout --node-timeout --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --simulate
                 set -e words[1]
                 set -e words[1]
             case '-*'
@@ -66,6 +66,10 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l master-addr 
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l master-port -d 'port of node 0; not 60000 to 60031 or 16666, which HCCL uses' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l pod-name -d 'pod_name of this node in the rank table' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l server-id -d 'server_id of this node in the rank table, or another address of its server' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l link -d 'link the runners of a job of several nodes, so that a failure on one node stops all ranks everywhere and all of them exit with its status; require: start no rank before every node has joined' -r -f -a 'auto off require'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l link-port -d 'port on which node 0 listens for the other nodes' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l link-timeout -d 'how long to wait for nodes that are missing, with --link require or before a restart' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l node-timeout -d 'time without contact after which a node counts as lost and the others are stopped; by default, that is so only if HCCL or the silence of all other ranks confirms it' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l framework -d 'framework to set variables for: auto, mindspore, mindspore-cluster, torch, tensorflow, none; auto suits all frameworks that need no scheduler process' -r -f -a 'auto mindspore mindspore-cluster torch tensorflow none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l isolate-devices -d 'make only its own device visible to each rank (ASCEND_RT_VISIBLE_DEVICES)'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l conda-env -d 'conda environment to run COMMAND in: its name below ANACONDA_DIR, or its directory' -r -f -a ''
@@ -93,7 +97,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l hang-action 
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-signal -d 'signal that asks for a checkpoint: sent to ascend-runner, it reaches the processes of the ranks that handle it' -r -f -a 'USR1 USR2 TERM none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l checkpoint-grace -d 'time to wait for the ranks to save a checkpoint before SIGTERM, --time-limit, --inspect stop or --perf-action stops them; 0 disables this' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l time-limit -d 'time after which the job is stopped, with exit status 124; measured from the start of the job, across all attempts' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l max-restarts -d 'maximum number of restarts after a failure (single-node jobs); failures that a restart cannot fix are not retried' -r -f -a ''
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l max-restarts -d 'maximum number of restarts after a failure, of all nodes together; failures that a restart cannot fix are not retried' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l no-restart-on -d 'exit statuses and signals after which the job is not restarted, such as 2,SIGSEGV' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l restart-on -d 'exit statuses and signals after which the job is restarted, whatever the cause' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l restart-delay -d 'time between the end of an attempt and the start of the next one' -r -f -a ''

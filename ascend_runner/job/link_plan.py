@@ -1,0 +1,78 @@
+"""Whether and how the runner of this node is linked to those of the other nodes: the last part of the plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from ascend_runner.engines import node_0
+from ascend_runner.errors import SettingsError, reason
+from ascend_runner.link import meeting
+from ascend_runner.plan.ranks import PlanContext
+from ascend_runner.plan.spec import JobSpec, LinkPlan
+from ascend_runner.platforms import detect
+from ascend_runner.platforms.node import Node
+from ascend_runner.settings.options import LINK_REQUIRED
+from ascend_runner.settings.parsing import OFF
+
+if TYPE_CHECKING:
+    from ascend_runner.rank_table import RankTable
+
+HASH_LENGTH: Final = 16  # characters of the hash of a rank table
+
+
+def linked(
+    spec: JobSpec, context: PlanContext, node: Node, table: RankTable | None, say: Callable[[str], None]
+) -> JobSpec:
+    """Return a plan with its link to the other nodes, if it has any and the settings permit it.
+
+    Raises:
+        SettingsError: The secret cannot be used, or --link require cannot be kept.
+    """
+    settings = context.settings
+    is_required, why = settings.link == LINK_REQUIRED, _why_not(spec, context, node)
+    if why and is_required:
+        raise SettingsError(f"--link require is not possible: {why}")
+    if why and node.nnodes > 1 and settings.link != OFF:
+        say(f"this node is not linked to the others: {why}")
+    return spec if why or settings.link == OFF else attrs.evolve(spec, link=_plan(context, node, table))
+
+
+def _plan(context: PlanContext, node: Node, table: RankTable | None) -> LinkPlan:
+    settings = context.settings
+    identity = meeting.identity_of(detect.job_id(context.environ), context.job_id, node.master_port)
+    try:
+        secret = meeting.secret_of(context.environ, lambda path: Path(path).read_bytes())
+    except OSError as error:
+        raise SettingsError(f"cannot read the file of {meeting.SECRET_FILE}: {reason(error)}") from error
+    ports = (settings.link_port,) if settings.link_port else ()
+    return LinkPlan(
+        node=node.node_rank,
+        nodes=node.nnodes,
+        key=meeting.derive_key(identity, secret),
+        hubs=meeting.candidates(table, context.environ, node.master_addr),
+        ports=ports or meeting.derive_ports(identity, context.environ, {node.master_port}),
+        timeout=settings.link_timeout,
+        node_timeout=settings.node_timeout,
+        is_required=settings.link == LINK_REQUIRED,
+        table=hashlib.sha256(table.data).hexdigest()[:HASH_LENGTH] if table else "",
+    )
+
+
+def _why_not(spec: JobSpec, context: PlanContext, node: Node) -> str:
+    """Return why a node cannot be linked to others, "" if it can."""
+    if node.nnodes == 1:
+        return "the job has only one node"
+    if spec.is_passed_through:
+        return "another launcher has started this process"
+    if spec.stopping.recovery:
+        return "the framework recovers from failures by itself"
+    if context.settings.launcher in node_0.ENGINES:
+        return f"{context.settings.launcher} starts the processes of all nodes"
+    if not meeting.candidates(None, context.environ, node.master_addr) and spec.files.table is None:
+        return "the address of node 0 is unknown"
+    return ""
