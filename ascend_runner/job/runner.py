@@ -5,10 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
+import attrs
+
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.job import preparation
 from ascend_runner.job.end import End
 from ascend_runner.job.job_hooks import JobHooks, look_for_checkpoints
+from ascend_runner.job.nodes import Nodes
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
@@ -64,6 +67,7 @@ class JobRunner:
         self._attempt: Attempt | None = None  # the newest; None: none is prepared
         self._hooks = JobHooks(setup, writer)
         self._end = End(setup, writer, self._hooks)
+        self._nodes = Nodes(setup, writer.spec)
         self._inspector: Inspector | preparation.NoInspector = preparation.NoInspector()
 
     def run(self) -> Outcome:
@@ -75,6 +79,8 @@ class JobRunner:
         inspector = preparation.inspector(self._writer.spec, self._setup.environ, self._setup.requests.pass_on)
         self._inspector = self._setup.resources.enter_context(closing(inspector))
         self._setup.resources.enter_context(closing(self._end.page))
+        self._setup.resources.enter_context(closing(self._nodes))
+        self._nodes.open(self._writer.spec)
         event = self._make(self._writer.spec)
         preparation.note_what_is_missing(self._writer.spec, self._messages)
         job, actions = self._feed(event)
@@ -85,11 +91,14 @@ class JobRunner:
                 self._end.report(job, event)
         self._inspector.close()
         self._setup.end_precheck()
-        return self._end.finish(job, event, self._feed)
+        outcome = self._end.finish(job, event, self._feed)
+        self._nodes.leave(outcome.exit_status)
+        return outcome
 
     def fail(self, error: AscendRunnerError) -> None:
         """End the job by an error of the runner."""
         self._end.fail(error, self.change)
+        self._nodes.leave(error.exit_status)
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt."""
@@ -147,38 +156,49 @@ class JobRunner:
         self._signals.begin(spec.stopping.grace)
         self._hooks.run(hooks.BEFORE_START, self._checkpoints)
         self._writer.note_missing_nodes()
+        number = self._nodes.await_start(self._job.attempt)
+        if number != self._job.attempt:  # the other nodes have restarted before this one has joined
+            self._job = attrs.evolve(self._job, attempt=number)
+            self._attempt = self._end.page.attempt = attrs.evolve(self._attempt, number=number)
         return Prepared()
 
     def _start(self) -> Event:
-        attempt, folder = self._attempt or Attempt(self._writer.spec), self._setup.run_folder
-        spec, warn = attempt.job, self._messages.warn_once
-        recorder = Recorder(spec, self._setup.patience, self._setup.environ, attempt.processes)
-        progress = Progress(spec, self._messages, attempt.number)
+        attempt = self._attempt or Attempt(self._writer.spec)
+        recorder = Recorder(attempt.job, self._setup.patience, self._setup.environ, attempt.processes)
         with ExitStack() as beside:
-            run_folder.begin_attempt(folder)
-            shown = self._show_live(spec, recorder)
-            ids = [rank.rank_id for rank in spec.ranks]
-            reports = receiving(ids, folder, warn, wake=self._signals.wake, show_step=shown.note_step)
-            addresses, heartbeats = beside.enter_context(reports)
-            processes = beside.enter_context(closing(RankProcesses(self._hooks.begin_attempt(), self._inspector.pids)))
-            self._signals.watch(processes.exits)
-            beside.callback(self._signals.unwatch, processes.exits)
-            steps = self._read_steps(beside, shown)
-            output = RankOutputs(attempt, self._console, warn, shown.activities, tap=steps.tap if steps else None)
-            peers = self._listen_to_hccl(beside, spec, output, heartbeats)
-            node = ManagedNode(
-                processes=processes,
-                output=output,
-                clock=self._signals,
-                evidence=recorder.investigation,
-                heartbeats=heartbeats,
-                peer_reports=peers,
-                requests=self._setup.requests,
-            )
-            observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, peers, self._hooks)
-            others = (self._inspector, steps) if steps else (self._inspector,)
-            Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *others)).run()
+            run_folder.begin_attempt(self._setup.run_folder)
+            self._nodes.begin_attempt(attempt.number)
+            self._manager(attempt, recorder, beside).run()
         return self._end_of_attempt(recorder)
+
+    def _manager(self, attempt: Attempt, recorder: Recorder, beside: ExitStack) -> Manager:
+        """Set up the loop of an attempt, with what works in `beside` until its end."""
+        spec, folder = attempt.job, self._setup.run_folder
+        shown = self._show_live(spec, recorder)
+        warn, wake = self._messages.warn_once, self._signals.wake
+        rank_ids = [rank.rank_id for rank in spec.ranks]
+        reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.note_step)
+        addresses, heartbeats = beside.enter_context(reports)
+        others = self._hooks.begin_attempt(), self._inspector.pids, self._nodes.pids
+        processes = beside.enter_context(closing(RankProcesses(*others)))
+        self._signals.watch(processes.exits)
+        beside.callback(self._signals.unwatch, processes.exits)
+        steps = self._read_steps(beside, shown)
+        output = RankOutputs(attempt, self._console, warn, shown.activities, tap=steps.tap if steps else None)
+        peers = self._listen_to_hccl(beside, spec, output, heartbeats)
+        node = ManagedNode(
+            processes=processes,
+            output=output,
+            clock=self._signals,
+            evidence=recorder.investigation,
+            heartbeats=heartbeats,
+            peer_reports=peers,
+            requests=self._setup.requests,
+        )
+        progress = Progress(spec, self._messages, attempt.number)
+        observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, peers, self._hooks)
+        last = (self._nodes, self._inspector, *((steps,) if steps else ()))
+        return Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *last))
 
     def _show_live(self, spec: JobSpec, recorder: Recorder) -> Live:
         shown = Live(spec, recorder, lambda: self._setup.requests.deadline)
@@ -225,7 +245,9 @@ class JobRunner:
     # --- Afterwards ---------------------------------------------------------------------------------------------------
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
-        outcome = recorder.finish(self._signals.first_stop)
+        outcome = recorder.finish(self._signals.first_stop if self._signals.is_stopped() else None)
+        if outcome.cause is None and self._writer.spec.link and self._writer.spec.restarts.max_restarts:
+            outcome = self._nodes.await_success(outcome)
         cause, self._end.outcome = outcome.cause, outcome
         self._end.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
@@ -234,7 +256,7 @@ class JobRunner:
             return Expired(sentence) if is_limit else Ended(outcome.status, sentence)
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, cause, has_progressed=has_progressed)
-        return Failed(
+        failed = Failed(
             status=outcome.status,
             signum=self._signals.first_stop().stop_signal,
             restart=restart,
@@ -245,6 +267,16 @@ class JobRunner:
             time_left=self._setup.requests.time_left,
             sentence=wording.sentence_with_certainty(outcome),
         )
+        return self._agreed(failed, outcome)
+
+    def _agreed(self, failed: Failed, outcome: Outcome) -> Failed:
+        """Return the end of an attempt with what the nodes of the job have decided, if there are several."""
+        if not self._writer.spec.link:
+            return failed
+        self.change(TeardownBegun(failed.sentence))  # so far, the ranks may have ended by themselves
+        failed = self._nodes.confer(failed, outcome)
+        outcome = self._end.outcome = attrs.evolve(outcome, verdict=self._nodes.verdict)
+        return attrs.evolve(failed, sentence=wording.sentence_with_certainty(outcome))
 
     def _has_progressed(self) -> bool | None:
         """Return whether there is a newer checkpoint than before the attempt, or None if that is unknown."""

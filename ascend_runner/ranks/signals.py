@@ -49,7 +49,7 @@ class Signals:
     ) -> None:
         self.stop_signum = 0  # the first stop signal that has arrived
         self.refuse: Callable[[int], None] = lambda _signum: None  # for a signal to ranks while there are none
-        self._tell_guardian = tell_guardian
+        self.tell_guardian = tell_guardian
         self._guardian = os.getppid()
         self._launcher = self._parent_of_guardian() if has_launcher else 0
         self._arrived: list[int] = []
@@ -88,14 +88,14 @@ class Signals:
 
     def begin(self, grace: float) -> None:
         """Announce to the guardian that ranks are started, and how many seconds they have to exit when stopped."""
-        self._tell_guardian(f"{BEGIN} {grace}")
+        self.tell_guardian(f"{BEGIN} {grace}")
 
     def expect_end(self, status: int) -> None:
         """Announce the exit status to the guardian, which exits with it if this process hangs."""
-        self._tell_guardian(f"{END} {status}")
+        self.tell_guardian(f"{END} {status}")
 
     def _answer(self) -> None:
-        self._tell_guardian(ANSWER)
+        self.tell_guardian(ANSWER)
 
     def wake(self) -> None:
         """Let the current or the next `wait` return. May be called in any thread."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
+from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import CAUSED, RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
@@ -208,6 +209,7 @@ class JobRecord:
     secrets_masked: Count = 0  # in variables and in the ends of logs
     schema_version: Count = SCHEMA_VERSION
     findings: tuple[NodeFinding, ...] = ()  # of the inspection and the pre-check, the newest of each subject
+    verdict: JobVerdict | None = None  # on the last failed attempt of all nodes, if there are several
 
     @property
     def ended_at(self) -> float | None:
@@ -271,6 +273,7 @@ class JobRecord:
                 "last_step": _decode_step(report.child("last_step")),
                 "last_checkpoint": _decode_checkpoint(report.child("last_checkpoint")),
                 "findings": tuple(map(_decode_finding, report.children("findings"))),
+                "verdict": JobVerdict.decode(report.child("verdict")),
             }
         )
 

@@ -70,6 +70,16 @@ class JobVerdict:
         members: dict[str, Any] = plain(self)
         return members
 
+    def __str__(self) -> str:
+        """Describe it with its node: "rank 26 on node 3 failed: exit status 1"."""
+        rank = f"rank {self.rank_id} "
+        if self.node is None or not self.sentence:
+            return self.sentence
+        if self.sentence.startswith(rank):
+            return f"{rank}on node {self.node} {self.sentence[len(rank) :]}"
+        place = f"node {self.node}"
+        return self.sentence if place in self.sentence else f"{place}: {self.sentence}"
+
     @classmethod
     def decode(cls, members: Members) -> JobVerdict | None:
         """Return what `encode` has returned, None if that was nothing."""

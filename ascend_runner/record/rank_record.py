@@ -22,6 +22,7 @@ from ascend_runner.text import duration, rank_title, size
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
+    from ascend_runner.record.nodes import JobVerdict
 
 
 # The fields that are not in a report under their name.
@@ -241,19 +242,31 @@ class Outcome:
     last_failure: Outcome | None = None  # of the last attempt that failed, if something else ended the job after it
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)  # ranks that failed instead of saving before a stop
     exit_verdict: int | None = None  # the exit status of the runner if that is not `status`: whether a retry may help
+    verdict: JobVerdict | None = None  # on the failed attempt of all nodes, if there are several
     report: Mapping[str, object] = attrs.field(factory=dict, repr=False)  # the content of the report file
     report_problem: str = ""  # why the report could not be written
     report_place: str = ""  # where it was written, which is the run directory if there is a problem; "": nowhere
 
     @property
     def status(self) -> int:
-        """The exit status of the job: given by its cause, 0 without one. Later exits are ignored."""
+        """The exit status of the job: given by its cause, 0 without one. Later exits are ignored.
+
+        If the nodes of a job have agreed on its cause, all have the same status.
+        """
+        if self.cause and self.verdict and self.verdict.status:
+            return self.verdict.status
         return self.cause.exit_status if self.cause else 0
 
     @property
     def exit_status(self) -> int:
         """The exit status of the runner."""
         return self.status if self.exit_verdict is None else self.exit_verdict
+
+    @property
+    def elsewhere(self) -> JobVerdict | None:
+        """The verdict on the job if another node has caused its failure, None otherwise."""
+        is_here = self.cause is None or not self.cause.is_elsewhere
+        return None if is_here or (self.verdict and self.verdict.is_alone) else self.verdict
 
     @property
     def is_from_outside(self) -> bool:

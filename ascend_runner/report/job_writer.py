@@ -268,6 +268,7 @@ def of_outcome(outcome: Outcome, record: JobRecord) -> JobRecord:
         hang=outcome.hang,
         warnings=outcome.warnings,
         secrets_masked=outcome.secrets_masked,
+        verdict=outcome.verdict,
     )
 
 

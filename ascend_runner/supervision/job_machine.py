@@ -65,6 +65,7 @@ class Verdict(enum.Enum):
     NOT_CLEAR = "not_clear"  # processes of the attempt are alive
     STOPPED = "stopped"  # by a signal that came before the next attempt
     NO_TIME = "no_time"  # the time limit comes before the next attempt
+    NO_LINK = "no_link"  # the other nodes of the job could not be asked
 
 
 class Action(enum.Enum):
@@ -143,6 +144,8 @@ class Failed:
     is_clear: bool = True  # whether nothing of it is alive
     is_local: bool | None = True  # whether the cause is on this node; None: unknown
     time_left: float | None = None  # in seconds; None: there is no time limit
+    decision: Verdict | None = None  # that the nodes of a job have made together; None: it is this node's own
+    delay: float = 0.0  # before the next attempt, with such a decision
     sentence: str = ""
 
 
@@ -236,11 +239,12 @@ def _end(job: Job, event: Ended) -> Step:
 
 def _end_failed(job: Job, event: Failed) -> Step:
     job = _counted(job, event)
-    verdict = _verdict(job, event)
+    verdict = _agreed(job, event.decision) if event.decision else _verdict(job, event)
     if verdict is Verdict.RESTART and event.signum:
         return _stop(attrs.evolve(job, verdict=Verdict.STOPPED), event)
     if verdict is Verdict.RESTART:
-        job = attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=_delay(job))
+        delay = event.delay if event.decision else _delay(job)
+        job = attrs.evolve(job, state=JobState.RESTARTING, verdict=verdict, delay=delay)
         is_in_time = event.time_left is None or event.time_left > job.delay
         return (job, (Action.WAIT,)) if is_in_time else _expire(attrs.evolve(job, verdict=Verdict.NO_TIME), event)
     exit_verdict = _exit_verdict(job.policy, event, verdict)
@@ -321,6 +325,14 @@ def _verdict(job: Job, event: Failed) -> Verdict:
         return Verdict.USED_UP
     limit = 1 if restart is Restart.CONFIRM else MOST_SAME_FAILURES
     return Verdict.SAME_FAILURE if job.same_failures > limit else Verdict.RESTART
+
+
+def _agreed(job: Job, decision: Verdict) -> Verdict:
+    """Return the decision of all nodes, within the limit of this one."""
+    if not job.policy.max_restarts:
+        return Verdict.NOT_WANTED
+    is_used_up = decision is Verdict.RESTART and job.attempt >= job.policy.max_restarts
+    return Verdict.USED_UP if is_used_up else decision
 
 
 def _class(policy: Policy, event: Failed) -> Restart:

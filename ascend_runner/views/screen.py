@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from ascend_runner import programs
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.record.job_record import JobRecord
+from ascend_runner.record.job_record import CERTAINTY, JobRecord
+from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, machine
@@ -27,6 +28,7 @@ from ascend_runner.text import (
     clock,
     counted,
     duration,
+    format_numbers,
     printable,
     rank_list,
     rank_title,
@@ -111,7 +113,9 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
         number = len(job.ranks)
         ranks = all_ranks(number) if number > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} exited with status 0 after {duration(seconds)}"
-    if cause.ending and failed:
+    if outcome.elsewhere and outcome.elsewhere.sentence:
+        lines = _failure_elsewhere(outcome.elsewhere, outcome, job)
+    elif cause.ending and failed:
         lines = _failure(cause, cause.ending, failed, outcome, job)
     elif cause.first_exit is not None and not cause.ending:
         lines = [str(cause), _report(outcome, job)]
@@ -147,6 +151,25 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
         option = f"--stdin {max(spec.rank_id, 0)}"
         lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
     return lines
+
+
+def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> list[str]:
+    """Return the lines on a failure of another node, as far as that has sent them."""
+    sure = CERTAINTY.get(verdict.certainty, "")
+    place = facts.place(verdict.address, verdict.pod)
+    return [
+        f"{verdict}{f' ({sure})' if sure else ''}",
+        *(f"  | {printable(line)}" for line in verdict.lines),
+        f"  node   {verdict.node}{f', {printable(place)}' if place else ''}",
+        *([f"  log    {printable(verdict.log)} on that node"] if verdict.log else []),
+        *([f"  also   {_nodes(verdict.tied)} may have failed first"] if verdict.tied else []),
+        *([f"  unheard {_nodes(verdict.missing)}"] if verdict.missing else []),
+        _report(outcome, job),
+    ]
+
+
+def _nodes(numbers: Collection[int]) -> str:
+    return f"node{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
 
 
 def _laid_out(known: list[Fact], *labels: str) -> list[str]:

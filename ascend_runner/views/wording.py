@@ -214,6 +214,8 @@ def of_error(error: AscendRunnerError) -> CauseRecord:
 def sentence(outcome: Outcome) -> str:
     """Return a sentence on why the job failed, or "" if it did not."""
     cause, root = outcome.cause, outcome.root
+    if outcome.elsewhere and outcome.elsewhere.sentence:
+        return str(outcome.elsewhere)
     if root and root.look_at:
         return f"{LOST_PEERS}{root.look_at}"
     if root and root.summary not in str(cause):

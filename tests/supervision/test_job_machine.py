@@ -417,6 +417,26 @@ def test_stopped_job_has_no_exit_verdict() -> None:
     assert (None, STOPPED) == (job.exit_verdict, job.status)
 
 
+@pytest.mark.parametrize(
+    ("decision", "max_restarts", "expected"),
+    [
+        (Verdict.RESTART, 1, (JobState.RESTARTING, Verdict.RESTART, 30.0)),
+        (Verdict.RESTART, 0, (JobState.FAILED, Verdict.NOT_WANTED, 0.0)),
+        (Verdict.NO_LINK, 1, (JobState.FAILED, Verdict.NO_LINK, 0.0)),
+        (Verdict.POINTLESS, 1, (JobState.FAILED, Verdict.POINTLESS, 0.0)),
+    ],
+)
+def test_decision_of_all_nodes_replaces_that_of_one(
+    decision: Verdict, max_restarts: int, expected: tuple[JobState, Verdict, float]
+) -> None:
+    """What the nodes have decided counts, with its delay, but not beyond the limit of this node."""
+    end = attrs.evolve(failed(Restart.TRANSIENT), decision=decision, delay=30.0)
+    job, _actions = job_machine.transition(Job(policy=Policy(max_restarts=max_restarts)), Prepared())
+    job, _actions = job_machine.transition(job, end)
+
+    assert expected == (job.state, job.verdict, job.delay)
+
+
 def test_nothing_starts_beside_a_survivor() -> None:
     """While a process of an attempt is alive, there is no other one."""
     job = play(Policy(max_restarts=1), attrs.evolve(failed(), is_clear=False))

@@ -1,0 +1,371 @@
+"""The other nodes of the job, as its runner deals with them: what it says of its own node, and what follows from news.
+
+The rules are in `link`, which also decides when a node is on its own. Here, nothing waits for longer than that.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Collection
+from typing import Any, Final, Protocol
+
+import attrs
+
+from ascend_runner.errors import AscendRunnerError, StopRequestedError, reason
+from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.job.setup import JobSetup
+from ascend_runner.link import channel
+from ascend_runner.link.link import Link, Surroundings
+from ascend_runner.link.messages import (
+    Asked,
+    Diagnosed,
+    Failure,
+    FailureClass,
+    Identity,
+    Joined,
+    Local,
+    News,
+    Refused,
+    Stage,
+    StartAll,
+    StopAll,
+    VerdictReached,
+    Waiting,
+    Warned,
+)
+from ascend_runner.plan.spec import JobSpec, LinkPlan
+from ascend_runner.record.facts import Fact, Swept
+from ascend_runner.record.nodes import JobVerdict
+from ascend_runner.record.rank_record import Outcome
+from ascend_runner.supervision.causes import Cause, Exited, PeerFailed, SignalReceived
+from ascend_runner.supervision.events import Spawned
+from ascend_runner.supervision.job_machine import Failed, Verdict
+from ascend_runner.supervision.state import Phase, State
+from ascend_runner.views import wording
+
+FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
+LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
+MOST_LINES: Final = 20  # of a failed rank's output
+LONGEST_LINE: Final = 400  # characters
+
+
+class Peers(Protocol):
+    """The link to the other nodes, see `link.link`."""
+
+    @property
+    def pids(self) -> Collection[int]:
+        """The processes of the link, which belong to no rank."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there can be news."""
+
+    def open(self) -> None:
+        """Start it.
+
+        Raises:
+            OSError: It cannot be started.
+            AscendRunnerError: Likewise.
+        """
+
+    def tell(self, local: Local) -> None:
+        """Replace what the other nodes know of this one. Never waits."""
+
+    def news(self) -> tuple[News, ...]:
+        """Return what has arrived since the last call."""
+
+    def close(self) -> None:
+        """End it, once what it was told is sent. May be called twice."""
+
+
+class Nodes:
+    """The other nodes of one job; without a link to them, there are none. An observer of the manager's facts."""
+
+    def __init__(self, setup: JobSetup, spec: JobSpec) -> None:
+        self.verdict: JobVerdict | None = None  # on the newest attempt
+        self.pids: Collection[int] = ()
+        self._setup, self._plan = setup, spec.link
+        self._restarts, self._grace = spec.restarts, spec.stopping.grace
+        self._local = Local(table=spec.link.table if spec.link else "")
+        self._peers: Peers | None = None
+        self._stop: StopAll | None = None
+        self._joined: Joined | None = None
+        self._started = 0  # the newest attempt that may start
+        self._refusal = ""
+
+    def open(self, spec: JobSpec) -> None:
+        """Start the link, if the plan has one."""
+        if not spec.link:
+            return
+        messages = self._setup.messages
+        around = Surroundings(
+            environ=self._setup.environ,
+            warn=messages.warn_once,
+            wake=self.take_news,
+            tell_guardian=self._setup.signals.tell_guardian,
+        )
+        peers = Link(_settings(spec, spec.link), around)
+        try:
+            peers.open()
+        except (OSError, AscendRunnerError) as error:
+            messages.warning(f"this node is not linked to the others: {reason(error)}")
+            return
+        self.use(peers)
+
+    def use(self, peers: Peers) -> None:
+        """Use a link that is open."""
+        self._peers, self.pids = peers, peers.pids
+        self._say()
+
+    def close(self) -> None:
+        """End the link. May be called twice."""
+        if self._peers:
+            self._peers.close()
+
+    # --- What this node says ------------------------------------------------------------------------------------------
+
+    def _say(self, **changes: Any) -> None:
+        self._local = attrs.evolve(self._local, **changes)
+        if self._peers:
+            self._peers.tell(self._local)
+
+    def begin_attempt(self, number: int) -> None:
+        """Say that an attempt begins. A stop that has arrived before is not lost."""
+        self._say(stage=Stage.RUNNING, state=Phase.STARTING.value, alive=0)
+        stop = self._stop
+        if stop and stop.attempt == number:
+            self._setup.requests.pass_on(_cause_of(stop))
+
+    def observe(self, fact: Fact, at: float) -> None:
+        """Say how the ranks are."""
+        if isinstance(fact, Spawned):
+            self._say(alive=self._local.alive + 1)
+        elif isinstance(fact, Exited):
+            self._say(alive=max(0, self._local.alive - 1), **self._last_end(fact, at))
+        elif isinstance(fact, Swept):
+            self._say(survivors=fact.survivors)
+        elif isinstance(fact, State):
+            stage = Stage.STOPPING if fact.is_tearing_down else Stage.RUNNING
+            state = Phase.TERMINATING if fact.phase is Phase.DONE else fact.phase
+            self._say(stage=stage, state=state.value, **self._first_cause(fact.cause, at))
+
+    def _last_end(self, end: Exited, at: float) -> dict[str, Any]:
+        """Return the failure of the last rank, which no state tells before everything that it left is gone."""
+        local = self._local
+        is_own = not end.ending.is_success and end.ending.exit_status - 128 not in STOP_SIGNALS
+        return self._first_cause(end, at) if is_own and local.alive <= 1 and local.stage is Stage.RUNNING else {}
+
+    def _first_cause(self, cause: Cause | None, at: float) -> dict[str, Any]:
+        local = self._local
+        if cause is None or cause.is_elsewhere or local.failure or local.signum:
+            return {}
+        if cause.stop_signal is not None:
+            is_own = not (isinstance(cause, SignalReceived) and cause.node is not None)
+            return {"signum": cause.stop_signal} if is_own else {}
+        is_consequence = isinstance(cause, Exited) and cause.is_consequence
+        kind = FailureClass.PEER if is_consequence else FailureClass.UNKNOWN
+        ending = str(cause.ending) if cause.ending else cause.reason
+        failure = Failure(rank_id=cause.rank_id, ending=ending, status=cause.exit_status, kind=kind, at=at)
+        return {"failure": failure}
+
+    def leave(self, status: int) -> None:
+        """Say that the runner is about to exit."""
+        self._say(stage=Stage.LEFT, status=status, alive=0, signum=self._setup.signals.stop_signum)
+
+    # --- Waiting for the others ---------------------------------------------------------------------------------------
+
+    def await_start(self, attempt: int) -> int:
+        """Wait until an attempt may start, as far as this job waits for that; return its number, which may be higher.
+
+        Raises:
+            AscendRunnerError: This node cannot take part, or nodes are missing.
+            StopRequestedError: A stop signal arrived.
+        """
+        plan, peers = self._plan, self._peers
+        self._say(attempt=attempt, stage=Stage.READY, failure=None, diagnosed=None, survivors=(), signum=0)
+        if attempt == 0 and plan and plan.is_required:
+            self._await_all(plan)
+        elif peers and attempt == 0 and self._restarts.max_restarts:
+            self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
+        if self._joined and self._joined.attempt > attempt:
+            attempt = self._joined.attempt
+            self._say(attempt=attempt)
+        if peers and attempt:
+            self._wait(lambda: self._started >= attempt or self._is_over(attempt))
+            if self._started < attempt:
+                self._give_up()
+        self.verdict = None
+        return attempt
+
+    def _await_all(self, plan: LinkPlan) -> None:
+        self._setup.messages.info("waiting for the other nodes (--link require)")
+        self._wait(lambda: self._joined is not None and not self._joined.missing, plan.timeout)
+        if self._joined is None or self._joined.missing:
+            missing = self._joined.missing if self._joined else (0,)
+            names = ", ".join(map(str, missing))
+            raise AscendRunnerError(f"node {names} has not joined within {plan.timeout:g} s (--link require)")
+
+    def _is_over(self, attempt: int) -> bool:
+        return not (self._peers and self._peers.is_usable) or (
+            self.verdict is not None and self.verdict.attempt >= attempt
+        )
+
+    def _give_up(self) -> None:
+        why = self.verdict.sentence if self.verdict else "there is no link to the other nodes"
+        error = AscendRunnerError(f"no restart: {why}")
+        error.exit_status = self.verdict.status if self.verdict and self.verdict.status else error.exit_status
+        raise error
+
+    def confer(self, end: Failed, outcome: Outcome) -> Failed:
+        """Explain a failed attempt to the other nodes, wait for the verdict, and return the end with it."""
+        diagnosed = None if outcome.cause is None or outcome.cause.is_elsewhere else _diagnosed(end, outcome)
+        self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed)
+        verdict = self._await_verdict(LAST_WORD + self._grace)
+        if verdict is None or verdict.is_alone:
+            self._setup.messages.info("no verdict from the other nodes; this is what is known on this node")
+            decision = Verdict.NO_LINK if self._plan else None
+            return attrs.evolve(end, decision=decision)
+        known = {one.value: one for one in Verdict}
+        decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
+        is_local = None if verdict.node is None or not self._plan else verdict.node == self._plan.node
+        return attrs.evolve(
+            end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
+        )
+
+    def await_success(self, outcome: Outcome) -> Outcome:
+        """Wait until the ranks of all nodes have succeeded; a failure on another node is one of this node as well.
+
+        A stop signal ends the wait with this node's success.
+        """
+        self._say(stage=Stage.DEAD, alive=0)
+        attempt, signals = self._local.attempt, self._setup.signals
+        while not (self._is_over(attempt) or signals.is_stopped()):
+            signals.wait(1.0 if self._joined is None else 60.0)
+        verdict = self.verdict
+        if verdict is None or verdict.attempt != attempt or not (verdict.restarts or verdict.status):
+            return outcome
+        cause = PeerFailed(attempt=attempt, sentence=str(verdict), exit_status=verdict.status or 1)
+        return attrs.evolve(outcome, cause=cause)
+
+    def _await_verdict(self, seconds: float) -> JobVerdict | None:
+        """Wait for the verdict on this attempt. A stop signal does not end that, unless it is a second one."""
+        signals, attempt = self._setup.signals, self._local.attempt
+        end = signals.now() + seconds
+
+        def is_known() -> bool:
+            return self.verdict is not None and self.verdict.attempt == attempt
+
+        while self._peers and self._peers.is_usable and not (is_known() or signals.is_hurried()):
+            if signals.now() >= end:
+                break
+            signals.wait(min(end - signals.now(), 1.0))  # the link may turn out to be unusable
+        return self.verdict if is_known() else None
+
+    def _wait(self, is_over: Callable[[], bool], seconds: float | None = None) -> None:
+        now = self._setup.signals.now
+        end = None if seconds is None else now() + seconds
+        while not is_over():
+            if self._refusal:
+                raise AscendRunnerError(self._refusal)
+            if self._stop and self._stop.attempt == self._local.attempt:
+                cause = _cause_of(self._stop)
+                if cause.stop_signal is not None:
+                    raise StopRequestedError(cause.stop_signal, str(cause))
+                error = AscendRunnerError(str(cause))
+                error.exit_status = cause.exit_status
+                raise error
+            if end is not None and now() >= end:
+                return
+            self._setup.wait_in_time(3600.0 if end is None else end - now())
+
+    # --- News, in a thread of the link --------------------------------------------------------------------------------
+
+    def take_news(self) -> None:
+        """Act on the news that have arrived."""
+        for one in self._peers.news() if self._peers else ():
+            self._take(one)
+        self._setup.signals.wake()
+
+    def _take(self, news: News) -> None:
+        messages = self._setup.messages
+        if isinstance(news, StopAll):
+            self._stop = news
+            self._setup.requests.pass_on(_cause_of(news))
+        elif isinstance(news, VerdictReached):
+            self.verdict = news.verdict
+        elif isinstance(news, StartAll):
+            self._started = news.attempt
+        elif isinstance(news, Joined):
+            self._joined = news
+        elif isinstance(news, Refused):
+            self._refusal = news.sentence
+            refused = PeerFailed(attempt=self._local.attempt, sentence=news.sentence, exit_status=125)
+            self._setup.requests.pass_on(refused)
+        elif isinstance(news, Waiting) and news.sentence:
+            messages.info(news.sentence)
+        elif isinstance(news, Warned):
+            messages.warning(news.sentence)
+        elif isinstance(news, Asked):
+            self._carry_out(news)
+
+    def _carry_out(self, asked: Asked) -> None:
+        """Do on this node what was asked for the whole job."""
+
+
+def _settings(spec: JobSpec, plan: LinkPlan) -> channel.Settings:
+    identity = Identity(
+        node=plan.node,
+        nodes=plan.nodes,
+        incarnation=secrets.token_hex(8),
+        host=os.uname().nodename,
+        pod=spec.pod_name,
+        address=spec.server_id,
+        ranks=len(spec.ranks),
+        max_restarts=spec.restarts.max_restarts,
+        grace=spec.stopping.grace,
+        link_timeout=plan.timeout,
+    )
+    return channel.Settings(
+        identity=identity,
+        key=plan.key.hex(),
+        ports=plan.ports,
+        hubs=plan.hubs,
+        node_timeout=plan.node_timeout,
+        delay=spec.restarts.delay,
+        always=tuple(sorted(spec.restarts.always)),
+        never=tuple(sorted(spec.restarts.never)),
+    )
+
+
+def _cause_of(stop: StopAll) -> PeerFailed | SignalReceived:
+    """Return the cause by which the ranks of this node are stopped."""
+    if stop.signum:
+        return SignalReceived(stop.signum, node=stop.node)
+    rank = "" if stop.rank_id is None else f"rank {stop.rank_id}: "
+    how = f" ({rank}{stop.ending})" if rank or stop.ending else ""
+    return PeerFailed(attempt=stop.attempt, sentence=f"node {stop.node} failed{how}", exit_status=1)
+
+
+def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
+    """Return what the other nodes learn of a failure."""
+    root, failed = outcome.root, outcome.failed
+    kind = FailureClass.UNKNOWN
+    if root and (root.look_at or root.is_a_consequence):
+        kind = FailureClass.PEER
+    elif root and not root.is_open:
+        kind = FailureClass.OWN
+    finding = failed.finding if failed else None
+    lines = (finding.excerpt or finding.last_lines) if finding else ()
+    return Diagnosed(
+        rank_id=failed.rank_id if failed else None,
+        sentence=wording.sentence(outcome),
+        kind=kind,
+        certainty=root.certainty.value if root else "",
+        status=end.status,
+        lines=tuple(line[:LONGEST_LINE] for line in lines[-MOST_LINES:]),
+        log=failed.log_path if failed else "",
+        restart=end.restart.value,
+        fingerprint=end.fingerprint,
+        has_progressed=end.has_progressed,
+    )

@@ -1,0 +1,82 @@
+"""Two runners of one job on this machine, linked over loopback: they fail, stop and restart as one."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers.program import Program, Run
+from tests.helpers.surroundings import bound_to_free_port
+
+SECRET = {"ASCEND_RUNNER_LINK_SECRET": "a secret of the test"}
+FAIL_ON_RANK_3 = "[ $RANK -eq 3 ] && echo bad input && exit 7; sleep 600"
+START = Callable[..., list[Run]]
+
+
+@pytest.fixture
+def start(program: Program) -> START:
+    """Return a function that starts a shell command as two ranks on each of two nodes."""
+
+    def start(command: str, *options: str, nodes: tuple[int, ...] = (0, 1)) -> list[Run]:
+        with bound_to_free_port() as bound:
+            port = str(bound.getsockname()[1])
+        place = ("--nproc-per-node", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "--link-port", port)
+        linked = (*place, "--link", "require", *options)
+        return [program.start(*linked, "--node-rank", str(node), "sh", "-c", command, env=SECRET) for node in nodes]
+
+    return start
+
+
+def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) -> None:
+    """A rank that fails on one node stops the ranks of both; both runners name it, and exit with its status."""
+    runs = start(FAIL_ON_RANK_3)
+
+    assert [7, 7] == [run.finish() for run in runs]
+    assert "ERROR rank 3 on node 1 failed: exit status 7" in runs[0].screen
+    assert "  | bad input\n" in runs[0].lines
+    assert "ERROR rank 3 failed: exit status 7" in runs[1].screen
+    reports = [json.loads((program.log_dir / f"job-report-node-{node}.json").read_bytes()) for node in (0, 1)]
+    assert [(1, 3, 7)] * 2 == [
+        tuple(report["verdict"][name] for name in ("node", "rank_id", "status")) for report in reports
+    ]
+
+
+def test_stop_signal_to_one_node_stops_both(start: START) -> None:
+    """A job that is not to be restarted is stopped everywhere by a signal to one of its runners."""
+    runs = start("echo up; sleep 600")
+    for run in runs:
+        run.wait_for("up", times=2)
+    runs[1].send(signal.SIGTERM)
+
+    assert [143, 143] == [run.finish() for run in runs]
+    assert "node 1 received SIGTERM" in runs[0].screen
+
+
+def test_nodes_restart_together(program: Program, start: START) -> None:
+    """After a failure on one node, all nodes start the next attempt, and both succeed."""
+    command = f"[ $ASCEND_RUNNER_ATTEMPT -eq 1 ] && echo again && exit; {FAIL_ON_RANK_3}"
+    runs = start(command, "--max-restarts", "1")
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert [2, 2] == [run.screen.count("again") for run in runs]
+    assert "restarting" in program.states("-node-0")
+
+
+def test_missing_node_is_named(start: START) -> None:
+    """With --link require, no rank starts while a node is missing."""
+    (run,) = start("echo up", "--link-timeout", "1", nodes=(0,))
+
+    assert 125 == run.finish()
+    assert "node 1 has not joined within 1 s (--link require)" in run.screen
+    assert "up" not in run.screen
+
+
+def test_ranks_do_not_see_the_secret(start: START) -> None:
+    """The secret is the runners' own."""
+    runs = start("env; exit 0")
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert not any("a secret of the test" in run.screen for run in runs)
