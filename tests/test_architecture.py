@@ -76,11 +76,14 @@ PURE_ROOMS: Final = {
     "record",
     "link",
 }
-IMPURE_MODULES: Final = {"rank_table.source", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"}
+IMPURE_MODULES: Final = {
+    *("rank_table.source", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"),
+    *("link.link", "link.process", "link.rules", "link.sockets"),
+}
 PURE_MODULES: Final = set(
-    "__future__ ast attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib importlib"
-    " ipaddress itertools json math operator orjson re shlex statistics string textwrap types typing typing_extensions"
-    " zlib".split()
+    "__future__ ast attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib hashlib"
+    " importlib ipaddress itertools json math operator orjson re shlex statistics string textwrap types typing"
+    " typing_extensions zlib".split()
 )
 PURE_NAMES: Final = set(
     "os.path.basename os.path.commonpath os.path.dirname os.path.isabs os.path.join os.path.normpath os.path.split"
