@@ -193,7 +193,7 @@ class Nodes:
             self._say(attempt=attempt)
         if peers and attempt:
             self._wait(lambda: self._started >= attempt or self._is_over(attempt))
-            if self._started < attempt:
+            if self._started < attempt and not self._is_stopped:
                 self._give_up()
         self.verdict = None
         return attempt
@@ -201,10 +201,15 @@ class Nodes:
     def _await_all(self, plan: LinkPlan) -> None:
         self._setup.messages.info("waiting for the other nodes (--link require)")
         self._wait(lambda: self._joined is not None and not self._joined.missing, plan.timeout)
-        if self._joined is None or self._joined.missing:
+        if not self._is_stopped and (self._joined is None or self._joined.missing):
             missing = self._joined.missing if self._joined else (0,)
             names = ", ".join(map(str, missing))
             raise AscendRunnerError(f"node {names} has not joined within {plan.timeout:g} s (--link require)")
+
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether another node has ended the attempt of this one, or stops the job."""
+        return self._stop is not None and self._stop.attempt == self._local.attempt
 
     def _is_over(self, attempt: int) -> bool:
         return not (self._peers and self._peers.is_usable) or (
@@ -268,13 +273,11 @@ class Nodes:
         while not is_over():
             if self._refusal:
                 raise AscendRunnerError(self._refusal)
-            if self._stop and self._stop.attempt == self._local.attempt:
+            if self._is_stopped and self._stop and self._stop.signum:
                 cause = _cause_of(self._stop)
-                if cause.stop_signal is not None:
-                    raise StopRequestedError(cause.stop_signal, str(cause))
-                error = AscendRunnerError(str(cause))
-                error.exit_status = cause.exit_status
-                raise error
+                raise StopRequestedError(self._stop.signum, str(cause))
+            if self._is_stopped:
+                return  # the attempt begins and is stopped, so that the nodes agree on what follows
             if end is not None and now() >= end:
                 return
             self._setup.wait_in_time(3600.0 if end is None else end - now())
