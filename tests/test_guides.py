@@ -103,6 +103,7 @@ TEMPLATE_1: Final = {
     "server_count": "1",
     "server_list": [{"server_id": "192.168.0.25", "device": DEVICES}],
 }
+WORKERS: Final = {"VC_WORKER_HOSTS": "server1.job,server2.job", "VK_TASK_INDEX": "1"}
 TENSORFLOW: Final = json.dumps(
     {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "1"}, "environment": "cloud"}
 )
@@ -246,6 +247,7 @@ GUIDES: Final = (
     Guide(name="mpich", environ=MPICH, files=HYDRA_SLOTS, ran=("mpirun -np 8 python train.py --lr 0.1: ",)),
     Guide(name="both", environ={**OPEN_MPI, **MPICH}, files={**SLOTS, **HYDRA_SLOTS}, ran=(PREFIX,)),
     Guide(name="tensorflow", environ={"TF_CONFIG": TENSORFLOW, "VK_TASK_INDEX": "1"}, ran=("python train.py --lr",)),
+    Guide(name="tensorflow-hosts", environ=WORKERS, ran=("python train.py --lr 0.1: RANK= ",)),
 )
 
 

@@ -13,6 +13,7 @@ from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.frameworks import env_patch
+from ascend_runner.frameworks.registry import AUTO
 from ascend_runner.node import disks, executables
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import PlanContext
@@ -48,6 +49,13 @@ def find_single(context: PlanContext) -> SingleProcess | None:
     if started or settings.launcher != DIRECT:
         return started
     return _engine(context.command, settings) or _without_devices(context)
+
+
+def is_placed_by_task_training(context: PlanContext) -> bool:
+    """Whether the directories are those of the task-training platform, and nothing names a framework or ranks."""
+    settings = context.settings
+    is_named = settings.framework != AUTO or settings.names_the_ranks or engine_in(context.command)
+    return not is_named and not context.has_table and context.is_folder(platform_table.TASK_TRAINING_CODE)
 
 
 def prepared_for_mpirun(context: PlanContext) -> str:

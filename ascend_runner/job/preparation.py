@@ -251,8 +251,12 @@ class Preparer:
     def _complete_environment(self) -> None:
         """Add the conda environment, a TF_CONFIG of lists of hosts, and the directory of a relative script."""
         entered = self._found.ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
-        is_tensorflow = entered.settings.framework == "tensorflow" and not entered.has_table
-        environ = {**entered.environ, **tf_config.of_hosts(entered.environ, is_tensorflow=is_tensorflow)}
+        cluster = tf_config.of_hosts(
+            entered.environ,
+            is_tensorflow=entered.settings.framework == "tensorflow" and not entered.has_table,
+            has_layout=commands.is_placed_by_task_training(entered),
+        )
+        environ = {**entered.environ, **cluster}
         self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
         if script := commands.script_here(self.context):
             self.context = ranks.in_place(self.context)

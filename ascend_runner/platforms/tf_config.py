@@ -21,6 +21,7 @@ from ascend_runner.text import is_whole_number
 NAME: Final = "TF_CONFIG"
 TRAINING: Final = ("chief", "master", "worker")  # the roles that train, in the order of their ranks
 PORT: Final = 2222  # the port of all tasks, as Volcano's tensorflow plugin writes it
+OTHER_MODES: Final = ("WORLD_SIZE", "MASTER_ADDR", "MA_NUM_HOSTS")  # PyTorch's and DeepSpeed's, and Octopus
 LISTS: Final = {role: f"VC_{role.upper()}_HOSTS" for role in (*TRAINING, "ps", "evaluator")}
 EXPECTED: Final = 'JSON such as {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker", "index": 0}}'
 
@@ -61,14 +62,15 @@ def decode(text: str) -> Cluster:
     )
 
 
-def of_hosts(environ: Mapping[str, str], *, is_tensorflow: bool = False) -> Mapping[str, str]:
+def of_hosts(environ: Mapping[str, str], *, is_tensorflow: bool = False, has_layout: bool = False) -> Mapping[str, str]:
     """Build TF_CONFIG from the host lists that Volcano gives the tasks of a job; empty if it is not TensorFlow's.
 
     It is with parameter servers, and without the variables of other platforms and modes, if the user says so
-    (`is_tensorflow`) or by the SLOTS of the task-training platform. The pod's own name says which task this node has,
-    as a host is <pod>.<job>, or else its index if all hosts are workers.
+    (`is_tensorflow`) or on the task-training platform, by its SLOTS or its directories (`has_layout`): each of its
+    other modes for several nodes sets variables of its own. The pod's own name says which task this node has, as a host
+    is <pod>.<job>, or else its index if all hosts are workers.
     """
-    is_documented = environ.get("SLOTS") and not environ.get("WORLD_SIZE")
+    is_documented = (environ.get("SLOTS") or has_layout) and not any(map(environ.get, OTHER_MODES))
     is_alone = (is_tensorflow or is_documented) and not any(map(environ.get, OTHERS))
     is_tensorflow = is_alone or bool(environ.get(LISTS["ps"]))
     if environ.get(NAME) or not environ.get(LISTS["worker"]) or not is_tensorflow:

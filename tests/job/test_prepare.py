@@ -555,6 +555,25 @@ def test_tasks_of_volcano(preparing: Preparing) -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "command", "is_made"),
+    [
+        (Settings(), ("python", "train.py"), True),
+        (Settings(framework="torch"), ("python", "train.py"), False),
+        (Settings(nproc_per_node=2), ("python", "train.py"), False),
+        (Settings(), ENGINE, False),
+    ],
+)
+def test_workers_of_the_task_training_platform(
+    preparing: Preparing, settings: Settings, command: tuple[str, ...], *, is_made: bool
+) -> None:
+    """Workers in the platform's directories are TensorFlow's, unless a framework, ranks or an engine is named."""
+    environ = {"VC_WORKER_HOSTS": "a.job,b.job", "VK_TASK_INDEX": "1", **_program(preparing.folder, "torchrun")}
+    prepared = preparing.prepare(settings, *command, environ=environ, folders=("/workspace/algorithm",))
+
+    assert is_made is ("TF_CONFIG" in prepared.context.environ)
+
+
+@pytest.mark.parametrize(
     ("settings", "environ", "port", "reserved"),
     [
         (TWO_RANKS, {}, "29502", [29500, 29501, 29502]),

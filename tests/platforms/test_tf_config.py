@@ -111,6 +111,14 @@ def test_made_of_workers_alone(other: dict[str, str], *, is_tensorflow: bool, in
         assert {"cluster": cluster, "task": task, "environment": "cloud"} == json.loads(made["TF_CONFIG"])
 
 
+@pytest.mark.parametrize("mode", ["", "WORLD_SIZE", "MASTER_ADDR", "MA_NUM_HOSTS", "HYDRA_HOST_FILE"])
+def test_made_in_the_directories_of_the_task_training_platform(mode: str) -> None:
+    """On the task-training platform a job on several nodes without the variables of another mode is TensorFlow's."""
+    environ = {"VC_WORKER_HOSTS": "a.job,b.job", "VK_TASK_INDEX": "1", **({mode: "2"} if mode else {})}
+
+    assert bool(mode) is not bool(tf_config.of_hosts(environ, has_layout=True))
+
+
 @pytest.mark.parametrize(
     "other", [{"TF_CONFIG": "{}"}, {"VC_PS_HOSTS": ""}, {"VC_WORKER_HOSTS": ""}, {"HOSTNAME": "elsewhere"}]
 )
