@@ -244,6 +244,13 @@ GUIDES: Final = (
         command="mpirun -np 8 -x NCCL_SOCKET_IFNAME=^lo,docker0 python train.py",
         ran=("mpirun -np 8 -x NCCL_SOCKET_IFNAME=^lo,docker0 python train.py: ",),
     ),
+    Guide(
+        name="mpirun-hosts",
+        environ={**WORKERS, "VK_TASK_INDEX": "0"},
+        command="mpirun -np 8 python train.py",
+        ran=("mpirun -np 8 python train.py: RANK= ",),
+    ),
+    Guide(name="mpirun-hosts-elsewhere", environ=WORKERS, command="mpirun -np 8 python train.py", ran=(), status=125),
     Guide(name="mpich", environ=MPICH, files=HYDRA_SLOTS, ran=("mpirun -np 8 python train.py --lr 0.1: ",)),
     Guide(name="both", environ={**OPEN_MPI, **MPICH}, files={**SLOTS, **HYDRA_SLOTS}, ran=(PREFIX,)),
     Guide(name="tensorflow", environ={"TF_CONFIG": TENSORFLOW, "VK_TASK_INDEX": "1"}, ran=("python train.py --lr",)),

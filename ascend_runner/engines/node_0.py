@@ -65,13 +65,12 @@ def host_files(engine: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def must_wait(engine: str, argv: Sequence[str], node: Node) -> bool:
-    """Whether a command that is an engine must not run on this node, because node 0 of a host file starts it."""
-    return (
-        engine in ENGINES
-        and node.node_rank > 0
-        and node.sources.get("hosts", "").startswith("/")
-        and ON_THIS_NODE.isdisjoint(engine_command(argv))
-    )
+    """Whether a command that is an engine must not run on this node, because node 0 of a list of hosts starts it."""
+    return node.node_rank > 0 and _reaches_others(engine, argv, node)
+
+
+def _reaches_others(engine: str, argv: Sequence[str], node: Node) -> bool:
+    return engine in ENGINES and len(node.hosts) > 1 and ON_THIS_NODE.isdisjoint(engine_command(argv))
 
 
 def wait(report: str, *, pause: int = PAUSE) -> Handover:
@@ -83,25 +82,27 @@ def wait(report: str, *, pause: int = PAUSE) -> Handover:
     )
 
 
+def with_hosts(engine: str, request: Request) -> Handover:
+    """Leave a command that is an engine as it is, and let the engine know the hosts that no file of a platform lists.
+
+    The user's own hosts in the command come first: mpirun and DeepSpeed read these only if it names none.
+    """
+    node, handover = request.node, Handover(argv=request.argv, note="")
+    if node.sources.get("hosts", "").startswith("/") or not _reaches_others(engine, request.argv, node):
+        return handover
+    if engine in {"mpirun", "mpiexec"}:
+        variables, files = _hosts_of_mpi(request)
+        return attrs.evolve(handover, variables=variables, files=files)
+    return rewrite_for_deepspeed(request) if engine == "deepspeed" and request.nproc else handover
+
+
 def rewrite_for_mpirun(request: Request) -> Handover:
     """Write `mpirun ARGUMENTS COMMAND`, the variables that name the host files, and the files that are missing."""
     node = request.node
     _check_hosts(request, "mpirun")
     if node.node_rank > 0:
         return wait(request.report_of_node_0)
-    variables: dict[str, str] = {}
-    files: dict[str, bytes] = {}
-    if len(node.hosts) > 1:
-        named = next(filter(None, map(request.environ.get, OPEN_MPI)), "")
-        path, content = _host_file(request, named or OPEN_MPI_FILE, " slots=")
-        variables.update({name: path for name in OPEN_MPI if request.environ.get(name) != path})
-        files.update(content)
-        path, content = _host_file(request, request.environ.get(HYDRA) or MPICH_FILE, ":")
-        variables.update({HYDRA: path} if request.environ.get(HYDRA) != path else {})
-        files.update(content)
-        if _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
-            variables["HYDRA_IFACE"] = huawei.HYDRA_INTERFACE
-
+    variables, files = _hosts_of_mpi(request) if len(node.hosts) > 1 else ({}, {})
     if any("mpirun" in word for word in request.argv):
         return attrs.evolve(unchanged(request, "it calls mpirun itself"), variables=variables, files=files)
     processes = ("-np", str(sum(node.slots) or node.nnodes * request.nproc))
@@ -109,6 +110,18 @@ def rewrite_for_mpirun(request: Request) -> Handover:
     own = processes if is_mpich else ("--allow-run-as-root", *processes, *MPIRUN_ARGUMENTS)
     argv = ("mpirun", *own, *request.argv)
     return Handover(argv=argv, note="running the command with mpirun", variables=variables, files=files)
+
+
+def _hosts_of_mpi(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Return the variables with the paths of Open MPI's and MPICH's host files, and the files that are missing."""
+    named = next(filter(None, map(request.environ.get, OPEN_MPI)), "")
+    path, files = _host_file(request, named or OPEN_MPI_FILE, " slots=")
+    variables = {name: path for name in OPEN_MPI if request.environ.get(name) != path}
+    path, content = _host_file(request, request.environ.get(HYDRA) or MPICH_FILE, ":")
+    variables.update({HYDRA: path} if request.environ.get(HYDRA) != path else {})
+    if _is_documented(request) and not request.environ.get("HYDRA_IFACE"):
+        variables["HYDRA_IFACE"] = huawei.HYDRA_INTERFACE
+    return variables, {**files, **content}
 
 
 def rewrite_for_deepspeed(request: Request) -> Handover:
@@ -155,7 +168,9 @@ def _host_file(request: Request, usual: str, separator: str) -> tuple[str, dict[
     """
     node = request.node
     slots = node.slots or (request.nproc,) * len(node.hosts)
-    content = "".join(f"{host}{separator}{count}\n" for host, count in zip(node.hosts, slots)).encode()
+    # Without a number mpirun starts a process per core of a host.
+    lines = [f"{host}{separator}{count}\n" if count else f"{host}\n" for host, count in zip(node.hosts, slots)]
+    content = "".join(lines).encode()
     by_option = (node.sources.get("hosts"), node.sources.get("devices_per_node"))
     is_contradicted = by_option[0] == places.OPTION or by_option[1] == "--nproc-per-node"
     if request.read_text(usual) and not is_contradicted:

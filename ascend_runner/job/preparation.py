@@ -26,7 +26,17 @@ from ascend_runner.job import link_plan
 from ascend_runner.node import cores, executables, network, npus
 from ascend_runner.node.host import Host
 from ascend_runner.plan import ranks
-from ascend_runner.plan.ranks import Command, Kind, NodeShare, PlanContext, Seats, launch_context, plan_job, plan_ranks
+from ascend_runner.plan.ranks import (
+    UNCHANGED,
+    Command,
+    Kind,
+    NodeShare,
+    PlanContext,
+    Seats,
+    launch_context,
+    plan_job,
+    plan_ranks,
+)
 from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms import detect, tf_config
 from ascend_runner.platforms.detect import SingleProcess
@@ -289,11 +299,17 @@ class Preparer:
         node = None if alone.is_part or not self._node or self._node.ambiguity else self._node
         if node and node_0.must_wait(alone.name, self.context.command, node) and self._has_name():
             self._found.ask(Subject.SETTINGS, commands.refuse_own_logs, self.context)
-            self.messages.note(node_0.WAITING)
+            self.messages.note(f"{node_0.WAITING} (use --nnodes 1 to run the command on this node, too)")
             return ranks.plan_waiting(alone, self.context, node)
         command = self._find_command()
         self.messages.note(f"{alone.why} ({alone.hint})" if alone.hint else alone.why)
-        return ranks.plan_single(command, alone, self.context, node) if self._has_name() else None
+        if not self._has_name():
+            return None
+        ask = self._found.ask
+        engine = ask(Subject.SETTINGS, ranks.with_hosts, alone.name, self.context, node) if node else None
+        if engine and engine.files:
+            self.messages.note(f"{alone.name} gets the hosts of {node.sources['hosts']} in {', '.join(engine.files)}")
+        return ranks.plan_single(command, alone, self.context, node, engine or UNCHANGED)
 
     def _plan_node(self) -> JobSpec | None:
         command = self._find_command() if self._is_direct else None

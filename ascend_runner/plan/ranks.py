@@ -627,6 +627,7 @@ class Kind:
 
 
 ORDINARY: Final = Kind()
+UNCHANGED: Final = Handover(argv=(), note="")
 
 
 def plan_job(
@@ -754,15 +755,20 @@ def in_place(context: PlanContext) -> PlanContext:
 
 
 def plan_single(
-    command: Command, single: SingleProcess, context: PlanContext, node: Node | None, *, is_waiting: bool = False
+    command: Command,
+    single: SingleProcess,
+    context: PlanContext,
+    node: Node | None,
+    engine: Handover = UNCHANGED,
 ) -> JobSpec:
-    """Plan the command as one process in the environment as it is.
+    """Plan the command as one process in the environment as it is, but for what an `engine` must know.
 
     This process is the whole part of the job on `node`; None: another launcher has started it beside others.
     """
     ranks: tuple[RankSpec, ...]
     beside: tuple[RankSpec, ...]
-    env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ}
+    env = {**context.job_variable, "PYTHONUNBUFFERED": "1", **context.rank_environ, **engine.variables}
+    command = attrs.evolve(command, argv=engine.argv or command.argv)
     share = NodeShare(rank_ids=(), rank_size=single.rank_size, server_id=context.host_name, node=node or Node())
     if single.rank_id is None or single.local_rank is None:
         number = share.node.file_number
@@ -776,13 +782,37 @@ def plan_single(
         rank = plan_process(command, env, context, rank_id=single.rank_id, local_rank=single.local_rank)
         ranks, beside = (rank,), ()
 
-    return plan_job(share, context, ranks, beside, Kind(is_passed_through=node is None, is_waiting=is_waiting))
+    host_files = {os.path.join(context.cwd, path): content for path, content in engine.files.items()}
+    kind = Kind(host_files=host_files, is_passed_through=node is None, is_waiting=engine.is_waiting)
+    return plan_job(share, context, ranks, beside, kind)
 
 
 def plan_waiting(single: SingleProcess, context: PlanContext, node: Node) -> JobSpec:
     """Plan a process that waits for node 0, instead of a command that starts everything from there."""
-    argv = node_0.wait(_report_of_node_0(context)).argv
-    return plan_single(Command(argv[0], argv), single, context, node, is_waiting=True)
+    engine = node_0.wait(_report_of_node_0(context))
+    return plan_single(Command(engine.argv[0], engine.argv), single, context, node, engine)
+
+
+def with_hosts(engine: str, context: PlanContext, node: Node) -> Handover:
+    """Return what a command that is an engine must know of the other nodes.
+
+    Raises:
+        SettingsError: The engine cannot run this command or this job.
+    """
+    return node_0.with_hosts(engine, _request(engine, context, node, node.devices_per_node or 0))
+
+
+def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Request:
+    return Request(
+        argv=context.command,
+        node=node,
+        nproc=nproc,
+        environ=context.environ,
+        log_dir=os.path.join(context.log_dir, context.job_id, engine),
+        report_of_node_0=_report_of_node_0(context),
+        resolve=context.resolve,
+        read_text=context.read_text,
+    )
 
 
 def _report_of_node_0(context: PlanContext) -> str:
@@ -796,19 +826,8 @@ def hand_over(share: NodeShare, context: PlanContext) -> Handover:
     Raises:
         SettingsError: The engine cannot run this command or this job.
     """
-    settings = context.settings
-    return ENGINES[settings.launcher](
-        Request(
-            argv=context.command,
-            node=share.node,
-            nproc=len(share.rank_ids),
-            environ=context.environ,
-            log_dir=os.path.join(context.log_dir, context.job_id, settings.launcher),
-            report_of_node_0=_report_of_node_0(context),
-            resolve=context.resolve,
-            read_text=context.read_text,
-        ),
-    )
+    launcher = context.settings.launcher
+    return ENGINES[launcher](_request(launcher, context, share.node, len(share.rank_ids)))
 
 
 def refuse_options_of_ranks(settings: Settings) -> None:

@@ -330,16 +330,35 @@ def test_waiting_ends_as_node_0_does(tmp_path: Path, verdict: str, expected: int
 @pytest.mark.parametrize(
     ("line", "node", "waits"),
     [
-        ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "/etc/mpi/hostfile"}), True),
-        ("mpirun -H localhost python x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "/etc/mpi/hostfile"}), False),
-        ("deepspeed --no_ssh x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "/job/hostfile"}), False),
-        ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, sources={"hosts": "VC_WORKER_HOSTS"}), False),
-        ("mpirun -np 16 python x.py", attrs.evolve(TASK_MASTER, sources={"hosts": "/etc/mpi/hostfile"}), False),
+        ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), True),
+        ("mpirun -H localhost python x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), False),
+        ("deepspeed --no_ssh x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), False),
+        ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, hosts=()), False),
+        ("mpirun -np 16 python x.py", TASK_MASTER, False),
     ],
 )
 def test_command_that_must_wait(line: str, node: Node, *, waits: bool) -> None:
-    """A command that is such an engine does not run on another node of the platform's host file."""
+    """A command that is such an engine does not run on another node of a list of hosts."""
     assert waits == node_0.must_wait(line.split(maxsplit=1)[0], line.split(), node)
+
+
+@pytest.mark.parametrize(
+    ("line", "nproc", "files"),
+    [
+        ("mpirun -np 16 python x.py", 4, {"/log/hostfile": OPEN_MPI_HOSTS}),
+        ("mpiexec -np 16 python x.py", 0, {"/log/hostfile": b"s1\ns2\ns3\ns4\n"}),
+        ("mpirun -H localhost python x.py", 4, {}),
+        ("deepspeed x.py", 4, {"/log/hostfile": OPEN_MPI_HOSTS}),
+        ("deepspeed x.py", 0, {}),
+        ("horovodrun -np 16 python x.py", 4, {}),
+    ],
+)
+def test_hosts_of_an_engine_that_is_the_command(line: str, nproc: int, files: dict[str, bytes]) -> None:
+    """On node 0 an engine that is the command is given the hosts that only a variable lists."""
+    given = node_0.with_hosts(line.split(maxsplit=1)[0], _request(line, TASK_MASTER, nproc))
+
+    assert files == {path: content for path, content in given.files.items() if path == "/log/hostfile"}
+    assert bool(files) is ("/log/hostfile" in " ".join((*given.argv, *given.variables.values())))
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])
