@@ -132,12 +132,15 @@ def unpacked(bundle, folders):
 
     try:
         folder = tempfile.mkdtemp(prefix="ascend-runner-")
-        make_private(folder)
-        folder = os.path.join(folder, name)
-        unpack(bundle, folder)
+        try:
+            make_private(folder)
+            unpack(bundle, os.path.join(folder, name))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     except EnvironmentError:
         raise failure or sys.exc_info()[1]  # noqa: B904  Python 2.7 has no `raise ... from`
-    return folder
+    return os.path.join(folder, name)
 
 
 def make_private(folder):

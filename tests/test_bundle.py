@@ -119,15 +119,17 @@ def test_disk_without_programs(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_other_architecture(bundle: Path, tmp_path: Path) -> None:
-    """A bundle with machine code for another architecture is refused in one line."""
+    """A bundle with machine code for another architecture is refused in one line, and leaves nothing unpacked."""
     minor = sys.version_info[1]
     foreign = tmp_path / f"foreign-1-cp3{minor}-cp3{minor}-linux_vax.whl"
     wheel(foreign, {"foreign.py": ""})
     with zipfile.ZipFile(bundle, "a") as archive:
         archive.write(foreign, f"wheels/{foreign.name}")
-    ran = run(bundle, TMPDIR=str(tmp_path))
+    (tmp_path / "tmp").mkdir()
+    ran = run(bundle, TMPDIR=str(tmp_path / "tmp"))
 
     assert (125, 1) == (ran.returncode, len(ran.stderr.splitlines()))
+    assert [tmp_path / "tmp" / f"ascend-runner-{os.getuid()}"] == [*(tmp_path / "tmp").rglob("*")]
 
 
 def test_old_python_finds_another(tmp_path: Path) -> None:
