@@ -167,7 +167,7 @@ class Fields:
     def check_count(self, key: str, actual: int, noun: str, *, of: str, is_dropped: bool = False) -> None:
         """Check a count, which may be missing, against the number of entries of the array `of`.
 
-        A wrong one that `is_dropped` is only a warning, because HCCL never reads it.
+        A wrong one that `is_dropped` is only a warning without HCCL's code, because HCCL never reads it.
         """
         if self.values.get(key) is None:
             return
@@ -179,7 +179,8 @@ class Fields:
 
         sentence = f"{key} is {count}, but {counted(actual, noun)} {'is' if actual == 1 else 'are'} listed"
         if self.document.lists_decide or is_dropped:
-            self.document.warn(f"{sentence}; the count is ignored", self.path(key), BAD_VALUE)
+            code = "" if is_dropped else BAD_VALUE
+            self.document.warn(f"{sentence} (the count is ignored)", self.path(key), code)
         else:
             self.refuse(sentence, key)
 

@@ -77,7 +77,7 @@ def test_table_with_a_wrong_count(tmp_path: Path) -> None:
     told = "server_count is 3, but 2 servers are listed"
 
     assert [("error", f"{told}, in 'server_count' of {table} (EI0014)")] == refused["rank table"]
-    assert [("warning", f"{told}; the count is ignored, in 'server_count' of {table} (EI0014)")] == mended["rank table"]
+    assert [("warning", f"{told} (the count is ignored), in 'server_count' of {table} (EI0014)")] == mended["rank table"]
     assert "this node" not in refused
     assert [("ok", "ranks 0, 1 of 4 on 10.0.0.1")] == mended["this node"]
 

@@ -224,7 +224,7 @@ def test_wrong_count_with_lists_decide(name: str) -> None:
     sentence, path = REFUSED[name]
     table = codec.loads(invalid(name), source="a.json", lists_decide=True)
 
-    assert [(f"{sentence}; the count is ignored", path)] == [(note.sentence, note.path) for note in table.notes]
+    assert [(f"{sentence} (the count is ignored)", path)] == [(note.sentence, note.path) for note in table.notes]
     assert () == codec.loads(codec.to_hccl_bytes(table)).notes
 
 
@@ -233,7 +233,7 @@ def test_wrong_number_of_groups() -> None:
     table = codec.loads(edited("group_list_8_devices", group_count="2"), source="a.json")
 
     (note,) = table.notes
-    assert "group_count is 2, but 1 group is listed; the count is ignored" == note.sentence
+    assert "group_count is 2, but 1 group is listed (the count is ignored), in 'group_count' of a.json" == str(note)
     assert b"group_count" not in codec.to_hccl_bytes(table)
 
 

@@ -360,7 +360,7 @@ def test_count_that_contradicts_its_list(tmp_path: Path, capsys: Capture) -> Non
     assert 1 == main(["convert", bad, "-o", str(target)])
     assert f"ascend-rank-table: {told}, in 'server_count' of {bad} (EI0014)\n" == capsys.readouterr().err
     assert 0 == main(["convert", bad, "-o", str(target), "--no-checks"])
-    assert f"warning: {told}; the count is ignored, in 'server_count' of {bad} (EI0014)\n" in capsys.readouterr().err
+    assert f"warning: {told} (the count is ignored), in 'server_count' of {bad} (EI0014)\n" in capsys.readouterr().err
     assert b'"server_count": "2"' in target.read_bytes()
 
 
