@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+import textwrap
+from argparse import ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
 from typing import Final, TextIO
@@ -25,6 +26,16 @@ INTERRUPTED: Final = 130
 
 
 Adder = Callable[[str, Callable[[Namespace], int], str, str], ArgumentParser]  # name, function, summary, example
+
+
+class WholeWordsFormatter(HelpFormatter):
+    """Breaks no path and no option at its hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
 
 
 class EndedByParserError(AscendRunnerError):
@@ -74,6 +85,7 @@ def commands_of(parser: ArgumentParser) -> tuple[Adder, Mapping[str, ArgumentPar
             description=f"{summary[0].upper()}{summary[1:]}.",
             epilog=f"example: {parser.prog} {name} {example}".rstrip(),
             allow_abbrev=False,
+            formatter_class=WholeWordsFormatter,
         )
         command.set_defaults(command=run)
         return command

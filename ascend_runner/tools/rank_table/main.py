@@ -19,7 +19,7 @@ from ascend_runner.errors import AscendRunnerError, OutputError, SettingsError, 
 from ascend_runner.platforms.chips import CHIPS
 from ascend_runner.problems import problems_of
 from ascend_runner.rank_table.source import TIMEOUT
-from ascend_runner.tool import Adder, commands_of, duration
+from ascend_runner.tool import Adder, WholeWordsFormatter, commands_of, duration
 from ascend_runner.tools.rank_table import commands
 from ascend_runner.tools.rank_table.commands import PROGRAM, STANDARD, parse_devices, tell
 
@@ -36,6 +36,7 @@ def make_parser() -> tuple[ArgumentParser, Mapping[str, ArgumentParser]]:
         prog=programs.command(PROGRAM),
         description="Show, check, convert, generate and compare the rank tables of Ascend jobs.",
         epilog=f"Each command has its own help with an example: {programs.command(PROGRAM)} show --help",
+        formatter_class=WholeWordsFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {ascend_runner.__version__}")
     add, parsers = commands_of(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -58,6 +59,16 @@ def test_help_has_an_example(name: str, capsys: Capture) -> None:
     """The help of every command has an example."""
     assert 0 == main([name, "--help"])
     assert f"example: ascend-rank-table {name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_breaks_no_word(name: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal of any width no path and no option is broken at a hyphen, so that each can be copied."""
+    for columns in range(40, 100, 5):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        main([name, "--help"])
+
+    assert [] == [line for line in capsys.readouterr().out.splitlines() if re.search(r"\w-$", line)]
 
 
 @pytest.mark.parametrize(
