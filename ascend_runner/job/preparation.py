@@ -222,6 +222,7 @@ class Preparer:
     _table: RankTable | None = attrs.field(default=None, init=False)
     _plan_with_table: Callable[[TableFile], JobSpec] | None = attrs.field(default=None, init=False)
     _why: str = attrs.field(default="", init=False)
+    _mode: str = attrs.field(default="", init=False)  # the variable that has chosen the launcher, "": the option has
 
     def prepare(self) -> Preparation:
         """Plan the command.
@@ -276,8 +277,7 @@ class Preparer:
         alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)
         if self._is_direct and not alone and (variable := commands.prepared_for_mpirun(self.context)):
             settings = attrs.evolve(self.context.settings, launcher="mpirun")
-            self.context = attrs.evolve(self.context, settings=settings)
-            self.messages.note(f"{variable} is set (use --nproc-per-node N to start N ranks without mpirun)")
+            self.context, self._mode = attrs.evolve(self.context, settings=settings), variable
         if not self._is_direct and not alone:
             self._found.ask(Subject.SETTINGS, ranks.refuse_options_of_ranks, self.context.settings)
         if not self._is_direct or alone:
@@ -360,7 +360,11 @@ class Preparer:
         name = executable = engine.argv[0]
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
-        self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
+        if self._mode:
+            hint = "use --nproc-per-node N to start N ranks without mpirun"
+            self.messages.note(f"{self._mode} is set: {engine.note} ({hint})")
+        else:
+            self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
         return self._found.ask(Subject.VARIABLES, ranks.plan_handover, executable, engine, share, self.context)
 
     # --- Checks -------------------------------------------------------------------------------------------------------

@@ -845,7 +845,7 @@ def refuse_options_of_ranks(settings: Settings) -> None:
     given = [option for option, is_given in per_rank.items() if is_given]
     if given and settings.launcher != DIRECT:
         raise SettingsError(
-            f"{' and '.join(given)} cannot be used with --launcher {settings.launcher}, which starts the ranks itself"
+            f"{' and '.join(given)} cannot be used with {settings.launcher}, which starts the ranks itself"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Preparing:
 
     folder: Path
     pauses: int = 0
+    shown: list[str] = attrs.field(factory=list)
 
     def prepare(
         self,
@@ -53,7 +54,7 @@ class Preparing:
             read_text=lambda path: (files or {}).get(path, ""),
             reserve_port=reserve_port,
         )
-        preparer = Preparer(context, Messages(lambda _: None), self._pause)
+        preparer = Preparer(context, Messages(lambda data: self.shown.append(data.decode())), self._pause)
         return preparer.prepare()
 
     def _pause(self, _seconds: float) -> None:
@@ -300,6 +301,23 @@ def test_mode_of_horovod_with_mpich(preparing: Preparing) -> None:
     assert "mpirun -np 8 python train.py" == " ".join(prepared.job().processes[0].argv)
 
 
+@pytest.mark.parametrize(
+    ("settings", "programs"), [(Settings(), ["mpirun"]), (Settings(), []), (Settings(bind="cores"), ["mpirun"])]
+)
+def test_mode_of_horovod_names_no_option_that_was_not_given(
+    preparing: Preparing, settings: Settings, programs: Sequence[str]
+) -> None:
+    """The variable is named that has put mpirun before the command, never --launcher."""
+    environ = {**HOROVOD, "PATH": "/nowhere", "HOSTNAME": "server1"}
+    for name in programs:
+        environ.update(_program(preparing.folder, name))
+    prepared = preparing.prepare(settings, environ=environ, files=HOST_FILES)
+    shown = "".join((*preparing.shown, *map(str, prepared.problems)))
+
+    assert "mpirun" in shown
+    assert "--launcher" not in shown
+
+
 @pytest.mark.parametrize("argv", [(), ("mpirun", "-np", "8", "train"), ("deepspeed", "train.py")])
 @pytest.mark.parametrize(("log_dir", "is_refused"), [(None, True), ("/shared", False)])
 def test_wait_for_node_0(preparing: Preparing, argv: tuple[str, ...], log_dir: str, *, is_refused: bool) -> None:
@@ -314,7 +332,7 @@ def test_wait_for_node_0(preparing: Preparing, argv: tuple[str, ...], log_dir: s
 
 
 def test_engine_that_is_missing(preparing: Preparing) -> None:
-    """An engine that is not installed is a problem of --launcher, not of the command."""
+    """An engine that is not installed is a problem of the settings, not of the command."""
     (preparing.folder / "python").write_text("#!/bin/sh\n")
     (preparing.folder / "python").chmod(0o755)
     environ = {"PATH": str(preparing.folder)}
@@ -322,7 +340,7 @@ def test_engine_that_is_missing(preparing: Preparing) -> None:
 
     assert [Subject.SETTINGS] == subjects(prepared)
     assert 127 == prepared.problems[0].exit_status
-    assert "'torchrun', which --launcher torchrun requires; " in prepared.problems[0].sentence
+    assert "'torchrun', which is to start the ranks; " in prepared.problems[0].sentence
 
 
 @pytest.mark.parametrize("changes", [{"workdir": "device"}, {"bind": "cores"}, {"isolate_devices": True}])
