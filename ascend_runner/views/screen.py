@@ -19,7 +19,7 @@ from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, machine
-from ascend_runner.supervision.causes import Cause, Ending, Exited, FindingKind, named
+from ascend_runner.supervision.causes import Cause, Ending, Exited, FindingKind, NodeFinding, named
 from ascend_runner.supervision.job_machine import Failed, Job, Released, StopRequested, Verdict
 from ascend_runner.supervision.state import State
 from ascend_runner.text import (
@@ -281,10 +281,16 @@ def _before_failure(outcome: Outcome) -> list[str]:
         and one.at <= failed_at
     ]
     relevant.sort(key=lambda finding: (not finding.is_error, -finding.at))
-    lines = [f"{finding.sentence}, {duration(failed_at - finding.at)} before" for finding in relevant[:MOST_SHOWN]]
+    lines = [_with_time(finding, failed_at) for finding in relevant[:MOST_SHOWN]]
     if relevant[MOST_SHOWN:]:
         lines.append(f"{counted(len(relevant) - MOST_SHOWN, 'further finding')} in the report")
     return [f"  {'     ' if number else 'node '}  {line}" for number, line in enumerate(lines)]
+
+
+def _with_time(finding: NodeFinding, failed_at: float) -> str:
+    """Return the sentence on a finding, with its time before the remedy, which a finding of the pre-check may have."""
+    found = finding.subject if finding.kind is FindingKind.PRECHECK else finding.sentence
+    return f"{found}, {duration(failed_at - finding.at)} before{finding.sentence[len(found) :]}"
 
 
 # --- Between two attempts and after the last one ----------------------------------------------------------------------

@@ -11,7 +11,17 @@ from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause,
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision import job_machine
-from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, Restart, SignalReceived, SpawnFailed
+from ascend_runner.supervision.causes import (
+    Cause,
+    Ending,
+    Exited,
+    FindingKind,
+    HangDetected,
+    NodeFinding,
+    Restart,
+    SignalReceived,
+    SpawnFailed,
+)
 from ascend_runner.supervision.job_machine import DelayOver, Ended, Event, Expired, Failed, Job, Policy, Prepared
 from ascend_runner.supervision.state import Phase
 from ascend_runner.views import screen, wording
@@ -229,6 +239,17 @@ def test_evidence() -> None:
         "  blames rank 3 (device 1 on server 10.0.0.5)",
     ] == lines[1:7]
     assert ["  plog   /plog/plog-1_2.log", "         [ERROR] HCCL(1,python): x"] == lines[9:11]
+
+
+def test_finding_of_the_precheck_before_a_failure() -> None:
+    """An error of the pre-check is dated beside what was found, before what to do about it."""
+    found = "devices: found only 7 NPUs"
+    finding = NodeFinding(
+        subject=found, sentence=f"{found}; request more", at=8000.0, kind=FindingKind.PRECHECK, is_error=True
+    )
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), seconds=8040.0, findings=(finding,))
+
+    assert f"  node   {found}, 40 s before; request more" in screen.ended(outcome, job(0)).splitlines()
 
 
 def test_plogs_that_were_not_read() -> None:
