@@ -64,10 +64,15 @@ def _without_devices(node: Node) -> Iterator[Defect]:
         yield Defect(
             f"found no NPU (/dev/davinci*), but the rank table assigns {len(node.assigned)} to this node",
             "request them for the pod (such as huawei.com/Ascend910: 8), or map them into the container",
-            is_error=True,
+            is_error=_is_for_npus(node),
         )
     elif node.npus:
         yield Defect("found no NPU (/dev/davinci*)")
+
+
+def _is_for_npus(node: Node) -> bool:
+    """Whether this machine or image has software of Ascend: on any other one, a rank table is tried out on CPUs."""
+    return node.host.exists(DRIVER) or any(map(node.environ.get, CANN_VARIABLES))
 
 
 def _unusable(nodes: Iterable[str], host: Host) -> Iterator[Defect]:

@@ -48,11 +48,19 @@ def test_virtual_npus(tmp_path: Path) -> None:
     assert [("ok", "2 NPUs (/dev/vdavinci100, 101) for 2 ranks")] == look_at("devices", context(root, nproc=2))
 
 
-def test_none_with_a_table(tmp_path: Path) -> None:
-    """A rank table that assigns NPUs to a container without any is an error."""
-    given = context(str(tmp_path), nproc=8, table=TABLE)
+@pytest.mark.parametrize(
+    ("files", "environ", "verdict"),
+    [
+        ({"usr/local/Ascend/cann/version.info": ""}, {}, "error"),
+        ({}, {"ASCEND_HOME_PATH": "/opt/cann"}, "error"),
+        ({}, {}, "warning"),
+    ],
+)
+def test_none_with_a_table(tmp_path: Path, files: dict[str, str], environ: dict[str, str], verdict: str) -> None:
+    """A rank table that assigns NPUs to a container without any is an error, unless it has no software for NPUs."""
+    given = context(tree(tmp_path, files), environ, nproc=8, table=TABLE)
 
-    assert [("error", "found no NPU (/dev/davinci*), but the rank table assigns 8 to this node")] == look_at(
+    assert [(verdict, "found no NPU (/dev/davinci*), but the rank table assigns 8 to this node")] == look_at(
         "devices", given
     )
 
