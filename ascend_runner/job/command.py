@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -51,11 +51,20 @@ def find_single(context: PlanContext) -> SingleProcess | None:
     return _engine(context.command, settings) or _without_devices(context)
 
 
-def is_placed_by_task_training(context: PlanContext) -> bool:
-    """Whether the directories are those of the task-training platform, and nothing names a framework or ranks."""
+def cluster(context: PlanContext) -> Mapping[str, str]:
+    """Return the TF_CONFIG that lists of hosts give a command; empty for an engine, and if it is not TensorFlow's.
+
+    In the directories of the task-training platform it is TensorFlow's unless the user names a framework or ranks.
+    """
     settings = context.settings
-    is_named = settings.framework != AUTO or settings.names_the_ranks or engine_in(context.command)
-    return not is_named and not context.has_table and context.is_folder(platform_table.TASK_TRAINING_CODE)
+    if settings.launcher != DIRECT or engine_in(context.command):
+        return {}
+    is_open = settings.framework == AUTO and not settings.names_the_ranks and not context.has_table
+    return tf_config.of_hosts(
+        context.environ,
+        is_tensorflow=settings.framework == "tensorflow" and not context.has_table,
+        has_layout=is_open and context.is_folder(platform_table.TASK_TRAINING_CODE),
+    )
 
 
 def prepared_for_mpirun(context: PlanContext) -> str:

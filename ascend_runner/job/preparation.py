@@ -38,7 +38,7 @@ from ascend_runner.plan.ranks import (
     plan_ranks,
 )
 from ascend_runner.plan.spec import JobSpec, TableFile
-from ascend_runner.platforms import detect, tf_config
+from ascend_runner.platforms import detect
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.node import FREE_PORT, HIGHEST_PORT, Node, hccl_ports
 from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
@@ -262,12 +262,7 @@ class Preparer:
     def _complete_environment(self) -> None:
         """Add the conda environment, a TF_CONFIG of lists of hosts, and the directory of a relative script."""
         entered = self._found.ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
-        cluster = tf_config.of_hosts(
-            entered.environ,
-            is_tensorflow=entered.settings.framework == "tensorflow" and not entered.has_table,
-            has_layout=commands.is_placed_by_task_training(entered),
-        )
-        environ = {**entered.environ, **cluster}
+        environ = {**entered.environ, **commands.cluster(entered)}
         self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)
         if script := commands.script_here(self.context):
             self.context = ranks.in_place(self.context)
@@ -307,8 +302,8 @@ class Preparer:
             return None
         ask = self._found.ask
         engine = ask(Subject.SETTINGS, ranks.with_hosts, alone.name, self.context, node) if node else None
-        if engine and engine.files:
-            self.messages.note(f"{alone.name} gets the hosts of {node.sources['hosts']} in {', '.join(engine.files)}")
+        if node and engine and (paths := ", ".join(engine.files)):
+            self.messages.note(f"{alone.name} gets the hosts of {node.sources.get('hosts', 'the platform')} in {paths}")
         return ranks.plan_single(command, alone, self.context, node, engine or UNCHANGED)
 
     def _plan_node(self) -> JobSpec | None:

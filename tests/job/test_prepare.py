@@ -573,19 +573,22 @@ def test_tasks_of_volcano(preparing: Preparing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "command", "is_made"),
+    ("settings", "command", "slots", "is_made"),
     [
-        (Settings(), ("python", "train.py"), True),
-        (Settings(framework="torch"), ("python", "train.py"), False),
-        (Settings(nproc_per_node=2), ("python", "train.py"), False),
-        (Settings(), ENGINE, False),
+        (Settings(), ("python", "train.py"), "", True),
+        (Settings(), ("python", "train.py"), "2", True),
+        (Settings(framework="torch"), ("python", "train.py"), "", False),
+        (Settings(nproc_per_node=2), ("python", "train.py"), "", False),
+        (Settings(), ENGINE, "2", False),
+        (Settings(launcher="torchrun"), ("python", "train.py"), "2", False),
     ],
 )
 def test_workers_of_the_task_training_platform(
-    preparing: Preparing, settings: Settings, command: tuple[str, ...], *, is_made: bool
+    preparing: Preparing, settings: Settings, command: tuple[str, ...], slots: str, *, is_made: bool
 ) -> None:
     """Workers in the platform's directories are TensorFlow's, unless a framework, ranks or an engine is named."""
-    environ = {"VC_WORKER_HOSTS": "a.job,b.job", "VK_TASK_INDEX": "1", **_program(preparing.folder, "torchrun")}
+    environ = {"VC_WORKER_HOSTS": "a.job,b.job", "VK_TASK_INDEX": "1", "SLOTS": slots}
+    environ.update(_program(preparing.folder, "torchrun"))
     prepared = preparing.prepare(settings, *command, environ=environ, folders=("/workspace/algorithm",))
 
     assert is_made is ("TF_CONFIG" in prepared.context.environ)
