@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def source(tmp_path: Path) -> Path:
     return data_trees.make(tmp_path / "source")
 
 
-def start(program: Program, source: Path, *args: str, log: str = "log", env: Mapping[str, str] | None = None) -> Run:
+def start(program: Program, source: Path, *args: str, log: str = "log", env: dict[str, str] | None = None) -> Run:
     """Start a job of two ranks, by default, that stages the dataset to copy/."""
     stage = f"{source}:{program.folder}/copy"
     words = args if args[0].startswith("--") else ("--nproc-per-node", "2", *args)

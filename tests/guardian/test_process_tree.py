@@ -307,8 +307,8 @@ def test_process_that_hangs_in_exec(tmp_path: Path) -> None:
     """A process that closes files of a hung disk in execve(2), where readers of its stat hang as well, is described."""
     hung = disk.Disk(tmp_path)
     hung.mount()
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", SPAWN, str(hung.path / "log")], **pipes) as parent:
+    command = [sys.executable, "-c", SPAWN, str(hung.path / "log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         try:
             assert parent.stdin
             assert parent.stdout
