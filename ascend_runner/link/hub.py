@@ -662,7 +662,8 @@ def _succeed(hub: Hub) -> Told:
     if not done:
         return hub, ()
     if late:
-        return attrs.evolve(hub, wait=hub.wait or f"waiting until {_nodes(late)} {_has(late)} succeeded as well"), ()
+        wait = f"waiting for {_nodes(late)} to end, because a failure there would restart all nodes"
+        return attrs.evolve(hub, wait=hub.wait or wait), ()
     return _conclude(hub, JobVerdict(attempt=hub.attempt, missing=hub.missing[:MOST_NAMED])), ()
 
 
@@ -683,7 +684,8 @@ def _start(hub: Hub) -> Told:
         missing = tuple(late)[:MOST_NAMED]
         verdict = JobVerdict(attempt=hub.attempt, sentence=sentence, certainty="likely", status=status, missing=missing)
         return _conclude(hub, verdict), ()
-    return attrs.evolve(hub, wait=hub.wait or (f"waiting for {_nodes(late)}" if late else "")), ()
+    wait = f"waiting for {_nodes(late)} to be ready for the restart" if late else ""
+    return attrs.evolve(hub, wait=hub.wait or wait), ()
 
 
 def _is_ready(hub: Hub, node: int) -> bool:

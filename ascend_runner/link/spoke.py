@@ -56,6 +56,7 @@ from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.text import duration
 
 KILLED: Final = 137  # the exit status of a runner that has died: most are killed
+LASTING: Final = 3.0  # seconds after which a wait is worth a line
 RAN: Final = frozenset({Stage.RUNNING, Stage.STOPPING})
 WAITS: Final = frozenset({Stage.PREPARING, Stage.READY})
 
@@ -89,7 +90,7 @@ class Spoke:
     verdict: JobVerdict | None = None
     started: int = 0
     joined: Joined | None = None
-    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when it was told
+    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when it is to be told
     is_refused: bool = False
     passed_on: str = ""  # the last request that was told
     request: Asked | None = None  # of this node
@@ -238,13 +239,20 @@ def _tell_refusal(spoke: Spoke) -> Told:
 
 
 def _tell_wait(spoke: Spoke) -> Told:
-    told, at = spoke.waiting
-    is_idle = spoke.local.stage not in RAN or spoke.view.rereads_table
-    sentence = spoke.view.wait if is_idle else ""
-    if sentence == told and (not sentence or spoke.now < at + AGAIN):
+    """Tell what this node waits for, once that lasts and then each minute; most waits are over in a moment."""
+    sentence, due = spoke.waiting
+    is_idle = spoke.local.stage in {Stage.READY, Stage.DEAD} and spoke.local.attempt >= spoke.view.attempt
+    is_about_this = spoke.view.rereads_table or not spoke.is_welcome
+    wait = spoke.view.wait if is_idle or is_about_this else ""
+    if wait != sentence:
+        due = spoke.now + (0.0 if spoke.view.rereads_table else LASTING)
+        spoke = attrs.evolve(spoke, waiting=(wait, due))
+        if not wait:
+            return spoke, (Waiting(sentence=""),)
+    if not wait or spoke.now < due:
         return spoke, ()
-    news = Waiting(sentence=sentence, rereads_table=spoke.view.rereads_table)
-    return attrs.evolve(spoke, waiting=(sentence, spoke.now)), (news,)
+    news = Waiting(sentence=wait, rereads_table=spoke.view.rereads_table)
+    return attrs.evolve(spoke, waiting=(wait, spoke.now + AGAIN)), (news,)
 
 
 def _tell_joined(spoke: Spoke) -> Told:

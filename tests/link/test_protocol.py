@@ -20,7 +20,7 @@ from ascend_runner.link.messages import (
     Warned,
 )
 from ascend_runner.link.protocol import HUB, Received, Requested
-from tests.helpers.link_world import Network, World
+from tests.helpers.link_world import Habits, Network, World
 
 Kind = TypeVar("Kind")
 
@@ -395,7 +395,23 @@ def test_success_waits_for_the_slowest_node_where_there_are_restarts() -> None:
         world.play(100.0)
         assert {0 if node == 2 else None} == statuses(world)
 
-    assert "waiting until nodes 1, 2 have succeeded as well" == told(world, 0, Waiting)[0][1].sentence
+    because = "because a failure there would restart all nodes"
+    assert f"waiting for nodes 1, 2 to end, {because}" == told(world, 0, Waiting)[0][1].sentence
+
+
+def test_only_a_wait_that_lasts_is_told() -> None:
+    """A node tells what it waits for after 3 s: nothing of a quick restart, and never itself."""
+    world = World(nodes=3, max_restarts=2).start().play(10.0)
+    world.machines[1].fail()
+    world.play(5.0)
+    assert not any(news.sentence for node in range(3) for _at, news in told(world, node, Waiting))
+    world.machines[2].habits = Habits(prepare=20.0)
+    world.machines[1].fail()
+    world.play(30.0)
+
+    shown = [[news.sentence for _at, news in told(world, node, Waiting) if news.sentence] for node in range(3)]
+    late = "waiting for node 2 to be ready for the restart"
+    assert [[late], [late], []] == shown
 
 
 def test_versions_that_differ_are_said_once() -> None:
