@@ -1,7 +1,7 @@
 """Simulates a job of several nodes on this machine (`--simulate 4x8`): one runner for each node, and one console.
 
-The runners are the real ones, and know nothing of each other but what a platform would tell them: a rank table with
-all nodes, and the number of their own. If this process dies, each of them stops its ranks, see `guard.guard`.
+The runners are the real ones, and learn only what a platform would tell them: a rank table with all nodes, and the
+number of their own. If this process dies, each of them stops its ranks, see `guard.guard`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from datetime import datetime
 from signal import SIGCHLD
@@ -37,6 +37,7 @@ from ascend_runner.text import abbreviated, counted
 NAMESPACE_NETWORK: Final = "10.99.0."  # nothing outside of the namespaces sees it
 LOOPBACK_NETWORK: Final = "127.0.0."
 DEVICE_NETWORK: Final = "10.98."  # of the NPUs that the rank table lists, and nobody has
+MOMENT: Final = 2.0  # seconds in which the others follow a node that has failed, if they are linked to it
 READ_SIZE: Final = 1024 * 1024  # bytes: what a pipe may hold
 # A line of a runner begins with the title of a rank or of the runner, perhaps colored, perhaps after the time.
 TITLE: Final = re.compile(rb"((?:\x1b\[[0-9;]*m|[0-9]{2}:[0-9]{2}:[0-9]{2} )*\[)(?=(?:rank [0-9]+|ascend-runner)\])")
@@ -227,11 +228,12 @@ def _follow(nodes: Sequence[_Node], signals: Signals, messages: Messages) -> Non
     Raises:
         JobFailedError: A node has failed; the status is the first one's.
     """
-    running, first = list(nodes), (0, 0)
+    running, statuses = list(nodes), dict[int, int]()  # exit statuses in the order in which nodes ended
+    due: dict[int, float] = {}  # when the end of a failed node is shown, unless the others have followed it
     for stream in (stream for node in nodes for stream in node.streams):
         signals.watch(stream.pipe)
     while running:
-        arrived = signals.wait(None)
+        arrived = signals.wait(max(0.0, min(due.values()) - signals.now()) if due else None)
         for node in list(running):
             for signum in arrived:
                 if signum != SIGCHLD:
@@ -241,13 +243,25 @@ def _follow(nodes: Sequence[_Node], signals: Signals, messages: Messages) -> Non
                 signals.unwatch(stream.pipe)
             if status is not None:
                 running.remove(node)
-                _tell_end(node.number, status, [other.number for other in running], messages)
-                first = first if first[1] or not status else (node.number, status)
-    if first[1]:
-        raise JobFailedError(f"node {first[0]} failed first, with exit status {first[1]}", exit_status=first[1])
+                statuses[node.number] = status
+                due.update({node.number: signals.now() + MOMENT} if status else {})
+        left = ", ".join(f"node {node.number}" for node in running)
+        for number in [number for number, at in due.items() if left and signals.now() >= at]:
+            del due[number]
+            messages.warning(f"node {number} ended with exit status {statuses[number]}; still running: {left}")
+    _conclude(statuses, due, messages)
 
 
-def _tell_end(number: int, status: int, others: Sequence[int], messages: Messages) -> None:
+def _conclude(statuses: Mapping[int, int], untold: Collection[int], messages: Messages) -> None:
+    """Show how all nodes have ended, in one line if they agree.
+
+    Raises:
+        JobFailedError: As `_follow`.
+    """
+    first, status = next((end for end in statuses.items() if end[1]), (0, 0))
+    if status and {status} == {*statuses.values()}:
+        raise JobFailedError(f"all nodes ended with exit status {status}", exit_status=status)
+    for number in untold:
+        messages.warning(f"node {number} ended with exit status {statuses[number]}")
     if status:
-        left = f"; still running: {', '.join(f'node {other}' for other in others)}" if others else ""
-        messages.warning(f"node {number} ended with exit status {status}{left}")
+        raise JobFailedError(f"node {first} failed first, with exit status {status}", exit_status=status)

@@ -99,11 +99,20 @@ def test_nodes_without_namespaces(program: Program) -> None:
     assert 1 == len({tuple(rest) for _rank, *rest in shown})
 
 
+def test_linked_nodes_end_as_one(program: Program) -> None:
+    """A failed rank ends all nodes with its status, which one line says."""
+    run = program.start("--simulate", "2x2", "sh", "-c", "[ $RANK = 2 ] && exit 7; exec sleep 1000")
+
+    assert 7 == run.finish()
+    assert "ERROR all nodes ended with exit status 7" == sentence(run.lines[-1].rstrip())
+    assert "still running" not in run.screen
+
+
 def test_first_failure_is_the_status(program: Program) -> None:
-    """The other node goes on until it is stopped, as without a link; the exit status is that of the first failure."""
+    """Without a link, the other node goes on until it is stopped; the exit status is that of the first failure."""
     script = "[ $RANK = 2 ] && exit 7; echo up; exec sleep 1000"
-    run = program.start("--simulate", "2x2", "--grace", "5", "sh", "-c", script)
-    run.wait_for("still running: node 0")
+    run = program.start("--simulate", "2x2", "--link", "off", "--grace", "5", "sh", "-c", script)
+    run.wait_for("node 1 ended with exit status 7; still running: node 0")
     run.send(signal.SIGTERM)
 
     assert 7 == run.finish()
@@ -121,13 +130,11 @@ def test_ctrl_c_stops_all_nodes(program: Program) -> None:
 
 
 def test_one_node_is_stopped(program: Program) -> None:
-    """A runner that gets SIGTERM stops its ranks only."""
-    run = program.start(*SLEEPERS)
+    """SIGTERM to the runner of one node stops all nodes that are linked."""
+    run = program.start("--link", "require", *SLEEPERS)
     run.wait_for("] up", times=4)
     pids = next(line for line in run.lines if "node 1 has pid " in line)
     os.kill(int(pids.rpartition(" ")[2]), signal.SIGTERM)
-    run.wait_for("node 1 ended with exit status 143; still running: node 0")
-    run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
 
