@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from ascend_runner.job.check import GRACE, LEEWAY
+from ascend_runner.link import meeting
 from ascend_runner.platforms.places import USUAL_PLACES
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings, decode
@@ -125,6 +126,22 @@ def test_several_nodes_wait_for_the_verdict() -> None:
             assert own.linger > own.grace
 
 
+@pytest.mark.parametrize("name", ["volcano.yaml", "acjob.yaml", "trainjob.yaml", "jobset.yaml"])
+def test_several_nodes_are_linked(name: str) -> None:
+    """Node 0 listens on a declared port that nothing else uses, and a Secret is the key."""
+    for spec, container, command in pods(name):
+        port = read(command)[0].link_port
+        (secret,) = (volume for volume in spec["volumes"] if "secret" in volume)
+        (place,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == secret["name"])
+        made = f"kubectl create secret generic {secret['secret']['secretName']} --from-literal=secret="
+
+        assert port is not None
+        assert meeting.FIRST_PORT <= port <= meeting.LAST_PORT
+        assert {"name": "link", "containerPort": port} in container["ports"]
+        assert {"name": meeting.SECRET_FILE, "value": f"{place}/secret"} in container["env"]
+        assert made in (MANIFESTS / name).read_text()
+
+
 def failure_policy(job: Document) -> list[tuple[str, list[int]]]:
     """Return what a Kubernetes Job does after which exit statuses; the containers that it names exist."""
     names = {container["name"] for container in job["template"]["spec"]["containers"]}
@@ -171,8 +188,7 @@ def test_job_set_tells_each_node_its_place() -> None:
     assert "Indexed" == job["completionMode"]
     name = found["metadata"]["name"]
     assert f"{name}-{replicated['name']}-0-0.{name}" == own.master_addr
-    (variable,) = container["env"]
-    assert "ASCEND_RUNNER_NODE_RANK" == variable["name"]
+    (variable,) = (one for one in container["env"] if one["name"] == "ASCEND_RUNNER_NODE_RANK")
     assert (
         "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         == (variable["valueFrom"]["fieldRef"]["fieldPath"])
@@ -271,6 +287,16 @@ def test_sbatch_runs_srun(slurm: Slurm, name: str) -> None:
     assert ["--kill-on-bad-exit=1", "--cpus-per-task=192", "--cpu-bind=none"] == words[:at]
     assert ["python", "/home/a b/job/train.py"] == command[:2]
     assert own.grace + LEEWAY <= GRACE
+
+
+def test_sbatch_makes_a_secret_for_each_start(slurm: Slurm) -> None:
+    """Each start has a secret of its own, by which the runners of all nodes know each other."""
+    slurm.write("srun", f'echo "${meeting.SECRET}"')
+    slurm.write("scontrol", "exit 1")
+    secrets = [slurm.start("slurm.sbatch").communicate(timeout=LIMIT)[0].strip() for _start in range(2)]
+
+    assert [32, 32] == [len(secret) for secret in secrets]
+    assert secrets[0] != secrets[1]
 
 
 @pytest.mark.parametrize(
