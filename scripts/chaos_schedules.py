@@ -22,6 +22,8 @@ import tempfile
 import threading
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,8 +111,8 @@ class Lateness:
             self._running.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1)
 
 
-def play(schedule: Schedule) -> list[str]:
-    """Play a schedule in a child process that adopts every orphan; return what was wrong."""
+def play(check: Callable[[Path], list[str]]) -> list[str]:
+    """Play a schedule in a folder, in a child process that adopts every orphan; return what was wrong."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -118,7 +120,7 @@ def play(schedule: Schedule) -> list[str]:
         process_tree.become_subreaper()
         folder, lateness = Path(tempfile.mkdtemp(prefix="ascend-runner-chaos-")), Lateness()
         try:
-            wrong = check(schedule, folder)
+            wrong = check(folder)
         except Exception:  # noqa: BLE001  any error is reported, and must not propagate in the forked child
             wrong = traceback.format_exc().splitlines()
         sweep.sweep()  # nothing may go on beside the schedules that follow
@@ -505,24 +507,29 @@ def main() -> int:
         print(f"without '{word}', which needs {need}", flush=True)
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # schedules send them and expect an effect
         signal.signal(signum, signal.SIG_DFL)
+    return play_all(lambda seed: play(partial(check, draw(seed))), draw, args, TIMED)
+
+
+def play_all(
+    play: Callable[[int], list[str]], draw: Callable[[int], object], args: argparse.Namespace, timed: tuple[str, ...]
+) -> int:
+    """Play the schedules of all seeds in parallel, and those alone that were late; return 1 if any of them failed."""
     seeds = range(args.seed, args.seed + args.schedules)
     failed: list[int] = []
     late: list[int] = []
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for played, (schedule, wrong) in enumerate(
-            zip(map(draw, seeds), pool.map(lambda seed: play(draw(seed)), seeds)), start=1
-        ):
+        for played, (seed, wrong) in enumerate(zip(seeds, pool.map(play, seeds)), start=1):
             if wrong:
-                is_late = is_only_late(wrong)
-                (late if is_late else failed).append(schedule.seed)
-                print("LATE" if is_late else "FAILED", schedule, "\n  ".join(["", *wrong]), flush=True)
+                is_late = is_only_late(wrong, timed)
+                (late if is_late else failed).append(seed)
+                print("LATE" if is_late else "FAILED", draw(seed), "\n  ".join(["", *wrong]), flush=True)
             if played % 100 == 0:
                 print(
                     f"{played} of {args.schedules}, {len(failed)} failed, {time.monotonic() - start:.0f} s", flush=True
                 )
     for seed in late:
-        wrong = play_alone(draw(seed))
+        wrong = play_alone(partial(play, seed), timed)
         if wrong:
             failed.append(seed)
             print("FAILED alone", draw(seed), "\n  ".join(["", *wrong]), flush=True)
@@ -532,20 +539,20 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def play_alone(schedule: Schedule) -> list[str]:
+def play_alone(play: Callable[[], list[str]], timed: tuple[str, ...]) -> list[str]:
     """Play a schedule until it does not fail by lateness alone; return what was wrong."""
     wrong: list[str] = []
     for _ in range(ALONE):
-        wrong = play(schedule)
-        if not (wrong and is_only_late(wrong)):
+        wrong = play()
+        if not (wrong and is_only_late(wrong, timed)):
             break
     return wrong
 
 
-def is_only_late(wrong: list[str]) -> bool:
-    """Whether a schedule failed by time alone, on a machine that was too slow."""
+def is_only_late(wrong: list[str], timed: tuple[str, ...]) -> bool:
+    """Whether a schedule failed by time alone (problems with one of these words), on a machine that was too slow."""
     facts = [line for line in wrong[1:] if not line.startswith(OWN_LINES)]
-    return wrong[0].startswith(MACHINE_LATE) and all(any(word in line for word in TIMED) for line in facts)
+    return wrong[0].startswith(MACHINE_LATE) and all(any(word in line for word in timed) for line in facts)
 
 
 if __name__ == "__main__":
