@@ -44,7 +44,8 @@ LINK_TIMEOUT: Final = 30.0  # seconds; longer than a frozen link process may liv
 START_LIMIT: Final = 120.0  # seconds for all ranks to start; the machine may be busy
 LONGEST: Final = 3.0  # seconds from the start of the ranks to the last fault
 FROZEN: Final = 2.0  # seconds at most, but for a link process that its runner is to kill
-BACK: Final = 6.0  # seconds in which nodes are certainly linked again
+BACK: Final = 8.0  # seconds in which nodes are certainly linked again
+TIE: Final = 2.0  # seconds in which another failure may come first, on a busy machine
 CALM: Final = 1.0  # seconds in which all ranks of an attempt run, before they are asked to end
 MOST_FAULTS: Final = 4
 PORT: Final = "21000"
@@ -55,7 +56,8 @@ WORKER: Final = (sys.executable, "-S", "-E", str(ROOT / "tests" / "workers" / "m
 LINK_FAULTS: Final = ("link killed", "link frozen", "cable pulled")
 FREEZES: Final = ("runner frozen", "guardian frozen")
 STOPS: Final = ("rank exits", "rank killed", "runner killed", "guardian killed", "node stopped")
-REMEDIES: Final = {"link frozen": "link thawed", "cable pulled": "cable plugged", "runner frozen": "runner thawed"}
+STATUSES: Final = {"rank killed": KILLED, "runner killed": KILLED, "guardian killed": KILLED, "node stopped": STOPPED}
+REMEDIES: Final = {"frozen": "thawed", "pulled": "plugged"}
 ENDS: Final = ("success", "job stopped", "simulation killed", "its guardian killed")
 TIMED: Final = ("still running after", "have not started", "end with the statuses", "have the verdicts", "neither run")
 
@@ -88,12 +90,19 @@ class Schedule:
     def linked(self) -> set[int]:
         """Return the nodes that are linked when the first attempt ends, and stay so."""
         first = min((fault.at for fault in self.stops), default=float("inf"))
-        troubled = {
-            fault.node
-            for fault in self.faults
-            if fault.name not in {"rank exits", "rank killed", "node stopped"} and not fault.at < first - BACK
-        }
+        troubled = {fault.node for fault in self.faults if fault.name not in STOPS and not fault.at < first - BACK}
         return set() if 0 in troubled else set(range(self.nodes)) - troubled
+
+    def expected(self) -> set[int]:
+        """Return the statuses that the first cause explains, an empty set if that is not clear."""
+        if self.restarts or self.end != "success":
+            return set()
+        first = self.stops[0].at
+        return {
+            marks.FIRST_STATUS + fault.node * RANKS if fault.name == "rank exits" else STATUSES[fault.name]
+            for fault in self.stops
+            if fault.at < first + TIE
+        }
 
 
 def draw(seed: int) -> Schedule:
@@ -101,27 +110,20 @@ def draw(seed: int) -> Schedule:
     chance = random.Random(seed)
     nodes = chance.randint(2, 5)
     kinds = chance.choice([LINK_FAULTS, STOPS, (*LINK_FAULTS, *STOPS), (*LINK_FAULTS, *STOPS, *FREEZES)])
+    is_mended = kinds == (*LINK_FAULTS, *STOPS) and chance.random() < 0.5  # before anything stops
     faults = []
     for _ in range(chance.randint(1, MOST_FAULTS)):
         fault = Fault(chance.uniform(0, LONGEST), chance.choice(kinds), chance.randrange(nodes))
         faults.append(fault)
-        remedy = REMEDIES.get(fault.name, fault.name.replace("frozen", "thawed"))
-        if remedy != fault.name and (fault.name != "link frozen" or chance.random() < 0.7):
-            faults.append(Fault(fault.at + chance.uniform(0, FROZEN), remedy, fault.node))
-    if kinds == (*LINK_FAULTS, *STOPS) and chance.random() < 0.5:  # the links are back before anything stops
-        faults = [
-            attrs.evolve(fault, at=fault.at + LONGEST + FROZEN + BACK) if fault.name in STOPS else fault
-            for fault in faults
-            if (fault.name, fault.at) != ("link frozen", fault.at) or ("link thawed", fault.node) in _named(faults)
-        ]
+        what, how = fault.name.split()
+        if how in REMEDIES and (is_mended or what != "link" or chance.random() < 0.7):
+            faults.append(Fault(fault.at + chance.uniform(0, FROZEN), f"{what} {REMEDIES[how]}", fault.node))
+    later = LONGEST + FROZEN + BACK if is_mended else 0.0
+    faults = [attrs.evolve(fault, at=fault.at + later * (fault.name in STOPS)) for fault in faults]
     order = tuple(sorted(faults, key=lambda fault: fault.at))
     end = "success" if kinds == LINK_FAULTS else chance.choices(ENDS, (6, 2, 1, 1))[0]
     second = chance.choices(("", "another name", "another name and the same port"), (4, 1, 1))[0]
     return Schedule(seed, nodes, chance.randint(0, 1), order, end, second)
-
-
-def _named(faults: list[Fault]) -> set[tuple[str, int]]:
-    return {(fault.name, fault.node) for fault in faults}
 
 
 class Play:
@@ -241,8 +243,8 @@ class Play:
         table = next(self._folder.glob("log/*.json"))
         for node, pid in self._pids.items():
             place = [f"--nnodes={self._schedule.nodes}", f"--node-rank={node}", "--rank-table", str(table)]
-            options = [*place, "--job-name", "second", *self._options(f"second-{node}"), "--no-inspect"]
-            script = "up=; while ! [ -e second-end ]; do sleep 0.1; done"
+            options = [*place, "--job-name", "second", *self._options(f"second-{node}"), "--inspect=off"]
+            script = "while ! [ -e second-end ]; do sleep 0.1; done"
             enter = ("nsenter", f"--target={pid}", "--net")
             self._second.append(self._start([*options, "sh", "-c", script], f"second-screen-{node}", *enter))
 
@@ -268,9 +270,13 @@ class Play:
                 yield f"trouble of the link has stopped ranks: {ended} ended by themselves, exit statuses {statuses}"
             return
         linked = schedule.linked()
+        expected = schedule.expected()
+        if expected and not {statuses[node] for node in linked} <= expected:
+            yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}, expected {expected}"
         if len({statuses[node] for node in linked}) > 1:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
-        verdicts = {node: self._verdict(node) for node in linked}
+        killed = {fault.node for fault in schedule.stops if fault.name in {"runner killed", "guardian killed"}}
+        verdicts = {node: self._verdict(node) for node in linked - killed if 0 not in killed}
         if len({json.dumps(verdict) for verdict in verdicts.values()}) > 1:
             yield f"nodes {sorted(linked)} were linked, and have the verdicts {verdicts}"
         causes = {fault.node for fault in schedule.stops}
