@@ -347,7 +347,7 @@ def _cause_of(stop: StopAll) -> PeerFailed | SignalReceived:
         return SignalReceived(stop.signum, node=stop.node)
     rank = "" if stop.rank_id is None else f"rank {stop.rank_id}: "
     how = f" ({rank}{stop.ending})" if rank or stop.ending else ""
-    return PeerFailed(attempt=stop.attempt, sentence=f"node {stop.node} failed{how}", exit_status=1)
+    return PeerFailed(attempt=stop.attempt, sentence=f"node {stop.node} failed{how}", exit_status=stop.status)
 
 
 def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:

@@ -517,12 +517,13 @@ def _stop_all(hub: Hub) -> Told:
             node=peer.identity.node,
             rank_id=failure.rank_id if failure else None,
             ending=_ending(peer),
+            status=failure.status if failure else peer.local.status or 1,
         )
     else:
         peer = signalled[0]
         signum = peer.local.signum
         leaves = f"received {signal_name(signum)}"
-        stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves)
+        stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves, status=128 + signum)
         if not _may_be_replaced(hub, peer):
             stop = attrs.evolve(stop, signum=signum)
     return attrs.evolve(hub, stop=stop, stopped_at=hub.now, hold_until=None), ()

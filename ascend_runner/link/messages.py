@@ -124,6 +124,7 @@ class StopAll:
     rank_id: int | None = None
     ending: str = ""
     signum: int = 0  # instead of a failure: the signal that stops the job everywhere
+    status: int = 1  # the exit status of a node that learns no verdict
 
 
 @attrs.frozen

@@ -380,8 +380,11 @@ def _own_verdict(spoke: Spoke) -> JobVerdict:
         return attrs.evolve(verdict, node=identity.node, certainty="likely", status=128 + local.signum)
     if local.stage is Stage.DEAD and spoke.failed_at is None:
         return verdict  # it has succeeded
-    status = spoke.verdict.status if spoke.verdict else 0  # of the attempt before
-    return attrs.evolve(verdict, sentence="no verdict from node 0", certainty="open", status=status or 1)
+    stop = spoke.view.stop if spoke.view.stop and spoke.view.stop.attempt == local.attempt else None
+    last = stop or spoke.verdict  # the verdict on the attempt before
+    return attrs.evolve(
+        verdict, sentence="no verdict from node 0", certainty="open", status=exit_status(last.status if last else 1)
+    )
 
 
 def _keep_lease(spoke: Spoke) -> Told:

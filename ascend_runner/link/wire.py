@@ -26,6 +26,7 @@ from ascend_runner.link.messages import (
     StopAll,
 )
 from ascend_runner.members import Members, plain
+from ascend_runner.link.verdict import exit_status
 from ascend_runner.record.nodes import JobVerdict
 
 LONGEST_TEXT: Final = 800  # bytes, as JSON with escapes
@@ -202,6 +203,7 @@ def decode_hub(message: Mapping[str, object]) -> FromHub | None:
         return None
     stop = view.child("stop")
     stop_all = limited(StopAll(**stop.fields(StopAll))) if stop.count("attempt") is not None else None
+    stop_all = stop_all and attrs.evolve(stop_all, status=exit_status(stop_all.status))
     verdict = JobVerdict.decode(view.child("verdict"))
     fields = {
         **view.fields(View),

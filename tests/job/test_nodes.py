@@ -40,7 +40,7 @@ GRACE = 15.0
 LINK = LinkPlan(node=1, nodes=4, key=b"k" * 32, hubs=("10.0.0.1",), ports=(20000,), timeout=60.0, table="a table")
 EXITED = Exited(0, Ending(exit_code=7))
 FAILED = Failed(status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
-STOP = StopAll(attempt=0, node=3, rank_id=26, ending="exit status 1")
+STOP = StopAll(attempt=0, node=3, rank_id=26, ending="exit status 9", status=9)
 
 
 class Clock(FakeClock):
@@ -141,7 +141,7 @@ def test_end_of_the_only_rank_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("expected", "stop"),
     [
-        (PeerFailed(attempt=0, sentence="node 3 failed (rank 26: exit status 1)", exit_status=1), STOP),
+        (PeerFailed(attempt=0, sentence="node 3 failed (rank 26: exit status 9)", exit_status=9), STOP),
         (SignalReceived(SIGTERM, node=3), StopAll(attempt=0, node=3, signum=SIGTERM)),
     ],
 )

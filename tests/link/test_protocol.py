@@ -161,6 +161,18 @@ def test_without_a_verdict_a_node_ends_alone(*, is_linked: bool, seconds: float)
     assert Stage.RUNNING is world.machines[0].local.stage
 
 
+def test_without_a_verdict_the_stop_gives_the_status() -> None:
+    """Nodes that node 0 has stopped, and then leaves without a verdict, still end with the status of the failed node."""
+    world = World(nodes=3).start().play(10.25)
+    world.machines[2].fail()
+    world.play(0.0025)
+    world.machines[0].is_off = True
+    world.play(60.0)
+    reached = [news.verdict for _at, news in told(world, 1, VerdictReached)]
+
+    assert [(None, 9, True)] == [(verdict.node, verdict.status, verdict.is_alone) for verdict in reached]
+
+
 def test_what_the_clocks_cannot_tell_apart_is_a_tie() -> None:
     """Failures that are closer than the time of a message are tied, and neither is called certain."""
     world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.2,))).start().play(10.25)
