@@ -269,13 +269,12 @@ class Play:
             if ended != schedule.nodes * RANKS or any(statuses.values()):
                 yield f"trouble of the link has stopped ranks: {ended} ended by themselves, exit statuses {statuses}"
             return
-        linked = schedule.linked()
-        expected = schedule.expected()
-        if expected and not {statuses[node] for node in linked} <= expected:
+        linked, expected = schedule.linked(), schedule.expected()
+        if expected and not {statuses[node] for node in linked} <= expected | {KILLED}:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}, expected {expected}"
-        if len({statuses[node] for node in linked}) > 1:
-            yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
         killed = {fault.node for fault in schedule.stops if fault.name in {"runner killed", "guardian killed"}}
+        if len({statuses[node] for node in linked - killed}) > 1:
+            yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
         verdicts = {node: self._verdict(node) for node in linked - killed if 0 not in killed}
         if len({json.dumps(verdict) for verdict in verdicts.values()}) > 1:
             yield f"nodes {sorted(linked)} were linked, and have the verdicts {verdicts}"
