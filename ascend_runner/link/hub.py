@@ -17,6 +17,7 @@ import attrs
 from ascend_runner.link import wire
 from ascend_runner.link.messages import (
     MOST_NAMED,
+    NOT_REACHED,
     PROTOCOL,
     Asked,
     Failure,
@@ -32,6 +33,7 @@ from ascend_runner.link.messages import (
 from ascend_runner.link.protocol import (
     AFTER_GRACE,
     AGAIN,
+    ASK_LIMIT,
     CLOCK_LIMIT,
     HOLD,
     KILL_WAIT,
@@ -58,7 +60,6 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.job_machine import Job, Policy
-from ascend_runner.supervision.machine import ANSWER_LIMIT
 from ascend_runner.text import duration, format_numbers, signal_name
 
 NEVER: Final = -math.inf
@@ -713,20 +714,27 @@ def _heard_request(hub: Hub, message: FromSpoke) -> Hub:
     asked = message.asked
     if asked is None or hub.asked or asked.request_id == hub.answered:
         return hub
-    return attrs.evolve(hub, asked=asked, asked_until=hub.now + ANSWER_LIMIT)
+    return attrs.evolve(hub, asked=asked, asked_until=hub.now + ASK_LIMIT)
 
 
 def _collect(hub: Hub) -> Told:
-    """End a request once every reachable node has answered it, or when nothing more can come of it."""
+    """End a request once every reachable node has answered it, or when nothing more can come of it.
+
+    A request to stop is not ended by the stop that follows from it.
+    """
     if hub.asked is None:
         return hub, ()
     answers: dict[str, list[int]] = {}
-    is_done = bool(hub.stop) or hub.is_final or hub.now >= hub.asked_until
+    is_stopped = (bool(hub.stop) or hub.is_final) and hub.asked.request != "stop"
+    is_done = is_stopped or hub.now >= hub.asked_until
     is_open = False
-    for node, peer in sorted(hub.peers.items()):
-        has_answered = peer.local.answered == hub.asked.request_id
-        answers.setdefault(peer.local.answer if has_answered else "", []).append(node)
-        is_open |= not has_answered and peer.is_reachable(hub.now) and not peer.has_left
+    for node in range(hub.identity.nodes):
+        peer = hub.peers.get(node)
+        is_there = peer is not None and peer.is_reachable(hub.now) and not peer.has_left
+        has_answered = peer is not None and peer.local.answered == hub.asked.request_id
+        answer = peer.local.answer if peer and has_answered else "" if is_there else NOT_REACHED
+        answers.setdefault(answer, []).append(node)
+        is_open |= is_there and not has_answered
     if is_open and not is_done:
         return hub, ()
     results = tuple((format_numbers(nodes[:MOST_NAMED]), answer) for answer, nodes in answers.items())

@@ -170,6 +170,7 @@ class Link:
 
     def _talk(self, child: Child) -> str | None:
         """Exchange messages until the process has ended; return how, or None if no other one is to be started."""
+        self._asked.clear()  # nobody waits for these answers any longer
         child.send(self._settings)
         self._around.tell_guardian(f"{LINK} {child.pid} {self._guardians_end}")
         while not self._closing.is_set():

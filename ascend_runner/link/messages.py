@@ -17,6 +17,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 PROTOCOL: Final = 1  # raised when a node of the older one could misunderstand the newer one
 LARGEST_MESSAGE: Final = 16 * 1024  # bytes; a longer one is dropped
 MOST_NAMED: Final = 256  # nodes that a message names
+NOT_REACHED: Final = "not reached"  # the result of a request on a node that is unreachable, or has not joined
 
 
 class FailureClass(enum.Enum):
@@ -167,7 +168,8 @@ class Warned:
 class Asked:
     """Something is asked for the whole job: "checkpoint", "limit" or "stop", each answered by `Answered`.
 
-    A runner asks its link process with the same record; "nodes" is answered by `NodesKnown`, on node 0 alone.
+    A runner asks its link process with the same record. "nodes" is answered by `NodesKnown`: on node 0 with all nodes,
+    elsewhere with node 0 and the node itself.
     """
 
     request: str
@@ -180,7 +182,8 @@ class Answered:
     """Every reachable node has answered the request of this node, or the time for that is over."""
 
     request: str
-    results: tuple[tuple[str, str], ...] = ()  # nodes, such as "0-2, 5", and their result; "" means no answer
+    # Nodes, such as "0-2, 5", and their result; "" means no answer. None at all: node 0 is not reached.
+    results: tuple[tuple[str, str], ...] = ()
 
 
 @attrs.frozen(kw_only=True)

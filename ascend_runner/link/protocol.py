@@ -40,6 +40,7 @@ ALONE: Final = 5.0  # seconds; more than `AFTER_GRACE`, and the time on the way
 KILL_WAIT: Final = 5.0  # seconds after SIGKILL, see `supervision.machine`
 TABLE_WAIT: Final = 60.0  # seconds in which rank tables may differ before the first start
 STOP_SPREAD: Final = 2.0  # seconds in which a platform's stop signal reaches all nodes
+ASK_LIMIT: Final = 3.0  # seconds for the nodes to answer a request; `ascend-job` waits for 5
 PARTING: Final = 5.0  # seconds for the acknowledgement of the last message
 CLOCK_LIMIT: Final = 1.0  # seconds by which clocks may differ
 AGAIN: Final = 60.0  # seconds between two lines about a wait

@@ -22,6 +22,7 @@ from ascend_runner.link.messages import (
     Joined,
     Local,
     News,
+    NodesKnown,
     Refused,
     Stage,
     StartAll,
@@ -33,6 +34,7 @@ from ascend_runner.link.messages import (
 from ascend_runner.link.protocol import (
     AGAIN,
     ALONE,
+    ASK_LIMIT,
     BEAT,
     HUB,
     NO_HUB,
@@ -52,7 +54,7 @@ from ascend_runner.link.protocol import (
 )
 from ascend_runner.link.verdict import exit_status
 from ascend_runner.link.wire import FromHub, FromSpoke, Header, View
-from ascend_runner.record.nodes import JobVerdict
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.text import duration
 
 KILLED: Final = 137  # the exit status of a runner that has died: most are killed
@@ -94,6 +96,7 @@ class Spoke:
     is_refused: bool = False
     passed_on: str = ""  # the last request that was told
     request: Asked | None = None  # of this node
+    request_until: float = 0.0  # when it is given up
     requests: int = 0
     settled: int = -1  # the last attempt after which every node was known to be dead
 
@@ -192,11 +195,36 @@ def _became(spoke: Spoke, local: Local) -> Spoke:
 
 def _requested(spoke: Spoke, event: Requested) -> Told:
     """Ask the hub, one request after the other: a second one replaces one that is not done."""
-    if event.asked.request == "nodes":  # the hub beside this spoke answers
-        return spoke, ()
-    number = spoke.requests + 1
+    if event.asked.request == "nodes":  # on node 0, the hub beside this spoke answers
+        return spoke, (NodesKnown(nodes=_known_nodes(spoke)),) if spoke.identity.node else ()
+    if not _is_linked(spoke):
+        return spoke, (Answered(request=event.asked.request),)
+    number, until = spoke.requests + 1, spoke.now + ASK_LIMIT + BEAT
     asked = attrs.evolve(event.asked, request_id=f"{spoke.identity.incarnation}:{number}")
-    return attrs.evolve(spoke, request=asked, requests=number, is_due=True), ()
+    return attrs.evolve(spoke, request=asked, request_until=until, requests=number, is_due=True), ()
+
+
+def _is_linked(spoke: Spoke) -> bool:
+    return spoke.is_welcome and not spoke.is_unlinked and spoke.now < _silent_at(spoke)
+
+
+def _known_nodes(spoke: Spoke) -> tuple[NodeRecord, ...]:
+    """Return what a node other than node 0 knows: whether it reaches that one, and itself."""
+    heard = None if spoke.heard is None else spoke.now - spoke.heard
+    identity, local = spoke.identity, spoke.local
+    own = NodeRecord(
+        node=identity.node,
+        pod=identity.pod,
+        address=identity.address,
+        host=identity.host,
+        state=local.state or local.stage.value,
+        attempt=local.attempt,
+        ranks=identity.ranks,
+        alive=local.alive,
+        step=local.step,
+        heard=0.0,
+    )
+    return NodeRecord(node=0, is_unreachable=not _is_linked(spoke), heard=heard), own
 
 
 def _ticked(spoke: Spoke, _event: Tick) -> Told:
@@ -302,9 +330,13 @@ def _tell_requests(spoke: Spoke) -> Told:
     if asked and asked.request_id != spoke.passed_on:
         spoke = attrs.evolve(spoke, passed_on=asked.request_id)
         news.append(asked)
-    if own and spoke.view.answered == own.request_id:
+    if asked and own and asked.request == own.request == "checkpoint":  # a scheduler signals all nodes: one is enough
+        own = attrs.evolve(own, request_id=asked.request_id)
+        spoke = attrs.evolve(spoke, request=own)
+    is_answered = own is not None and spoke.view.answered == own.request_id
+    if own and (is_answered or spoke.now >= spoke.request_until):
         spoke = attrs.evolve(spoke, request=None, is_due=True)
-        news.append(Answered(request=own.request, results=spoke.view.results))
+        news.append(Answered(request=own.request, results=spoke.view.results if is_answered else ()))
     return spoke, tuple(news)
 
 
@@ -458,6 +490,7 @@ def _times(spoke: Spoke) -> Iterator[float]:
     if not (spoke.is_unlinked or spoke.is_over):
         yield (spoke.sent or 0.0) + BEAT
     yield _silent_at(spoke)
+    yield spoke.request_until
     alone = _alone_at(spoke)
     if alone is not None and spoke.knows < spoke.local.attempt:
         yield alone

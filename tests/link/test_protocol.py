@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from signal import SIGTERM
 from typing import Any, TypeVar
 
 import pytest
 
 from ascend_runner.link.hub import node_records
 from ascend_runner.link.messages import (
+    NOT_REACHED,
     Answered,
     Asked,
     FailureClass,
     Joined,
+    NodesKnown,
     Refused,
     Stage,
     StopAll,
@@ -19,7 +22,7 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import HUB, Received, Requested
+from ascend_runner.link.protocol import ASK_LIMIT, HUB, Received, Requested
 from tests.helpers.link_world import Habits, Network, World
 
 Kind = TypeVar("Kind")
@@ -460,6 +463,71 @@ def test_a_request_is_passed_to_all_and_answered() -> None:
         news for _at, news in told(world, 2, Answered)
     ]
     assert [] == told(world, 1, Answered)
+
+
+def test_a_request_is_bounded() -> None:
+    """Nodes that are not reached, or whose runners do not answer, are named; without node 0, nothing is asked."""
+    world = World(nodes=4).start().play(5.0)
+    world.machines[3].is_cut = True
+    world.play(5.0)
+    for machine in (world.machines[2], world.machines[3]):
+        machine.feed(Requested(Asked(request="checkpoint"), machine.at()))
+    world.play(0.1)
+    for node in range(2):
+        [(_at, asked)] = told(world, node, Asked)
+        world.machines[node].tell(answered=asked.request_id, answer="saved")
+    world.play(ASK_LIMIT)
+
+    assert [Answered(request="checkpoint", results=(("0, 1", "saved"), ("2", ""), ("3", NOT_REACHED)))] == [
+        news for _at, news in told(world, 2, Answered)
+    ]
+    assert [(10.0, Answered(request="checkpoint"))] == told(world, 3, Answered)
+
+
+def test_requests_for_one_checkpoint_are_one() -> None:
+    """If a scheduler signals all runners, each rank is asked once, and each node learns the result."""
+    world = World(nodes=3).start().play(5.0)
+    for machine in world.machines.values():
+        machine.feed(Requested(Asked(request="checkpoint"), machine.at()))
+    world.play(0.1)
+    for node in range(3):
+        [(_at, asked)] = told(world, node, Asked)
+        world.machines[node].tell(answered=asked.request_id, answer="saved")
+    world.play(2.0)
+
+    assert [[("0-2", "saved")]] * 3 == [
+        [*news.results] for node in range(3) for _at, news in told(world, node, Answered)
+    ]
+
+
+def test_a_request_to_stop_outlives_the_stop() -> None:
+    """The first node that is stopped does not end the request before the others have answered."""
+    world = World(nodes=3, max_restarts=1).start().play(5.0)
+    world.machines[1].feed(Requested(Asked(request="stop"), world.machines[1].at()))
+    world.play(0.1)
+    for node in range(3):
+        [(_at, asked)] = told(world, node, Asked)
+        world.machines[node].tell(answered=asked.request_id, answer="stopping")
+        world.machines[node].signal()
+        world.play(0.1)
+    world.play(5.0)
+
+    assert [(("0-2", "stopping"),)] == [news.results for _at, news in told(world, 1, Answered)]
+    assert [128 + SIGTERM] * 3 == [world.machines[node].verdicts[-1].status for node in range(3)]
+
+
+def test_a_node_knows_itself_and_whether_it_reaches_node_0() -> None:
+    """Without the hub's knowledge, a viewer on another node still sees whether that node is linked."""
+    world = World(nodes=3).start().play(5.0)
+    machine = world.machines[2]
+    machine.feed(Requested(Asked(request="nodes"), machine.at()))
+    machine.is_cut = True
+    world.play(5.0)
+    machine.feed(Requested(Asked(request="nodes"), machine.at()))
+
+    assert [[(0, False), (2, False)], [(0, True), (2, False)]] == [
+        [(row.node, row.is_unreachable) for row in news.nodes] for _at, news in told(world, 2, NodesKnown)
+    ]
 
 
 def test_a_malformed_message_is_dropped_and_said_once() -> None:
