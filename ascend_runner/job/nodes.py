@@ -5,9 +5,15 @@ The rules are in `link`, which also decides when a node is on its own. Here, not
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Callable, Collection
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from signal import SIGTERM
 from typing import Any, Final, Protocol
 
 import attrs
@@ -18,6 +24,7 @@ from ascend_runner.job.setup import JobSetup
 from ascend_runner.link import channel
 from ascend_runner.link.link import Link, Surroundings
 from ascend_runner.link.messages import (
+    Answered,
     Asked,
     Diagnosed,
     Failure,
@@ -26,6 +33,7 @@ from ascend_runner.link.messages import (
     Joined,
     Local,
     News,
+    NodesKnown,
     Refused,
     Stage,
     StartAll,
@@ -34,10 +42,14 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
+from ascend_runner.link.protocol import ASK_LIMIT, BEAT
+from ascend_runner.node import bounded
 from ascend_runner.plan.spec import JobSpec, LinkPlan
 from ascend_runner.record.facts import Fact, Swept
-from ascend_runner.record.nodes import JobVerdict
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
+from ascend_runner.services import control
+from ascend_runner.services.control import Results
 from ascend_runner.supervision.causes import Cause, Exited, PeerFailed, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import Failed, Verdict
@@ -46,6 +58,9 @@ from ascend_runner.views import wording
 
 FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
+ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
+ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
+STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
 MOST_LINES: Final = 20  # of a failed rank's output
 LONGEST_LINE: Final = 400  # characters
 
@@ -72,6 +87,9 @@ class Peers(Protocol):
     def tell(self, local: Local) -> None:
         """Replace what the other nodes know of this one. Never waits."""
 
+    def ask(self, asked: Asked) -> None:
+        """Ask something of the whole job; the answer is news. Never waits."""
+
     def news(self) -> tuple[News, ...]:
         """Return what has arrived since the last call."""
 
@@ -93,6 +111,13 @@ class Nodes:
         self._joined: Joined | None = None
         self._started = 0  # the newest attempt that may start
         self._refusal = ""
+        self._telling = threading.Lock()  # what is said of this node
+        self._asking = threading.Lock()  # one request at a time
+        self._answers: SimpleQueue[Answered | NodesKnown] = SimpleQueue()  # to the newest request
+        self._asker: threading.Thread | None = None  # asks all nodes for a checkpoint
+        self._stepped_at = 0.0
+        if spec.nodes[0] > 1 and not spec.is_passed_through:
+            setup.requests.others = self
 
     def open(self, spec: JobSpec) -> None:
         """Start the link, if the plan has one."""
@@ -126,9 +151,16 @@ class Nodes:
     # --- What this node says ------------------------------------------------------------------------------------------
 
     def _say(self, **changes: Any) -> None:
-        self._local = attrs.evolve(self._local, **changes)
-        if self._peers:
-            self._peers.tell(self._local)
+        with self._telling:
+            self._local = attrs.evolve(self._local, **changes)
+            if self._peers:
+                self._peers.tell(self._local)
+
+    def note_step(self, at: float, step: int | None) -> None:
+        """Say the last step of the training, now and then. Called in other threads."""
+        if step is not None and at >= self._stepped_at + STEP_INTERVAL:
+            self._stepped_at = at
+            self._say(step=step)
 
     def begin_attempt(self, number: int) -> None:
         """Say that an attempt begins. A stop that has arrived before is not lost."""
@@ -311,9 +343,95 @@ class Nodes:
             messages.warning(news.sentence)
         elif isinstance(news, Asked):
             self._carry_out(news)
+        elif isinstance(news, (Answered, NodesKnown)):
+            self._answers.put(news)
 
     def _carry_out(self, asked: Asked) -> None:
-        """Do on this node what was asked for the whole job."""
+        """Do on this node what was asked for the whole job, and say what came of it."""
+
+        def answer(result: str) -> None:
+            self._say(answered=asked.request_id, answer=result)
+
+        try:
+            if asked.request == "stop":
+                self._say(signum=0 if self._local.failure else SIGTERM)  # before a stop by the others is the cause
+                answer("stopping the ranks")
+                self._setup.signals.request_stop()
+            elif asked.request == "limit":
+                control.change_limit(self._setup.requests, _members(asked.argument), self._setup.messages)
+                answer("changed")
+            elif asked.request == "checkpoint":
+                self._setup.requests.ask_for_checkpoint(lambda came: answer(control.result_of(came)))
+            else:
+                answer(f"{control.REFUSED}unknown request {asked.request!r}")
+        except (AscendRunnerError, ValueError) as refused:
+            answer(f"{control.REFUSED}{refused}")
+
+    # --- Requests to the whole job, in threads ------------------------------------------------------------------------
+
+    def ask(self, request: str, argument: str = "") -> Results:
+        """Ask all nodes for something, and wait for their answers; none without a link, or if node 0 is not reached."""
+        answers = self._ask(Asked(request=request, argument=argument), ANSWER_WAIT)
+        return next((answer.results for answer in answers if isinstance(answer, Answered)), ())
+
+    def rows(self) -> tuple[NodeRecord, ...]:
+        """Return the nodes that this one knows of, none if its link does not answer at once."""
+        parts = self._ask(Asked(request="nodes"), ROWS_WAIT)
+        return tuple(row for part in parts if isinstance(part, NodesKnown) for row in part.nodes)
+
+    def _ask(self, asked: Asked, seconds: float) -> list[Answered | NodesKnown]:
+        """Ask the link, and return its whole answer, or nothing if that takes longer."""
+        end = time.monotonic() + seconds
+        if not (self._peers and self._peers.is_usable and self._asking.acquire(timeout=seconds)):
+            return []
+        try:
+            answers = self._answers = SimpleQueue()
+            self._peers.ask(asked)
+            found: list[Answered | NodesKnown] = []
+            while True:
+                one = answers.get(timeout=max(0.0, end - time.monotonic()))
+                if (one.request if isinstance(one, Answered) else "nodes") != asked.request:
+                    continue  # it has come too late for the request before
+                found.append(one)
+                if isinstance(one, Answered) or one.is_last:
+                    return found
+        except Empty:
+            return []
+        finally:
+            self._asking.release()
+
+    def ask_for_checkpoint(self) -> bool:
+        """Ask all nodes for a checkpoint, and do not wait; return whether there is a link."""
+        if not (self._peers and self._peers.is_usable):
+            return False
+        with suppress(AscendRunnerError):  # no further thread is allowed
+            if not (self._asker and self._asker.is_alive()):
+                self._asker = bounded.start_thread(self._ask_or_save_alone)
+            return True
+        return False
+
+    def _ask_or_save_alone(self) -> None:
+        messages, results = self._setup.messages, self.ask("checkpoint")
+        try:
+            if results:
+                messages.info(f"checkpoint: {control.of_all_nodes(results)}")
+            else:
+                messages.warning(f"node 0 does not answer; the ranks are asked for a checkpoint {control.ONLY_HERE}")
+                self._setup.requests.ask_for_checkpoint(lambda _came: None)
+        except ValueError as refused:
+            messages.warning(f"no checkpoint: {refused}")
+
+
+def _members(text: str) -> Mapping[str, object]:
+    """Return the object in a text.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("not an object")  # noqa: TRY004  as for other texts without one
+    return found
 
 
 def _settings(spec: JobSpec, plan: LinkPlan) -> channel.Settings:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -177,7 +178,7 @@ class JobRunner:
         shown = self._show_live(spec, recorder)
         warn, wake = self._messages.warn_once, self._signals.wake
         rank_ids = [rank.rank_id for rank in spec.ranks]
-        reports = receiving(rank_ids, folder, warn, wake=wake, show_step=shown.note_step)
+        reports = receiving(rank_ids, folder, warn, wake=wake, show_step=self._show_step(shown))
         addresses, heartbeats = beside.enter_context(reports)
         others = self._hooks.begin_attempt(), self._inspector.pids, self._nodes.pids
         processes = beside.enter_context(closing(RankProcesses(*others)))
@@ -205,6 +206,15 @@ class JobRunner:
         self._setup.requests.show = shown.encode
         return shown
 
+    def _show_step(self, shown: Live) -> Callable[..., None]:
+        """Return what shows a step of the training to viewers, and to the other nodes."""
+
+        def show_step(at: float, step: int | None, *figures: Any) -> None:
+            shown.note_step(at, step, *figures)
+            self._nodes.note_step(at, step)
+
+        return show_step
+
     def _listen_to_hccl(
         self, beside: ExitStack, spec: JobSpec, output: RankOutputs, heartbeats: Heartbeats
     ) -> HcclHeartbeats:
@@ -224,7 +234,7 @@ class JobRunner:
 
         spec, environ, warn = self._writer.spec, self._setup.environ, self._messages.warn_once
         pass_on = self._setup.requests.pass_on
-        reading = pace.reading(spec, environ, warn, pass_on=pass_on, show_step=shown.note_step)
+        reading = pace.reading(spec, environ, warn, pass_on=pass_on, show_step=self._show_step(shown))
         steps = beside.enter_context(reading)
         self._writer.last_step = steps.last_step
         beside.enter_context(live.writing(spec, shown, steps, self._messages.info))

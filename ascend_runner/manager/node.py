@@ -164,6 +164,9 @@ class Requests(Protocol):
     def deadline(self) -> float | None:
         """The moment of this limit, in seconds of the clock."""
 
+    def ask_all_nodes(self) -> bool:
+        """Request a checkpoint from all nodes of the job, this one included; return whether it is linked to others."""
+
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
 

@@ -107,6 +107,8 @@ class RequestWatch:
         if phase not in ASKABLE:
             self._tell(CheckpointRefused(signum))
             return []
+        if phase is not Phase.CHECKPOINTING and self._node.requests.ask_all_nodes():
+            return []  # the request comes back as one of the whole job
         return self._request(phase)
 
     def _request(self, phase: Phase) -> list[Event]:

@@ -94,6 +94,11 @@ class Signals:
         """Announce the exit status to the guardian, which exits with it if this process hangs."""
         self.tell_guardian(f"{END} {status}")
 
+    def request_stop(self) -> None:
+        """Send SIGTERM to the guardian, which passes it on, as if a user had. May be called in any thread."""
+        with suppress(ProcessLookupError):  # its death has stopped this process already
+            os.kill(self._guardian, signal.SIGTERM)
+
     def _answer(self) -> None:
         self.tell_guardian(ANSWER)
 

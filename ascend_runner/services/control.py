@@ -23,18 +23,22 @@ from typing import TYPE_CHECKING, Final, Protocol, Union
 
 from ascend_runner import programs
 from ascend_runner.errors import AscendRunnerError, reason
+from ascend_runner.link.messages import NOT_REACHED
 from ascend_runner.node import bounded
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.supervision.causes import AnyCause, NodeFinding
 from ascend_runner.supervision.job_machine import AnyState, JobState
-from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
+from ascend_runner.text import LONGEST_DURATION, clock, counted, duration, number_within, parse_numbers
 
 if TYPE_CHECKING:
     from ascend_runner.record.facts import Messages
 
-Answer = SimpleQueue[Union[CheckpointAsked, CheckpointPostponed, None]]  # for one answer
+CheckpointAnswer = Union[CheckpointAsked, CheckpointPostponed, None]
+Answer = SimpleQueue[CheckpointAnswer]  # for one answer
+Results = tuple[tuple[str, str], ...]  # of a request to all nodes, see `link.messages.Answered`
 
 
 class Clock(Protocol):
@@ -45,6 +49,19 @@ class Clock(Protocol):
 
     def wake(self) -> None:
         """End the current or the next wait of the loop. May be called in any thread."""
+
+
+class Others(Protocol):
+    """The other nodes of the job, see `job.nodes`."""
+
+    def ask(self, request: str, argument: str = "") -> Results:
+        """Ask all nodes for something, and wait for their answers, for a few seconds; none without a link."""
+
+    def ask_for_checkpoint(self) -> bool:
+        """Ask all nodes for a checkpoint, and do not wait; return whether there is a link."""
+
+    def rows(self) -> tuple[NodeRecord, ...]:
+        """Return the nodes that this one knows of, none if its link does not answer at once."""
 
 
 class Requests:
@@ -70,8 +87,9 @@ class Requests:
         self.is_held = False  # after its failure: the time limit no longer counts
         self._clock, self._checkpoint_grace = clock, checkpoint_grace
         self._has_new_limit = threading.Event()
-        self._checkpoint_requests: deque[Answer] = deque()
-        self._unanswered: list[Answer] = []  # requests that the loop has taken
+        self.others: Others | None = None  # where the job has several nodes
+        self._checkpoint_requests: deque[Callable[[CheckpointAnswer], object]] = deque()  # what takes the answers
+        self._unanswered: list[Callable[[CheckpointAnswer], object]] = []  # of requests that the loop has taken
         self._findings: deque[AnyCause] = deque()
         self.show: Callable[[], bytes] | None = None  # returns a view of the newest attempt; called in a thread
 
@@ -91,10 +109,11 @@ class Requests:
         """Note the state of the job between its attempts, and at its end."""
         self.is_held, self.is_ending = state is JobState.HOLDING, state.is_final
 
-    def ask_for_checkpoint(self) -> Answer:
+    def ask_for_checkpoint(self, take: Callable[[CheckpointAnswer], object] | None = None) -> Answer:
         """Request a checkpoint from the ranks. Requests made before the ranks receive one count as one.
 
-        The result receives the answer when they were asked or will be, or None if they are stopped before that.
+        The result, or `take`, receives the answer when they were asked or will be, or None if they are stopped before
+        that.
 
         Raises:
             ValueError: The job has no signal to ask with, or no rank is running, or they are being stopped.
@@ -105,9 +124,13 @@ class Requests:
         if not self.has_checkpoint_signal:
             raise ValueError("the job has no signal to request checkpoints with (--checkpoint-signal none)")
         answer: Answer = SimpleQueue()
-        self._checkpoint_requests.append(answer)
+        self._checkpoint_requests.append(take or answer.put)
         self._clock.wake()
         return answer
+
+    def ask_all_nodes(self) -> bool:
+        """Request a checkpoint from all nodes of the job, this one included; return whether it is linked to others."""
+        return self.others is not None and self.others.ask_for_checkpoint()
 
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was requested since the last call."""
@@ -115,10 +138,10 @@ class Requests:
         self._unanswered += taken
         return bool(taken)
 
-    def answer(self, asked: CheckpointAsked | CheckpointPostponed | None) -> None:
+    def answer(self, asked: CheckpointAnswer) -> None:
         """Answer the requests for a checkpoint that were taken."""
-        for request in self._unanswered:
-            request.put(asked)
+        for take in self._unanswered:
+            take(asked)
         self._unanswered.clear()
 
     def take_limit_change(self) -> bool:
@@ -186,6 +209,70 @@ class Requests:
             raise ValueError(f"the job is held after its failure, so no time limit applies; use {release}")
         if self.is_ending:
             raise ValueError("the job is already ending, so its time limit can no longer be changed")
+
+
+ONLY_HERE: Final = "on this node only, which is not linked to the others of the job"
+REFUSED: Final = "refused: "  # begins the result of a node that has refused a request
+
+
+def result_of(asked: CheckpointAnswer) -> str:
+    """Return the result of a request for a checkpoint on this node, for the whole job: equal ones are shown once."""
+    if isinstance(asked, CheckpointAsked) and not asked.unreached:
+        return "all ranks were asked for a checkpoint"
+    if asked and (isinstance(asked, CheckpointPostponed) or asked.reached):
+        return str(asked)
+    return REFUSED + (str(asked) if asked else "the ranks are being stopped")
+
+
+def of_all_nodes(results: Results) -> str:
+    """Describe the results of a request: "nodes 0-2: all ranks were asked for a checkpoint; node 3: not reached".
+
+    Raises:
+        ValueError: No node has carried it out, or what the results say is no number of nodes.
+    """
+    found = [(parse_numbers(nodes), answer or "no answer") for nodes, answer in results]
+    if len(found) == 1:
+        text = f"all {counted(len(found[0][0]), 'node')}: {found[0][1]}"
+    else:
+        names = [f"node{'s' if len(numbers) > 1 else ''} {nodes}" for (numbers, _), (nodes, _) in zip(found, results)]
+        text = "; ".join(f"{name}: {answer}" for name, (_, answer) in zip(names, found))
+    if all(answer in {"", NOT_REACHED} or answer.startswith(REFUSED) for _nodes, answer in results):
+        raise ValueError(text)
+    return text
+
+
+def change_limit(requests: Requests, message: Message, messages: Messages) -> str:
+    """Change the time limit as a request says, and return a sentence on it.
+
+    Raises:
+        AscendRunnerError: The request is invalid.
+        ValueError: The job does not permit it.
+    """
+    if ("by" in message) is ("seconds" in message):
+        raise AscendRunnerError("a request for a time limit must have either 'seconds' or 'by'")
+    if "by" in message:
+        is_postponed = requests.change_limit(_seconds(message["by"], -LONGEST_DURATION))
+    else:
+        seconds = message["seconds"]
+        is_postponed = requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
+    why = " (no earlier, to leave time for --checkpoint-grace)" if is_postponed else ""
+    sentence = _limit_sentence(requests) + why
+    messages.info(f"ascend-job: {sentence}")
+    return sentence
+
+
+def _limit_at(requests: Requests) -> float | None:
+    """Return the end of the time limit on the wall clock."""
+    deadline = requests.deadline
+    return None if deadline is None else time.time() + deadline - time.monotonic()
+
+
+def _limit_sentence(requests: Requests) -> str:
+    at = _limit_at(requests)
+    if at is None:
+        return "time limit removed"
+    left = max(0.0, at - time.time())
+    return f"the time limit is now {clock(at)}, in {duration(left)}"
 
 
 LISTENER: Final = socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK
@@ -429,7 +516,8 @@ class Control:
             sentence = self._carry_out(message["request"], message)
         except (AscendRunnerError, ValueError) as refused:
             return {"refused": str(refused)}
-        facts = {"limit": self._requests.limit, "limit_at": self._limit_at(), "is_held": self._requests.is_held}
+        requests = self._requests
+        facts = {"limit": requests.limit, "limit_at": _limit_at(requests), "is_held": requests.is_held}
         return {"answer": sentence, **facts}
 
     def _carry_out(self, name: str, message: Message) -> str:
@@ -443,21 +531,21 @@ class Control:
             return ""
         if name == "records":
             return self._make_view()
-        if name == "checkpoint":
-            return self._ask_for_checkpoint()
-        if name != "limit":
+        if name not in {"checkpoint", "limit", "stop"}:
             raise AscendRunnerError(f"unknown request {name!r}")
-        if ("by" in message) is ("seconds" in message):
-            raise AscendRunnerError("a request for a time limit must have either 'seconds' or 'by'")
-        if "by" in message:
-            is_postponed = self._requests.change_limit(_seconds(message["by"], -LONGEST_DURATION))
+        others = self._requests.others
+        argument = {key: message[key] for key in ("by", "seconds") if key in message}
+        results = others.ask(name, json.dumps(argument) if argument else "") if others else ()
+        if results:
+            done = of_all_nodes(results)
+            return f"{_limit_sentence(self._requests)}; {done}" if name == "limit" else done
+        if name == "stop":  # `ascend-job` sends this runner a signal
+            return ""
+        if name == "checkpoint":
+            sentence = self._ask_for_checkpoint()
         else:
-            seconds = message["seconds"]
-            is_postponed = self._requests.set_limit(None if seconds is None else _seconds(seconds, 0.0))
-        why = " (no earlier, to leave time for --checkpoint-grace)" if is_postponed else ""
-        sentence = self._limit_sentence() + why
-        self._messages.info(f"ascend-job: {sentence}")
-        return sentence
+            sentence = change_limit(self._requests, message, self._messages)
+        return f"{sentence}; {ONLY_HERE}" if others else sentence
 
     def _make_view(self) -> str:
         """Make the view that goes with the answers of this round, if an attempt has begun.
@@ -465,11 +553,12 @@ class Control:
         Raises:
             ValueError: There is no memory.
         """
-        show = self._requests.show
-        if show and self._view is None:
+        show, others = self._requests.show, self._requests.others
+        if (show or others) and self._view is None:
+            rows = others.rows() if others else ()
             start = time.monotonic()
             try:
-                self._view = live.sealed(show())
+                self._view = live.sealed(live.with_nodes(show() if show else live.NOTHING, rows))
             except OSError as error:
                 raise ValueError(reason(error)) from None
             self._view_seconds = time.monotonic() - start
@@ -490,18 +579,6 @@ class Control:
         if not (isinstance(asked, CheckpointPostponed) or asked.reached):
             raise ValueError(str(asked))
         return str(asked)
-
-    def _limit_at(self) -> float | None:
-        """Return the end of the time limit on the wall clock."""
-        deadline = self._requests.deadline
-        return None if deadline is None else time.time() + deadline - time.monotonic()
-
-    def _limit_sentence(self) -> str:
-        at = self._limit_at()
-        if at is None:
-            return "time limit removed"
-        left = max(0.0, at - time.time())
-        return f"the time limit is now {clock(at)}, in {duration(left)}"
 
 
 def _seconds(value: object, least: float) -> float:

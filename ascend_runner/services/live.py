@@ -27,6 +27,7 @@ from ascend_runner.members import LATEST, Members, iso, plain
 from ascend_runner.node import bounded
 from ascend_runner.record.facts import Fact
 from ascend_runner.record.job_record import StepRecord
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.record.rank_record import RankRecord, RankState, silences
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
@@ -66,6 +67,7 @@ class View:
     limit_at: float | None = None  # the end of the time limit, in seconds since the epoch
     last_step: StepRecord | None = None
     ranks: tuple[RankRecord, ...] = ()
+    nodes: tuple[NodeRecord, ...] = ()  # of the job, that this one knows of; none if it has only one
 
 
 class Live:
@@ -136,7 +138,7 @@ class Live:
         What seldom changes of a rank is encoded once, so that the records of 1,024 ranks take less than 10 ms.
         """
         view = self._view()
-        members = orjson.dumps({**attrs.asdict(view), "phase": view.phase.value, "ranks": None})
+        members = orjson.dumps({**attrs.asdict(view), "phase": view.phase.value, "ranks": None, "nodes": []})
         ranks = b",".join([self._encode(rank, view) for rank in self._records.so_far()])
         return members.replace(b'"ranks":null', b'"ranks":[%s]' % ranks)
 
@@ -158,6 +160,14 @@ class Live:
             output.end.decode("latin-1"),
         )
         return encoded + b"," + orjson.dumps(dict(zip(OF_OUTPUT, changing)))[1:]
+
+
+NOTHING: Final = b'{"phase":"starting","began":0,"seconds":0,"nodes":[]}'  # a view before the first attempt
+
+
+def with_nodes(view: bytes, nodes: Iterable[NodeRecord]) -> bytes:
+    """Return an encoded view with the nodes of the job."""
+    return view.replace(b'"nodes":[]', b'"nodes":' + orjson.dumps([node.encode() for node in nodes]), 1)
 
 
 def sealed(data: bytes) -> int:
@@ -217,6 +227,7 @@ def decode(data: bytes) -> View:
         limit_at=members.seconds("limit_at"),
         last_step=_step(members.child("last_step")),
         ranks=tuple(rank for _rank_id, rank in sorted(ranks.items())),
+        nodes=tuple(map(NodeRecord.decode, members.children("nodes"))),
     )
 
 

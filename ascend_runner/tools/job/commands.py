@@ -67,13 +67,26 @@ def completion(options: Namespace) -> int:
 
 
 def stop(options: Namespace) -> int:
-    """Stop a job like Ctrl-C in its terminal, but with SIGTERM."""
+    """Stop a job like Ctrl-C in its terminal, but with SIGTERM; of several nodes that are linked, on all of them."""
     job = find(options)
     state = jobs.take(job, asks=False).record.state
+    answer, note = _stop_all_nodes(job) if job.part else ("", "")
+    if answer:
+        write_text(f"{job.name}: {answer}\n")
+        return DONE
     _terminate(job)
     what_follows = "; the ranks have their grace period to exit" if state in OF_AN_ATTEMPT else "; no rank is running"
-    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}{what_follows if state else ''}\n")
+    write_text(f"{job.name}: sent SIGTERM to pid {job.pid}{what_follows if state else ''}{note}\n")
     return DONE
+
+
+def _stop_all_nodes(job: FoundJob) -> tuple[str, str]:
+    """Stop all nodes of a job; return the answer, "" if this node is to be stopped alone, with a note on that."""
+    try:
+        answer = str(_request(job, {"request": "stop"})["answer"])
+    except RefusedError as error:
+        return "", f"; {error}"
+    return printable(answer), "" if answer else f"; {control.ONLY_HERE}"
 
 
 def release(options: Namespace) -> int:

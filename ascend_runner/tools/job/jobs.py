@@ -29,6 +29,7 @@ from ascend_runner.members import LATEST, Members
 from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
 from ascend_runner.record.job_record import CauseRecord, JobRecord, StepRecord
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.services import control, live, run_folder
 from ascend_runner.services.live import LARGEST_PID, View
 from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState
@@ -357,6 +358,7 @@ class Snapshot:
     why: str = ""  # why the report cannot be read
     note: str = ""  # on a runner that does not answer
     live: View | None = None  # what the runner shows of its newest attempt
+    nodes: tuple[NodeRecord, ...] = ()  # of the job, that the runner knows of; none if it has only one
     steps: Mapping[int, Step] = {}  # the figures of the training in the logs of an attempt that runs
     html: str = ""  # the path of the HTML report; "": there is none
     limit_at: float | None = None  # the end of the time limit of a running job, in seconds since the epoch
@@ -463,7 +465,8 @@ def ask_runner(seen: Snapshot) -> Snapshot:
     """Return a running job with what its runner shows, or with a note if it does not answer."""
     try:
         view, answer = control.view(seen.job.run_folder)
-        return attrs.evolve(seen, live=view, limit_at=Members(answer).seconds("limit_at"))
+        nodes = view.nodes if view else ()
+        return attrs.evolve(seen, live=view, nodes=nodes, limit_at=Members(answer).seconds("limit_at"))
     except BlockingIOError:
         note = f"the runner does not respond within {control.VIEW_PATIENCE:g} s; shown is what its report says"
         return attrs.evolve(seen, note=note)

@@ -20,6 +20,7 @@ import attrs
 
 from ascend_runner import files, programs
 from ascend_runner.errors import UnreadableError, reason
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
@@ -172,6 +173,44 @@ def _steps(snapshot: Snapshot) -> dict[int, int]:
     }
 
 
+NODE_HEADS: Final = ("node", "place", "state", "alive", "step", "heard", "round trip", "clock")
+
+
+def node_lines(nodes: Sequence[NodeRecord]) -> Iterator[str]:
+    """Yield the lines of a table of nodes; of many, first those that are missing or behind, and the others counted."""
+    if not nodes:
+        return
+    states = [_state_of(node) for node in nodes]
+    common = max(states, key=states.count)
+    late = sorted(nodes, key=lambda node: (_state_of(node) == common, node.step or 0, node.node))
+    shown_nodes = nodes if len(nodes) <= MOST_NODES else late[:MOST_NODES]
+    yield from columns(NODE_HEADS, [_cells_of_node(node) for node in shown_nodes])
+    rest = [_state_of(node) for node in late[MOST_NODES:]]
+    if rest:
+        counts = [f"{counted(rest.count(state), 'node')} {state}" for state in sorted({*rest})]
+        yield f"and {', '.join(counts)}"
+
+
+def _state_of(node: NodeRecord) -> str:
+    if node.is_unreachable:
+        return "unreachable"
+    return node.state or ("not joined" if node.heard is None else "reachable")
+
+
+def _cells_of_node(node: NodeRecord) -> tuple[str, ...]:
+    return (
+        str(node.node),
+        node.pod or node.host or node.address,
+        _state_of(node),
+        f"{node.alive} of {counted(node.ranks, 'rank')}" if node.ranks else "",
+        "" if node.step is None else str(node.step),
+        "" if node.heard is None else f"{duration(max(0.0, node.heard))} ago",
+        "" if node.round_trip is None else f"{1000 * node.round_trip:.1f} ms",
+        node.clock_offset,
+    )
+
+
+MOST_NODES: Final = 16  # nodes with a line each
 MOST_RANKS: Final = 16  # ranks with a line each; more would not fit on a screen
 MOST_LINES: Final = 12  # lines of the log of the culprit: the rest of the screen must stay in view
 COPIED: Final = {"", "log", "rerun", "command", "logs", "report", "html"}  # labels of what is not wrapped
@@ -193,6 +232,8 @@ def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
     rows = in_order(snapshot, now)
     for label, text in _facts(snapshot, now):
         lines += _labelled(label, shown(Masker().text(text)), width)
+    if snapshot.nodes:
+        lines += ["", *(f"  {line}"[:width].rstrip() for line in node_lines(snapshot.nodes))]
     if rows:
         silences, _succeeded = snapshot.record.silences(now)
         cells = [_cells_of(rank, silences) for rank in rows[:MOST_RANKS]]
@@ -244,6 +285,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "html": snapshot.html or None,
         "events": job.path("events", "jsonl"),
         "problem": Masker().text(snapshot.why) or None,
+        "nodes": [node.encode() for node in snapshot.nodes],
         "ranks": [_document_of(rank, record.started_at) for rank in record.ranks],
     }
 
