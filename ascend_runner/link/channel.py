@@ -84,10 +84,16 @@ def encode(record: Order | Answer) -> bytes:
     """
     if isinstance(record, Local):
         record = _limited(record)
-    message = json.dumps({type(record).__name__: plain(record)}, separators=(",", ":")).encode()
+    message = _packed(record)
+    if len(message) > LARGEST_MESSAGE and isinstance(record, Local):  # after a failure, long after they were told
+        message = _packed(attrs.evolve(record, versions=()))
     if len(message) > LARGEST_MESSAGE:
         raise ValueError(f"a message of {len(message)} bytes, expected at most {LARGEST_MESSAGE}")
     return message
+
+
+def _packed(record: Order | Answer) -> bytes:
+    return json.dumps({type(record).__name__: plain(record)}, separators=(",", ":")).encode()
 
 
 def _limited(local: Local) -> Local:

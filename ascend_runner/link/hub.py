@@ -19,6 +19,7 @@ from ascend_runner.link.messages import (
     MOST_NAMED,
     NOT_REACHED,
     PROTOCOL,
+    VARIABLES,
     Asked,
     Failure,
     FailureClass,
@@ -64,6 +65,8 @@ from ascend_runner.text import duration, format_numbers, signal_name
 
 NEVER: Final = -math.inf
 LARGEST_SIGNAL: Final = 64
+MOST_WARNINGS: Final = 12  # about differences between the nodes, at once
+MOST_GROUPS: Final = 4  # of nodes that differ, for which a line has room
 ENDED: Final = frozenset({Stage.DEAD, Stage.LEFT})
 
 
@@ -143,6 +146,7 @@ class Hub:
     wait: str = ""
     differ_since: float | None = None  # rank tables
     told: frozenset[str] = frozenset()  # what was said once
+    is_compared: bool = False  # what the nodes have told of their versions
     asked: Asked | None = None
     asked_until: float = 0.0
     answered: str = ""
@@ -254,7 +258,12 @@ def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -
     peer = _updated(hub, known, event, message, identity)
     if known and _is_beat(known, peer) and not message.asked:
         return _reply(hub, event, message, peer=peer)
-    hub = attrs.evolve(hub, peers={**hub.peers, message.node: peer}, settled=max(hub.settled, message.settled))
+    hub = attrs.evolve(
+        hub,
+        peers={**hub.peers, message.node: peer},
+        settled=max(hub.settled, message.settled),
+        is_compared=hub.is_compared and known is not None and known.identity == identity,
+    )
     hub, actions = _settle(_heard_request(hub, message))
     hub, reply = _reply(hub, event, message)  # with what follows from the message
     return hub, (*actions, *reply)
@@ -269,6 +278,7 @@ def _is_beat(before: Peer, after: Peer) -> bool:
         and (was.failure, was.diagnosed, was.status, was.lost) == (now.failure, now.diagnosed, now.status, now.lost)
         and (was.is_silent, was.answered, was.survivors) == (now.is_silent, now.answered, now.survivors)
         and (before.ran, before.knows, before.is_gone) == (after.ran, after.knows, after.is_gone)
+        and before.identity == after.identity
     )
 
 
@@ -466,26 +476,40 @@ def _table_wait(hub: Hub) -> float:
 
 
 def _compare_nodes(hub: Hub) -> Told:
-    """Say once what differs between the nodes, when all have joined."""
-    if hub.missing and hub.now < (hub.born or 0.0) + NO_HUB:
+    """Say once what differs between the nodes, when all have joined and told it."""
+    is_complete = not hub.missing and all(peer.identity.versions for peer in hub.peers.values())
+    if not is_complete and hub.now < (hub.born or 0.0) + NO_HUB:
         return hub, ()
-    sentences = {**_versions(hub), **_clocks(hub)}
-    news = tuple(Warned(sentence=sentence) for name, sentence in sentences.items() if name not in hub.told)
-    return attrs.evolve(hub, told=hub.told | sentences.keys()) if news else hub, news
+    sentences = {**({} if hub.is_compared else _versions(hub)), **_clocks(hub)}
+    found = [sentence for subject, sentence in sentences.items() if subject not in hub.told]
+    if len(found) > MOST_WARNINGS:
+        found[MOST_WARNINGS:] = [f"{len(found) - MOST_WARNINGS} other settings differ between the nodes as well"]
+    hub = attrs.evolve(hub, told=hub.told | sentences.keys(), is_compared=True)
+    return hub, tuple(Warned(sentence=sentence) for sentence in found)
 
 
 def _versions(hub: Hub) -> dict[str, str]:
-    names = dict(hub.identity.versions)
+    """Return what differs, as sentences by subject; another value of a name is another subject."""
+    told = {node: dict(peer.identity.versions) for node, peer in sorted(hub.peers.items()) if peer.identity.versions}
     found: dict[str, str] = {}
-    for name in sorted(names):
+    for name in dict.fromkeys(name for versions in told.values() for name in versions):
         groups: dict[str, list[int]] = {}
-        for node, peer in sorted(hub.peers.items()):
-            groups.setdefault(dict(peer.identity.versions).get(name, "no"), []).append(node)
+        for node, versions in told.items():
+            if name in versions or name.startswith(VARIABLES):
+                groups.setdefault(versions.get(name, ""), []).append(node)
         if len(groups) > 1:
-            *fewer, (most, _nodes_with) = sorted(groups.items(), key=lambda item: len(item[1]))
-            parts = [f"{_nodes(nodes)} {_has(nodes)} {name} {value}" for value, nodes in fewer[:4]]
-            found[name] = f"{', '.join(parts)}, the others {most}"
+            found[" ".join((name, *sorted(groups)))] = _difference(name, groups)
     return found
+
+
+def _difference(name: str, groups: Mapping[str, list[int]]) -> str:
+    """Return the sentence about the nodes by their value of a name; most of them have the last one."""
+    *fewer, (value, most) = sorted(groups.items(), key=lambda group: len(group[1]))
+    parts = [f"{_nodes(nodes)} {_has(nodes)} {f'{name} {other}' if other else f'no {name}'}" for other, nodes in fewer]
+    if len(parts) > MOST_GROUPS:
+        parts[MOST_GROUPS:] = [f"{sum(len(nodes) for _, nodes in fewer[MOST_GROUPS:])} nodes have other values"]
+    rest = "the others" if len(most) > 1 else f"node {most[0]}"
+    return f"{', '.join(parts)}, {rest} {value or 'none'}"
 
 
 def _clocks(hub: Hub) -> dict[str, str]:
@@ -494,8 +518,8 @@ def _clocks(hub: Hub) -> dict[str, str]:
         for node, peer in sorted(hub.peers.items())
         if peer.clock is not None and abs(peer.clock) - (peer.round_trip or 0.0) / 2 > CLOCK_LIMIT
     ]
-    more = f" and {len(off) - 4} more" if len(off) > 4 else ""  # noqa: PLR2004 - a line has room for four
-    return {"clock ": f"clocks differ from node 0's: {', '.join(off[:4])}{more}"} if off else {}
+    more = f" and {len(off) - MOST_GROUPS} more" if len(off) > MOST_GROUPS else ""
+    return {"clock ": f"clocks differ from node 0's: {', '.join(off[:MOST_GROUPS])}{more}"} if off else {}
 
 
 def _stop_all(hub: Hub) -> Told:

@@ -18,6 +18,7 @@ PROTOCOL: Final = 1  # raised when a node of the older one could misunderstand t
 LARGEST_MESSAGE: Final = 16 * 1024  # bytes; a longer one is dropped
 MOST_NAMED: Final = 256  # nodes that a message names
 NOT_REACHED: Final = "not reached"  # the result of a request on a node that is unreachable, or has not joined
+VARIABLES: Final = ("HCCL_", "ASCEND_")  # how the names of variables begin that are compared between the nodes
 
 
 class FailureClass(enum.Enum):
@@ -86,11 +87,14 @@ class Local:
     is_silent: bool = False  # no rank has been active for the hang limit, or for 10 minutes where that is longer
     answered: str = ""  # the `request_id` of the last request that is done on this node
     answer: str = ""  # its result, such as "saved"
+    # What is compared between the nodes: names and values, masked; "" for software that is not installed. A variable
+    # that is missing is not set, anything else is unknown. (): not known yet. The link process puts it in `Identity`.
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """What does not change while a runner lives; a part of the first message."""
+    """What does not change while a runner lives; a part of the first message, and again once `versions` are known."""
 
     node: int
     nodes: int  # how many the job has
@@ -102,7 +106,7 @@ class Identity:
     max_restarts: int = 0
     grace: float = 15.0  # seconds between the request to stop and SIGKILL
     link_timeout: float = 600.0  # seconds to wait for nodes that are missing
-    versions: tuple[tuple[str, str], ...] = ()  # names and values, masked
+    versions: tuple[tuple[str, str], ...] = ()  # as in `Local`
 
 
 # --- News: what the rules tell the runner -----------------------------------------------------------------------------

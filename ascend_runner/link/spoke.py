@@ -6,6 +6,7 @@ hub it decides for this node alone. The laws are in `protocol`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -68,6 +69,7 @@ class Spoke:
     """What this node knows of the link. Times are None before there is one."""
 
     identity: Identity
+    identified_at: float = -math.inf  # when `identity` became what it is
     epoch: float = 0.0
     local: Local = attrs.Factory(Local)
     born: float | None = None
@@ -172,9 +174,12 @@ def _heard(spoke: Spoke, message: FromHub) -> Spoke:
 
 
 def _changed(spoke: Spoke, event: LocalChanged) -> Told:
-    local = event.local
-    if spoke.is_gone or local.attempt < spoke.local.attempt:
+    if spoke.is_gone or event.local.attempt < spoke.local.attempt:
         return spoke, ()
+    versions, local = event.local.versions, attrs.evolve(event.local, versions=())
+    if versions and versions != spoke.identity.versions:
+        identity = attrs.evolve(spoke.identity, versions=versions)
+        spoke = attrs.evolve(spoke, identity=identity, identified_at=spoke.now, is_due=True)
     spoke = attrs.evolve(spoke, is_due=spoke.is_due or local != spoke.local)
     return _became(spoke, local), ()
 
@@ -468,7 +473,7 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         ),
         node=spoke.identity.node,
         local=spoke.local,
-        identity=None if spoke.is_welcome else spoke.identity,
+        identity=None if _is_identified(spoke) else spoke.identity,
         wall=spoke.now + spoke.epoch,
         age=max(0.0, spoke.now - failure.at) if failure else 0.0,
         ran=spoke.ran,
@@ -478,6 +483,11 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         asked=spoke.request,
     )
     return spoke, (Send(HUB, wire.encode_spoke(message)),)
+
+
+def _is_identified(spoke: Spoke) -> bool:
+    """Whether the hub knows the identity of this node as it is now."""
+    return spoke.is_welcome and spoke.contact is not None and spoke.contact > spoke.identified_at
 
 
 def _next(spoke: Spoke) -> float:

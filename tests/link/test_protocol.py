@@ -100,6 +100,11 @@ def told(world: World, node: int, kind: type[Kind]) -> list[tuple[float, Kind]]:
     return [(round(at, 2), news) for at, news in world.machines[node].news if isinstance(news, kind)]
 
 
+def warnings(world: World) -> list[str]:
+    """Return what node 0's runner was warned of."""
+    return [news.sentence for _at, news in told(world, 0, Warned)]
+
+
 def test_a_silent_node_is_unreachable_and_stops_nobody() -> None:
     """After 3 s of silence both sides warn once, and once more when the node is back (law 1)."""
     world = World(nodes=3).start().play(10.25)
@@ -431,13 +436,63 @@ def test_only_a_wait_that_lasts_is_told() -> None:
 
 def test_versions_that_differ_are_said_once() -> None:
     """A difference of versions is a warning, with the nodes that are alone with theirs."""
-    world = World(nodes=4)
-    world.start_hub(versions=(("CANN", "8.0.RC3"),))
+    world = World(nodes=4).start().play(1.0)
     for node in range(4):
-        world.boot(node, versions=(("CANN", "8.0.RC2" if node == 3 else "8.0.RC3"),))
+        world.machines[node].tell(versions=(("CANN", "8.0.RC2" if node == 3 else "8.0.RC3"),))
     world.play(60.0)
 
-    assert ["node 3 has CANN 8.0.RC2, the others 8.0.RC3"] == [news.sentence for _at, news in told(world, 0, Warned)]
+    assert ["node 3 has CANN 8.0.RC2, the others 8.0.RC3"] == warnings(world)
+
+
+@pytest.mark.parametrize(
+    ("versions", "sentences"),
+    [
+        ([{"torch": "2.1.0"}, {"torch": ""}, {"torch": "2.1.0"}], ["node 1 has no torch, the others 2.1.0"]),
+        ([{"torch": ""}, {"torch": "2.1.0"}, {"torch": ""}], ["node 1 has torch 2.1.0, the others none"]),
+        ([{"CANN": "8.0"}, {"driver": "24.1"}, {"CANN": "8.0"}], []),
+        ([{"x": ""}, {"HCCL_A": "1", "x": ""}, {"x": ""}], ["node 1 has HCCL_A 1, the others none"]),
+        ([{"x": "1"}, {"x": "2"}, {"x": "3"}], ["node 0 has x 1, node 1 has x 2, node 2 3"]),
+        (
+            [{f"x{n}": str(node) for n in range(40)} for node in range(3)],
+            ["28 other settings differ between the nodes as well"],
+        ),
+    ],
+    ids=["missing on one", "present on one", "unknown", "variable", "all differ", "too many"],
+)
+def test_differences(versions: list[dict[str, str]], sentences: list[str]) -> None:
+    """What is unknown of a node is no difference; software that is not installed and a variable that is not set are."""
+    world = World(nodes=3).start().play(1.0)
+    for node, found in enumerate(versions):
+        world.machines[node].tell(versions=tuple(found.items()))
+    world.play(60.0)
+
+    assert sentences == warnings(world)[-1:]
+
+
+def test_versions_arrive_though_messages_are_lost() -> None:
+    """What a node tells late of its versions is repeated until the hub has it, and with another hub again."""
+    network = Network(fate=lambda _node, at: (0.001,) if int(at * 10) % 3 else ())
+    world = World(nodes=3, network=network).start().play(2.75)
+    for node in range(3):
+        world.machines[node].tell(versions=(("CANN", f"8.{node % 2}"),))
+    world.play(5.0)
+    sentence = "node 1 has CANN 8.1, the others 8.0"
+
+    assert [sentence] == warnings(world)
+    world.start_hub("another")
+    assert [sentence] * 2 == warnings(world.play(10.0))
+
+
+def test_versions_are_compared_without_a_node_that_does_not_tell_them() -> None:
+    """A node with a hung disk delays the warning by half a minute, and is compared when it tells its versions."""
+    world = World(nodes=3).start().play(1.0)
+    for node in range(2):
+        world.machines[node].tell(versions=(("CANN", f"8.{node}"),))
+
+    assert [] == warnings(world.play(20.0))
+    assert ["node 0 has CANN 8.0, node 1 8.1"] == warnings(world.play(60.0))
+    world.machines[2].tell(versions=(("CANN", "7.0"),))
+    assert "node 0 has CANN 8.0, node 1 has CANN 8.1, node 2 7.0" == warnings(world.play(60.0))[1]
 
 
 def test_clocks_that_differ_are_said_once() -> None:
@@ -445,7 +500,7 @@ def test_clocks_that_differ_are_said_once() -> None:
     world = World(nodes=3, clocks={2: (77.0, 1.25)}).start().play(60.0)
     assert world.hub
 
-    assert ["clocks differ from node 0's: node 2 by +1.25 s"] == [news.sentence for _at, news in told(world, 0, Warned)]
+    assert ["clocks differ from node 0's: node 2 by +1.25 s"] == warnings(world)
     assert ["", "", "+1.25 s"] == [record.clock_offset for record in node_records(world.hub)]
 
 
