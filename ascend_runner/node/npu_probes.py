@@ -19,16 +19,13 @@ import attrs
 
 from ascend_runner import text
 from ascend_runner.frameworks import env_patch
-from ascend_runner.node import npu_smi, npus
+from ascend_runner.node import npu_smi, npus, versions
 from ascend_runner.node.findings import Defect, Findings, Node, UnusableError, failure, last_line
 from ascend_runner.node.host import Host, name_of
 from ascend_runner.node.npu_smi import HEALTHY, Device
 from ascend_runner.text import counted
 
 COMPANIONS: Final = ("davinci_manager", "devmm_svm", "hisi_hdc")  # device nodes that every NPU needs
-DRIVER: Final = "/usr/local/Ascend"
-CANN_VARIABLES: Final = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")  # set by its set_env.sh
-CANN: Final = (f"{DRIVER}/cann", f"{DRIVER}/ascend-toolkit/latest", f"{DRIVER}/nnae/latest")
 MOUNT: Final = "start the container with Ascend Docker Runtime, or mount it from the host"
 IS_ERROR: Final = {"Warning": False, "Alarm": True, "Critical": True, "UNKNOWN": False}  # by the health of an NPU
 NET_IS_FINE: Final = "Success"
@@ -148,40 +145,25 @@ def leftovers(node: Node) -> Findings:
 def software(node: Node) -> Findings:
     """Report the versions of the driver and CANN; nothing on a machine without them and without NPUs."""
     host, has_npus = node.host, bool(npus.devices(node.host))
-    installed = _setting(host, "/etc/ascend_install.info", "Driver_Install_Path_Param") or DRIVER
-    driver = _setting(host, f"{installed}/driver/version.info", "package_version", "Version")
-    named = [node.environ[name] for name in CANN_VARIABLES if node.environ.get(name)]
-    found = [(folder, version) for folder in (*named, *CANN) if (version := _cann_version(host, folder))]
+    driver_file, driver = versions.component(host, "driver")
+    named = versions.cann_folders(node.environ)
+    folder, cann = versions.cann(host, node.environ)
 
     if has_npus and not driver:
-        yield Defect(f"driver not found ({installed}/driver/version.info)", MOUNT)
-    if has_npus and not found:
-        sentence = f"CANN not found in {', '.join((*named, *CANN))}"
+        yield Defect(f"driver not found ({driver_file})", MOUNT)
+    if has_npus and not cann:
+        sentence = f"CANN not found in {', '.join((*named, *versions.CANN))}"
         yield Defect(sentence, "use an image that contains CANN")
-    if found and not named:
-        folder = found[0][0]
+    if cann and not named:
         script = f"{os.path.dirname(folder) if folder.endswith('/latest') else folder}/set_env.sh"
         yield Defect(
-            f"{folder} exists, but {CANN_VARIABLES[1]} is not set: libraries will not be found",
+            f"{folder} exists, but {versions.CANN_VARIABLES[1]} is not set: libraries will not be found",
             f"source {script} before ascend-runner",
         )
-    versions = [f"driver {driver}"] if driver else []
-    versions += [f"CANN {found[0][1]} ({found[0][0]})"] if found else []
-    if versions:
-        yield ", ".join(versions)
-
-
-def _cann_version(host: Host, folder: str) -> str:
-    arch = os.uname().machine
-    names = (f"{arch}-linux/ascend_toolkit_install.info", "ascend_toolkit_install.info", "ascend_nnae_install.info")
-    return next(filter(None, (_setting(host, f"{folder}/{name}", "version") for name in names)), "")
-
-
-def _setting(host: Host, path: str, *keys: str) -> str:
-    """Read a value from lines of KEY=VALUE, by the first of the keys that exists."""
-    lines = host.read_lines(path)
-    values = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
-    return next(filter(None, map(values.get, keys)), "") or ""
+    found = [f"driver {driver}"] if driver else []
+    found += [f"CANN {cann} ({folder})"] if cann else []
+    if found:
+        yield ", ".join(found)
 
 
 @attrs.define
