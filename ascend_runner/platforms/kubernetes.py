@@ -150,6 +150,7 @@ HOSTS: Final = PlatformSpec(
     detected_by=("VC_TASK_INDEX",),
     is_confirmed=lambda environ: bool(_host_lists(environ)),
     node_rank=INDICES,
+    devices_per_node=("SLOTS",),  # of the task-training platform, which is built on Volcano
     refine=_refine,
 )
 HOSTS_BY_OLD_INDEX: Final = attrs.evolve(HOSTS, detected_by=("VK_TASK_INDEX",))

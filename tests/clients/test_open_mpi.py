@@ -86,24 +86,27 @@ def test_mpirun_as_launcher(tmp_path: Path) -> None:
         assert "[mpirun] 1 of 2\n" in ended.screen
 
 
+@pytest.mark.parametrize("has_file", [True, False])
 @pytest.mark.parametrize("command", [("--launcher", "mpirun"), ("mpirun", "-np", "4")])
-def test_one_boot_command_with_a_host_file(command: tuple[str, ...], nodes: TwoNodes, tmp_path: Path) -> None:
-    """With the platform's host file both nodes run one command: node 0 starts all ranks, and node 1 ends as node 0."""
+def test_one_boot_command(command: tuple[str, ...], nodes: TwoNodes, tmp_path: Path, *, has_file: bool) -> None:
+    """With the platform's hosts both nodes run one command: node 0 starts all ranks, and node 1 ends as node 0."""
     hosts = tmp_path / "hostfile"
     hosts.write_text("".join(f"{address} slots=2\n" for address in nodes.addresses))
     env = {
         **AS_ROOT,
-        "OMPI_MCA_orte_default_hostfile": str(hosts),
         "OMPI_MCA_plm_rsh_agent": _agent(nodes, tmp_path),
         "OMPI_MCA_oob_tcp_if_include": "10.77.0.0/24",
-        "MA_VJ_NAME": "job",
     }
+    if has_file:
+        env["OMPI_MCA_orte_default_hostfile"] = str(hosts)
+    else:
+        env.update({"VC_WORKER_HOSTS": ",".join(nodes.addresses), "SLOTS": "2"})
     script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)"; exit 5'
-    words = (*RUNNER, "--log-dir", str(tmp_path / "log"), *command, "sh", "-c", script)
-    waiting = Started((*nodes.on(1), *words), env, tmp_path)
+    words = (*RUNNER, "--log-dir", str(tmp_path / "log"), "--job-name", "job", *command, "sh", "-c", script)
+    waiting = Started((*nodes.on(1), *words), {**env, "VK_TASK_INDEX": "1"}, tmp_path)
     log = tmp_path / "log" / "job-proc-mpirun-node-1.txt"
     wait_until(lambda: log.exists() and log.stat().st_size, limit=LIMIT)
-    first = run(*nodes.on(0), *words, env=env, cwd=tmp_path)
+    first = run(*nodes.on(0), *words, env={**env, "VK_TASK_INDEX": "0"}, cwd=tmp_path)
     second = waiting.finish()
 
     assert (5, 5) == (first.status, second.status), first.screen + second.screen
