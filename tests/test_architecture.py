@@ -122,6 +122,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("record.rank_record", "html_table"): "as above",
     ("record.rank_record", "diagnosis.finding"): "10 ms that only the readers of reports need",
     ("record.job_record", "diagnosis.finding"): "as above",
+    ("record.job_record", "record.nodes"): "as above",
     ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
     ("cli", "settings.model"): "as above",
     ("cli", "job.simulation"): "only --simulate needs it",
@@ -131,6 +132,8 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.launch", "job.dry_run"): "only --dry-run needs it",
     ("job.preparation", "job.table"): "20 ms, with the readers and checks of rank tables, for jobs that have one",
     ("job.setup", "job.table"): "as above",
+    ("job.preparation", "job.link_plan"): "10 ms with the next one and the room `link`, for jobs of several nodes",
+    ("job.runner", "job.nodes"): "as above",
     ("job.launch", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",
     ("report.html_page", "views.page"): "jinja2, which only a page needs",
@@ -337,7 +340,8 @@ def test_jobs_start_without_what_only_others_need() -> None:
     """A job that succeeds pays neither for a diagnosis nor for `--check` nor for modules of one of their functions."""
     rare = set(
         "job.check node.findings node.probes node.npu_probes node.inspection services.inspector services.pace"
-        " diagnosis report.investigation training.steps rank_table job.table job.dry_run plan.rerun statistics".split()
+        " diagnosis report.investigation training.steps rank_table job.table job.dry_run plan.rerun statistics"
+        " link job.link_plan job.nodes record.nodes".split()
     )
     script = "import sys, ascend_runner.job.launch; print(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)

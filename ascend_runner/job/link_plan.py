@@ -17,7 +17,6 @@ from ascend_runner.plan.spec import JobSpec, LinkPlan
 from ascend_runner.platforms import detect
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.options import LINK_REQUIRED
-from ascend_runner.settings.parsing import OFF
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table import RankTable
@@ -28,7 +27,7 @@ HASH_LENGTH: Final = 16  # characters of the hash of a rank table
 def linked(
     spec: JobSpec, context: PlanContext, node: Node, table: RankTable | None, say: Callable[[str], None]
 ) -> JobSpec:
-    """Return a plan with its link to the other nodes, if it has any and the settings permit it.
+    """Return a plan with its link to the other nodes, if it can have one.
 
     Raises:
         SettingsError: The secret cannot be used, or --link require cannot be kept.
@@ -37,9 +36,9 @@ def linked(
     is_required, why = settings.link == LINK_REQUIRED, _why_not(spec, context, node)
     if why and is_required:
         raise SettingsError(f"--link require is not possible: {why}")
-    if why and node.nnodes > 1 and settings.link != OFF:
+    if why:
         say(f"this node is not linked to the others: {why}")
-    return spec if why or settings.link == OFF else attrs.evolve(spec, link=_plan(context, node, table))
+    return spec if why else attrs.evolve(spec, link=_plan(context, node, table))
 
 
 def _plan(context: PlanContext, node: Node, table: RankTable | None) -> LinkPlan:

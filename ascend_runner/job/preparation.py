@@ -22,7 +22,6 @@ from ascend_runner.frameworks.conflicts import Remedy
 from ascend_runner.frameworks.registry import without_auto
 from ascend_runner.guardian import process_tree
 from ascend_runner.job import command as commands
-from ascend_runner.job import link_plan
 from ascend_runner.node import cores, executables, network, npus
 from ascend_runner.node.host import Host
 from ascend_runner.plan import ranks
@@ -45,6 +44,7 @@ from ascend_runner.problems import Collector, Problem, Severity, Subject, warnin
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.record.facts import Fact
 from ascend_runner.settings import command_line
+from ascend_runner.settings.options import LINK_REQUIRED
 from ascend_runner.settings.parsing import OFF
 from ascend_runner.supervision.causes import InspectAction, NodeFinding, WatchAction
 from ascend_runner.views import screen
@@ -327,8 +327,12 @@ class Preparer:
         return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
 
     def _linked(self, plan: JobSpec) -> JobSpec:
-        """Add the link to the other nodes."""
-        node = self._node or Node()
+        """Add the link to the other nodes, if there are any."""
+        node, link = self._node or Node(), self.context.settings.link
+        if link == OFF or (node.nnodes == 1 and link != LINK_REQUIRED):
+            return plan
+        from ascend_runner.job import link_plan  # noqa: PLC0415  most jobs have one node
+
         return link_plan.linked(plan, self.context, node, self._table, self.messages.note)
 
     def _replan(self, file: TableFile) -> JobSpec:

@@ -12,7 +12,6 @@ from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopReque
 from ascend_runner.job import preparation
 from ascend_runner.job.end import End
 from ascend_runner.job.job_hooks import JobHooks, look_for_checkpoints
-from ascend_runner.job.nodes import Nodes
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.manager.manager import Manager
 from ascend_runner.manager.node import ManagedNode
@@ -50,6 +49,7 @@ from ascend_runner.views import screen, wording
 from ascend_runner.views.progress import Progress
 
 if TYPE_CHECKING:
+    from ascend_runner.job.nodes import Nodes
     from ascend_runner.services.inspector import Inspector
     from ascend_runner.services.pace import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
@@ -68,7 +68,7 @@ class JobRunner:
         self._attempt: Attempt | None = None  # the newest; None: none is prepared
         self._hooks = JobHooks(setup, writer)
         self._end = End(setup, writer, self._hooks)
-        self._nodes = Nodes(setup, writer.spec)
+        self._nodes: Nodes | None = None  # without a link to other nodes
         self._inspector: Inspector | preparation.NoInspector = preparation.NoInspector()
 
     def run(self) -> Outcome:
@@ -80,8 +80,7 @@ class JobRunner:
         inspector = preparation.inspector(self._writer.spec, self._setup.environ, self._setup.requests.pass_on)
         self._inspector = self._setup.resources.enter_context(closing(inspector))
         self._setup.resources.enter_context(closing(self._end.page))
-        self._setup.resources.enter_context(closing(self._nodes))
-        self._nodes.open(self._writer.spec)
+        self._open_link()
         event = self._make(self._writer.spec)
         preparation.note_what_is_missing(self._writer.spec, self._messages)
         job, actions = self._feed(event)
@@ -93,13 +92,23 @@ class JobRunner:
         self._inspector.close()
         self._setup.end_precheck()
         outcome = self._end.finish(job, event, self._feed)
-        self._nodes.leave(outcome.exit_status)
+        if self._nodes:
+            self._nodes.leave(outcome.exit_status)
         return outcome
+
+    def _open_link(self) -> None:
+        if self._writer.spec.link:
+            from ascend_runner.job import nodes  # noqa: PLC0415  most jobs have one node
+
+            self._nodes = nodes.Nodes(self._setup, self._writer.spec)
+            self._setup.resources.enter_context(closing(self._nodes))
+            self._nodes.open(self._writer.spec)
 
     def fail(self, error: AscendRunnerError) -> None:
         """End the job by an error of the runner."""
         self._end.fail(error, self.change)
-        self._nodes.leave(error.exit_status)
+        if self._nodes:
+            self._nodes.leave(error.exit_status)
 
     def observe(self, fact: Fact, _at: float) -> None:
         """Follow the phases of an attempt."""
@@ -157,7 +166,7 @@ class JobRunner:
         self._signals.begin(spec.stopping.grace)
         self._hooks.run(hooks.BEFORE_START, self._checkpoints)
         self._writer.note_missing_nodes()
-        number = self._nodes.await_start(self._job.attempt)
+        number = self._nodes.await_start(self._job.attempt) if self._nodes else self._job.attempt
         if number != self._job.attempt:  # the other nodes have restarted before this one has joined
             self._job = attrs.evolve(self._job, attempt=number)
             self._attempt = self._end.page.attempt = attrs.evolve(self._attempt, number=number)
@@ -168,7 +177,8 @@ class JobRunner:
         recorder = Recorder(attempt.job, self._setup.patience, self._setup.environ, attempt.processes)
         with ExitStack() as beside:
             run_folder.begin_attempt(self._setup.run_folder)
-            self._nodes.begin_attempt(attempt.number)
+            if self._nodes:
+                self._nodes.begin_attempt(attempt.number)
             self._manager(attempt, recorder, beside).run()
         return self._end_of_attempt(recorder)
 
@@ -180,7 +190,7 @@ class JobRunner:
         rank_ids = [rank.rank_id for rank in spec.ranks]
         reports = receiving(rank_ids, folder, warn, wake=wake, show_step=self._show_step(shown))
         addresses, heartbeats = beside.enter_context(reports)
-        others = self._hooks.begin_attempt(), self._inspector.pids, self._nodes.pids
+        others = self._hooks.begin_attempt(), self._inspector.pids, self._nodes.pids if self._nodes else ()
         processes = beside.enter_context(closing(RankProcesses(*others)))
         self._signals.watch(processes.exits)
         beside.callback(self._signals.unwatch, processes.exits)
@@ -198,7 +208,7 @@ class JobRunner:
         )
         progress = Progress(spec, self._messages, attempt.number)
         observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, peers, self._hooks)
-        last = (self._nodes, self._inspector, *((steps,) if steps else ()))
+        last = [one for one in (self._nodes, self._inspector, steps) if one]
         return Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *last))
 
     def _show_live(self, spec: JobSpec, recorder: Recorder) -> Live:
@@ -256,7 +266,7 @@ class JobRunner:
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
         outcome = recorder.finish(self._signals.first_stop if self._signals.is_stopped() else None)
-        if outcome.cause is None and self._writer.spec.link and self._writer.spec.restarts.max_restarts:
+        if outcome.cause is None and self._nodes and self._writer.spec.restarts.max_restarts:
             outcome = self._nodes.await_success(outcome)
         cause, self._end.outcome = outcome.cause, outcome
         self._end.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
@@ -281,7 +291,7 @@ class JobRunner:
 
     def _agreed(self, failed: Failed, outcome: Outcome) -> Failed:
         """Return the end of an attempt with what the nodes of the job have decided, if there are several."""
-        if not self._writer.spec.link:
+        if not self._nodes:
             return failed
         self.change(TeardownBegun(failed.sentence))  # so far, the ranks may have ended by themselves
         failed = self._nodes.confer(failed, outcome)

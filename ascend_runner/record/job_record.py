@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
-from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import CAUSED, RankRecord, interval, silences
 from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
@@ -21,6 +20,7 @@ from ascend_runner.supervision.state import Phase
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Peer, StackGroup
+    from ascend_runner.record.nodes import JobVerdict
 
 SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
 
@@ -273,7 +273,7 @@ class JobRecord:
                 "last_step": _decode_step(report.child("last_step")),
                 "last_checkpoint": _decode_checkpoint(report.child("last_checkpoint")),
                 "findings": tuple(map(_decode_finding, report.children("findings"))),
-                "verdict": JobVerdict.decode(report.child("verdict")),
+                "verdict": _verdict(report.child("verdict")),
             }
         )
 
@@ -303,7 +303,13 @@ def _decode_step(members: Members) -> StepRecord | None:
     return StepRecord(**fields) if members.members else None
 
 
-# The modules of these two records take 10 ms to load. Only a reader decodes.
+# The modules of these records take 10 ms to load. Only a reader decodes.
+
+
+def _verdict(members: Members) -> JobVerdict | None:
+    from ascend_runner.record.nodes import JobVerdict  # noqa: PLC0415  as above
+
+    return JobVerdict.decode(members)
 
 
 def _peer(members: Members) -> Peer:

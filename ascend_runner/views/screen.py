@@ -15,7 +15,6 @@ from ascend_runner import programs
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.job_record import CERTAINTY, JobRecord
-from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, machine
@@ -39,6 +38,7 @@ from ascend_runner.views.facts import Fact
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Finding
+    from ascend_runner.record.nodes import JobVerdict
     from ascend_runner.training.checkpoints import Checkpoints
 
 MOST_SHOWN: Final = 3  # findings after a failure; the report has all
