@@ -18,14 +18,18 @@ START = Callable[..., list[Run]]
 
 @pytest.fixture
 def start(program: Program) -> START:
-    """Return a function that starts a shell command as two ranks on each of two nodes."""
+    """Return a function that starts a shell command on two nodes of two ranks; `variable` has the number of each."""
 
-    def start(command: str, *options: str, nodes: tuple[int, ...] = (0, 1)) -> list[Run]:
+    def start(command: str, *options: str, nodes: tuple[int, ...] = (0, 1), variable: str = "X") -> list[Run]:
         with bound_to_free_port() as bound:
             port = str(bound.getsockname()[1])
         place = ("--nproc-per-node", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "--link-port", port)
         linked = (*place, "--link", "require", *options)
-        return [program.start(*linked, "--node-rank", str(node), "sh", "-c", command, env=SECRET) for node in nodes]
+        ranks = ("sh", "-c", command)
+        return [
+            program.start(*linked, "--node-rank", str(node), *ranks, env={**SECRET, variable: str(node)})
+            for node in nodes
+        ]
 
     return start
 
@@ -72,6 +76,16 @@ def test_missing_node_is_named(start: START) -> None:
     assert 125 == run.finish()
     assert "node 1 has not joined within 1 s (--link require)" in run.screen
     assert "up" not in run.screen
+
+
+def test_settings_that_differ_are_warned_of(start: START) -> None:
+    """A variable of CANN that differs between the nodes is a warning of node 0 while the ranks run."""
+    runs = start("sleep 600", variable="ASCEND_GLOBAL_LOG_LEVEL")
+    runs[0].wait_for("WARNING node 0 has ASCEND_GLOBAL_LOG_LEVEL 0, node 1 1")
+    runs[1].send(signal.SIGTERM)
+
+    assert [143, 143] == [run.finish() for run in runs]
+    assert 1 == runs[0].screen.count("WARNING")
 
 
 def test_ranks_do_not_see_the_secret(start: START) -> None:

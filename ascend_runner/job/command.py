@@ -277,11 +277,14 @@ def _find_executable(name: str, cwd: str, search_path: str) -> str:
 
 def relative_script(argv: Sequence[str]) -> str:
     """Return the relative path that a command runs: the command itself or an interpreter's script, or "" if none."""
-    if "/" in argv[0] and not os.path.isabs(argv[0]):
-        return argv[0]
-    program = os.path.basename(argv[0])
-    if not program.startswith(INTERPRETERS):
-        return ""
+    path = argv[0] if executables.is_relative(argv[0]) else script_of(argv)
+    return "" if os.path.isabs(path) else path
+
+
+def script_of(argv: Sequence[str]) -> str:
+    """Return the path of the program or script that a command runs, or "" if it has none."""
+    if not os.path.basename(argv[0]).startswith(INTERPRETERS):
+        return argv[0] if "/" in argv[0] else ""
 
     words = iter(argv[1:])
     for word in words:
@@ -290,5 +293,5 @@ def relative_script(argv: Sequence[str]) -> str:
         if word in VALUED:
             next(words, None)
         elif not word.startswith("-"):
-            return "" if os.path.isabs(word) else word
+            return word
     return ""

@@ -20,6 +20,7 @@ import attrs
 
 from ascend_runner.errors import AscendRunnerError, StopRequestedError, reason
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
+from ascend_runner.job import versions
 from ascend_runner.job.setup import JobSetup
 from ascend_runner.link import channel
 from ascend_runner.link.link import Link, Surroundings
@@ -44,6 +45,7 @@ from ascend_runner.link.messages import (
 )
 from ascend_runner.link.protocol import ASK_LIMIT, BEAT
 from ascend_runner.node import bounded
+from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec, LinkPlan
 from ascend_runner.record.facts import Fact, Swept
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
@@ -111,7 +113,7 @@ class Nodes:
         self._joined: Joined | None = None
         self._started = 0  # the newest attempt that may start
         self._refusal = ""
-        self._telling = threading.Lock()  # what is said of this node
+        self._telling = threading.Lock()  # what is said of this node, also by threads
         self._asking = threading.Lock()  # one request at a time
         self._answers: SimpleQueue[Answered | NodesKnown] = SimpleQueue()  # to the newest request
         self._asker: threading.Thread | None = None  # asks all nodes for a checkpoint
@@ -137,6 +139,8 @@ class Nodes:
             messages.warning(f"this node is not linked to the others: {reason(error)}")
             return
         self.use(peers)
+        with suppress(AscendRunnerError):  # without a thread, nothing is compared
+            bounded.start_thread(lambda: self._say(versions=versions.of_node(spec, Host())))
 
     def use(self, peers: Peers) -> None:
         """Use a link that is open."""

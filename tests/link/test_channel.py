@@ -76,8 +76,9 @@ def test_long_texts_are_cut(lines: tuple[str, ...], text: str) -> None:
     """Whatever a node's diagnosis says, it fits into a message."""
     diagnosed = Diagnosed(sentence=text, lines=lines, log=text)
     local = Local(state=text, survivors=lines, failure=Failure(ending=text), diagnosed=diagnosed)
+    versions = tuple((line, text) for line in lines)
 
-    assert isinstance(channel.decode(channel.encode(attrs.evolve(local)), channel.ORDERS), Local)
+    assert isinstance(channel.decode(channel.encode(attrs.evolve(local, versions=versions)), channel.ORDERS), Local)
 
 
 @pytest.mark.parametrize(
