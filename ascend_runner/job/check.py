@@ -249,22 +249,23 @@ def folders(context: CheckContext) -> Findings:
 # The settings of workload managers for the time between SIGTERM and SIGKILL. Both are 30 seconds by default.
 KILL_AFTER: Final = {"Kubernetes": "terminationGracePeriodSeconds", "Slurm": "KillWait"}
 GRACE: Final = 30.0
+DERIVED_KEY: Final = f"the key is derived from the job, so others may know it (set {LINK_SECRETS[0]} to keep them out)"
 LEEWAY: Final = 5.0  # seconds after the grace: SIGKILL, the sweep, the last lines of the logs
 
 
 def link(context: CheckContext) -> Findings:
-    """Say how this node will be linked to the others, and warn of a key that others can derive."""
+    """Say how this node will be linked to the others, and by which key. Nothing is dialed: node 0 may not run yet."""
     plan = context.prepared.plan
     if plan is None or plan.nodes[0] == 1:
         return
     if plan.link is None:
-        yield "none: this node does not learn when another one fails"
+        yield "none: a failure on another node does not stop this one"
         return
     places, ports = ", ".join(plan.link.hubs) or "an unknown address", format_numbers(plan.link.ports)
-    where = f"listens on port {ports}" if plan.link.node == 0 else f"node 0 is at {places}, port {ports}"
-    secret = any(map(context.environ.get, LINK_SECRETS))
-    key = "the key is a secret" if secret else "the key identifies the job, but does not protect it"
-    yield f"node {plan.link.node} of {plan.link.nodes}, {where}; {key}"
+    port = f"port {ports}" if len(plan.link.ports) == 1 else f"one of the ports {ports}"
+    where = f"will listen on {port}" if plan.link.node == 0 else f"will look for node 0 at {places}, {port}"
+    key = "the key is a secret" if any(map(context.environ.get, LINK_SECRETS)) else DERIVED_KEY
+    yield f"node {plan.link.node} of {plan.link.nodes} {where}; {key}"
 
 
 def grace(context: CheckContext) -> Findings:

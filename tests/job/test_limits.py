@@ -11,9 +11,12 @@ from pathlib import Path
 import attrs
 import pytest
 
+from ascend_runner.job import check
+from ascend_runner.link.meeting import SECRET
 from ascend_runner.node import probes
 from ascend_runner.node.findings import Defect, Place
 from ascend_runner.node.probes import GIB
+from ascend_runner.plan.spec import LinkPlan
 from ascend_runner.settings.model import Settings
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
@@ -149,3 +152,25 @@ def test_grace_says_what_to_set() -> None:
     given = in_context(context("/", SLURM), settings=Settings(grace=60.0))
 
     assert ["set KillWait to 65 or more, or --grace to 25 or less"] == remedies("grace", given)
+
+
+# --- The link ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "environ", "expected"),
+    [
+        (None, {}, "none: a failure on another node does not stop this one"),
+        (1, {}, "node 1 of 2 will look for node 0 at worker-0, one of the ports 17000-17007; " + check.DERIVED_KEY),
+        (0, {SECRET: "x" * 16}, "node 0 of 2 will listen on one of the ports 17000-17007; the key is a secret"),
+    ],
+)
+def test_link(node: int | None, environ: dict[str, str], expected: str) -> None:
+    """The link to the other nodes, or what it means that there is none."""
+    plan = attrs.evolve(job_of(range(2)), nodes=(2, 0))
+    if node is not None:
+        planned = LinkPlan(node=node, nodes=2, key=b"", hubs=("worker-0",), ports=tuple(range(17000, 17008)))
+        plan = attrs.evolve(plan, link=planned)
+    given = context("/", environ, nproc=2)
+
+    assert [("ok", expected)] == look_at("link", in_context(prepared(given, plan=plan)))
