@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from signal import SIGTERM
+import time
+from collections.abc import Callable
+from signal import SIGTERM, SIGUSR1
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +14,14 @@ import pytest
 from ascend_runner.errors import AscendRunnerError, StopRequestedError
 from ascend_runner.job.nodes import LAST_WORD, Nodes
 from ascend_runner.link.messages import (
+    Answered,
+    Asked,
     Failure,
     FailureClass,
     Joined,
     Local,
     News,
+    NodesKnown,
     Refused,
     Stage,
     StartAll,
@@ -26,7 +31,8 @@ from ascend_runner.link.messages import (
     Warned,
 )
 from ascend_runner.plan.spec import LinkPlan
-from ascend_runner.record.nodes import JobVerdict
+from ascend_runner.record.facts import CheckpointAsked
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services.control import Requests
 from ascend_runner.supervision.causes import Ending, Exited, PeerFailed, Restart, SignalReceived
@@ -35,6 +41,7 @@ from ascend_runner.supervision.job_machine import Failed, Policy, Verdict
 from ascend_runner.supervision.state import Phase, State
 from tests.fakes import FakeClock
 from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.waiting import LIMIT, wait_until
 
 GRACE = 15.0
 LINK = LinkPlan(node=1, nodes=4, key=b"k" * 32, hubs=("10.0.0.1",), ports=(20000,), timeout=60.0, table="a table")
@@ -47,6 +54,11 @@ class Clock(FakeClock):
     """Virtual time in which nobody sends a second signal."""
 
     stop_signum = 0
+    stops = 0  # how often this runner was stopped by a request
+
+    def request_stop(self) -> None:
+        """Count it."""
+        self.stops += 1
 
     def is_stopped(self) -> bool:
         """Return whether a stop signal has arrived."""
@@ -65,6 +77,8 @@ class FakePeers:
 
     def __init__(self) -> None:
         self.told: list[Local] = []
+        self.asked: list[Asked] = []
+        self.reply: Callable[[Asked], object] = lambda _asked: None  # to what is asked
         self.waiting: list[News] = []
 
     def open(self) -> None:
@@ -73,6 +87,11 @@ class FakePeers:
     def tell(self, local: Local) -> None:
         """Keep what is said."""
         self.told.append(local)
+
+    def ask(self, asked: Asked) -> None:
+        """Keep what is asked."""
+        self.asked.append(asked)
+        self.reply(asked)
 
     def news(self) -> tuple[News, ...]:
         """Return the news since the last call."""
@@ -94,7 +113,8 @@ class Scene:
             signals=self.clock, requests=self.requests, messages=messages, wait_in_time=self._wait, environ={}
         )
         link = attrs.evolve(LINK, is_required=is_required)
-        spec = job_spec([rank_spec()], link=link, restarts=Policy(max_restarts=restarts), grace=GRACE)
+        policy = Policy(max_restarts=restarts)
+        spec = job_spec([rank_spec()], link=link, restarts=policy, grace=GRACE, nodes=(4, 4))
         self.nodes = Nodes(setup, spec)
         self.nodes.use(self.peers)
 
@@ -106,6 +126,11 @@ class Scene:
             self.nodes.take_news()
 
         self.clock.at(moment, arrive)
+
+    def send(self, *news: News) -> None:
+        """Let news arrive now."""
+        self.peers.waiting += news
+        self.nodes.take_news()
 
     def _wait(self, seconds: float) -> None:
         if SIGTERM in self.clock.wait(seconds):
@@ -271,3 +296,109 @@ def test_node_that_has_succeeded_waits_for_the_others(status: int, verdict: JobV
 
     assert status == outcome.status
     assert 100.0 == scene.clock.now()
+
+
+def results(scene: Scene) -> list[tuple[str, str]]:
+    """Return the results that this node has said, with the requests."""
+    said = [(one.answered, one.answer) for one in scene.peers.told if one.answered]
+    return list(dict.fromkeys(said))
+
+
+def test_checkpoint_for_the_whole_job() -> None:
+    """The ranks of this node are asked, and the result is said when they were; without ranks, it is refused."""
+    scene = Scene()
+    asked = CheckpointAsked(signum=SIGUSR1, reached=frozenset({0}), unreached=frozenset(), seconds=300.0)
+    for request_id, came in (("a", asked), ("b", None)):
+        scene.requests.is_running = True
+        scene.send(Asked(request="checkpoint", request_id=request_id))
+        assert scene.requests.take_checkpoint_request()
+        scene.requests.answer(came)
+    scene.requests.is_running = False
+    scene.send(Asked(request="checkpoint", request_id="c"))
+
+    assert [
+        ("a", "all ranks were asked for a checkpoint"),
+        ("b", "refused: the ranks are being stopped"),
+        ("c", "refused: no rank is running, so no checkpoint can be requested"),
+    ] == results(scene)
+
+
+def test_limit_for_the_whole_job() -> None:
+    """The time limit of this node is changed like by `ascend-job` here; nonsense is refused."""
+    scene = Scene()
+    for number, argument in enumerate(('{"seconds": 3600}', '{"by": 60}', '{"by": 1e99}', "[]", "{")):
+        scene.send(Asked(request="limit", argument=argument, request_id=str(number)))
+
+    assert 3660.0 == scene.requests.limit
+    assert ["changed"] * 2 + ["refused"] * 3 == [result.partition(":")[0] for _id, result in results(scene)]
+
+
+def test_stop_for_the_whole_job() -> None:
+    """The signal is said before this runner receives it, so that it is one to all nodes, which no restart follows."""
+    scene = Scene(restarts=3)
+    scene.send(Asked(request="stop", request_id="a"))
+    last = scene.peers.told[-1]
+
+    assert (1, SIGTERM, "a") == (scene.clock.stops, last.signum, last.answered)
+
+
+def test_unknown_request_is_refused() -> None:
+    """A later version may ask for more."""
+    scene = Scene()
+    scene.send(Asked(request="dance", request_id="a"))
+
+    assert [("a", "refused: unknown request 'dance'")] == results(scene)
+
+
+def test_answers_of_all_nodes() -> None:
+    """A request returns the results, and the nodes come in parts; a late answer to another request is not mistaken."""
+    scene = Scene()
+    rows = [NodeRecord(node=node) for node in range(3)]
+    late, found = Answered(request="limit", results=(("0", "changed"),)), (("0-3", "done"),)
+    answers = {
+        "nodes": (late, NodesKnown(nodes=tuple(rows[:2]), is_last=False), NodesKnown(nodes=tuple(rows[2:]))),
+        "checkpoint": (late, NodesKnown(), Answered(request="checkpoint", results=found)),
+    }
+    scene.peers.reply = lambda asked: scene.send(*answers[asked.request])
+
+    assert found == scene.nodes.ask("checkpoint")
+    assert rows == [*scene.nodes.rows()]
+
+
+def test_frozen_link_has_no_nodes() -> None:
+    """Rows are missing then, and nothing waits for longer than half a second."""
+    began = time.monotonic()
+
+    assert () == Scene().nodes.rows()
+    assert 0.5 <= time.monotonic() - began < LIMIT
+
+
+def test_signal_for_a_checkpoint_is_passed_to_all_nodes() -> None:
+    """It comes back as a request to this node; without node 0, the ranks of this node are asked, and that is said."""
+    scene = Scene()
+    scene.requests.is_running = True
+    scene.peers.reply = lambda asked: scene.send(Answered(request=asked.request))
+
+    assert scene.requests.ask_all_nodes()
+    wait_until(scene.requests.take_checkpoint_request)
+    assert [Asked(request="checkpoint")] == scene.peers.asked
+    assert ["node 0 does not answer"] == [line.partition(";")[0] for line in scene.shown]
+
+
+def test_without_a_link_nothing_is_passed_on() -> None:
+    """Then this node is on its own."""
+    scene = Scene()
+    scene.peers.is_usable = False
+
+    assert not scene.requests.ask_all_nodes()
+    assert ((), ()) == (scene.nodes.ask("stop"), scene.nodes.rows())
+
+
+def test_steps_are_said_once_a_second() -> None:
+    """Heartbeats come up to ten times a second, and each message would wake the link process."""
+    scene = Scene()
+    for number in range(25):
+        scene.nodes.note_step(100.0 + number / 10, number)
+    scene.nodes.note_step(200.0, None)
+
+    assert [0, 10, 20] == [one.step for one in scene.peers.told if one.step is not None]

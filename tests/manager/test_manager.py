@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable
 from contextlib import nullcontext
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
+from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
@@ -790,6 +792,23 @@ def test_request_for_a_checkpoint_changes_nothing_else(
         {rank_id: saved.step for rank_id, saved in ended(recording).saved.items()},
         ended(recording).missing,
     )
+
+
+def test_signal_for_a_checkpoint_is_one_for_all_nodes(node: FakeNode, recording: Recording) -> None:
+    """Where nodes are linked, the ranks are asked when the request comes back; a save in progress is not repeated."""
+    passed_on: list[float] = []
+    others: Any = SimpleNamespace(ask_for_checkpoint=lambda: not passed_on.append(node.clock.now()))
+    node.requests.others = others
+    node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
+    node.heartbeats.saving_ranks = {0}
+    for moment in (10.0, 20.0):
+        node.clock.receive_at(SIGUSR1, moment)
+    node.clock.at(12.0, node.requests.ask_for_checkpoint)
+    node.clock.at(30.0, lambda: node.heartbeats.save(0, step=7))
+    run(node, 1, recording)
+
+    assert [10.0] == passed_on
+    assert (12.0, 18.0) == (ended(recording).asked_at, ended(recording).seconds)
 
 
 def test_checkpoint_from_before_the_request_is_no_answer(node: FakeNode, recording: Recording) -> None:

@@ -20,6 +20,7 @@ from typing import Final
 import pytest
 
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests
 from ascend_runner.supervision.job_machine import JobState
@@ -138,6 +139,69 @@ def test_checkpoint_that_is_postponed(job: Job) -> None:
     job.asked = CheckpointPostponed(3.2)
 
     assert str(job.asked) == job.ask(request="checkpoint")["answer"]
+
+
+class Nodes:
+    """The nodes of a job, with the results of a request to all of them."""
+
+    def __init__(self, *results: tuple[str, str]) -> None:
+        self.results = results
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, request: str, argument: str = "") -> control.Results:
+        """Keep the request, and return the results."""
+        self.asked.append((request, argument))
+        return self.results
+
+    def ask_for_checkpoint(self) -> bool:
+        """Return that there is no link."""
+        return False
+
+    def rows(self) -> tuple[NodeRecord, ...]:
+        """Return two nodes."""
+        return NodeRecord(node=0, state="running", step=17), NodeRecord(node=1, is_unreachable=True)
+
+
+def test_requests_to_all_nodes(job: Job) -> None:
+    """Where the nodes are linked, they carry it out, and the answer groups them by their results."""
+    nodes = job.requests.others = Nodes(("0-2", "done"), ("3, 5", ""), ("4", "not reached"))
+    answers = [str(job.ask(request=name)["answer"]) for name in ("checkpoint", "stop")]
+    limit = str(job.ask(request="limit", by=60.0)["answer"])
+    nodes.results = (("0-5", "done"),)
+
+    assert ["nodes 0-2: done; nodes 3, 5: no answer; node 4: not reached"] * 2 == answers
+    assert "all 6 nodes: done" == job.ask(request="checkpoint")["answer"]
+    assert limit.endswith("; node 4: not reached")
+    assert [("checkpoint", ""), ("stop", ""), ("limit", '{"by": 60.0}')] == nodes.asked[:3]
+    assert (None, False) == (job.requests.limit, job.requests.take_checkpoint_request())
+
+
+@pytest.mark.parametrize("result", ["refused: no rank is running", "", "not reached"])
+def test_request_that_no_node_carries_out(job: Job, result: str) -> None:
+    """It is refused as a whole."""
+    job.requests.others = Nodes(("0, 1", result), ("2", "not reached"))
+
+    assert str(job.ask(request="checkpoint")["refused"]).startswith("nodes 0, 1: ")
+
+
+def test_requests_without_a_link(job: Job) -> None:
+    """One of several nodes that is not linked carries them out alone, and says so; a stop is left to `ascend-job`."""
+    job.requests.others = Nodes()
+    answers = job.ask(request="checkpoint")["answer"], job.ask(request="limit", seconds=60)["answer"]
+
+    assert all(str(answer).endswith(f"; {control.ONLY_HERE}") for answer in answers)
+    assert (60, "") == (job.requests.limit, job.ask(request="stop")["answer"])
+
+
+def test_nodes_are_shown_before_the_first_attempt(job: Job) -> None:
+    """Viewers see which nodes are missing while the job waits for them."""
+    job.requests.others = Nodes()
+    shown, _answer = control.view(job.folder)
+
+    assert shown
+    assert [("running", 17, False), ("", None, True)] == [
+        (node.state, node.step, node.is_unreachable) for node in shown.nodes
+    ]
 
 
 def test_checkpoint_while_the_loop_is_busy(job: Job) -> None:

@@ -150,7 +150,7 @@ def _add_changers(add: Adder) -> None:
     _add_job(limit)
     text = "the limit since the start of the job (72h), a change to it (+12h, -90m), or off"
     limit.add_argument("limit", metavar="LIMIT", type=time_limit, help=text)
-    _add_job(add("stop", "stop a job: send SIGTERM to its first process", "train"))
+    _add_job(add("stop", "stop a job, on all nodes if they are linked, as SIGTERM does", "train"))
     _add_job(add("release", "release a job that is held after a failure", "train"))
 
 

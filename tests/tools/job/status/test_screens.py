@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 import pytest
 
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.text import clock
 from ascend_runner.tools.job import screens
 from ascend_runner.tools.job.jobs import FoundJob, Snapshot
@@ -49,6 +50,24 @@ def running(
     """Return a job that is running."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
     return Snapshot(job=JOB, is_alive=True, record=record_of(report, logs, gone))
+
+
+def test_nodes_of_a_linked_job() -> None:
+    """They have a table; of many, those that are missing or behind come first, and the others are counted."""
+    nodes = [NodeRecord(node=node, state="running", heard=0.4, ranks=8, alive=8, step=100) for node in range(40)]
+    nodes[7] = NodeRecord(node=7)
+    nodes[30] = attrs.evolve(nodes[30], step=90, round_trip=0.00123)
+    nodes[35] = attrs.evolve(nodes[35], is_unreachable=True)
+    few, many = ([*screens.node_lines(found)] for found in (nodes[6:8], nodes))
+
+    assert [
+        "node  state       alive         step  heard",
+        "6     running     8 of 8 ranks  100   0.4 s ago",
+        "7     not joined",
+    ] == few
+    assert [["7", "35", "30"], "1.2 ms"] == [[line.split()[0] for line in many[1:4]], many[3][-6:]]
+    assert "and 24 nodes running" == many[-1]
+    assert "  6     running" in screens.status(attrs.evolve(running(rank(0)), nodes=tuple(nodes[6:8])), BEGAN)
 
 
 def test_running_job() -> None:

@@ -1,0 +1,96 @@
+"""`ascend-job` on one node of a real job of two that are linked: its requests are for both, and it shows both."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.helpers.program import Run
+from tests.helpers.surroundings import bound_to_free_port
+from tests.helpers.waiting import wait_until
+from tests.tools.job.conftest import Start, Tool, document
+
+TRAPS = 'trap "echo noted" USR1; echo ready; while :; do sleep 0.1; done'
+StartNodes = Callable[..., list[Run]]
+
+
+@pytest.fixture(name="start_nodes")
+def fixture_start_nodes(start: Start) -> StartNodes:
+    """Return a function that starts two linked nodes with a rank each, and waits until both know that they are."""
+
+    def start_nodes(*options: str) -> list[Run]:
+        with bound_to_free_port() as bound:
+            port = str(bound.getsockname()[1])
+        place = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--link-port", port, "--link", "require", *options)
+        runs = [start(TRAPS, *place, "--node-rank", str(node), ranks=1) for node in (0, 1)]
+        for run in runs:
+            run.wait_for("ready")
+        return runs
+
+    return start_nodes
+
+
+@pytest.mark.deep
+def test_requests_are_for_all_nodes(start_nodes: StartNodes, tool: Tool) -> None:
+    """A checkpoint, a limit and a stop that one node is asked for reach both, also if a restart would follow."""
+    runs = start_nodes("--max-restarts", "1")
+    checkpoint = tool("checkpoint", "job-node-1")
+    for run in runs:
+        run.wait_for("noted")
+    limit = tool("limit", "job-node-1", "2h")
+    limits = [document(tool, f"job-node-{node}")["limit_at"] is not None for node in (0, 1)]
+    stop = tool("stop", "job-node-1")
+
+    assert [143, 143] == [run.finish() for run in runs]
+    assert (0, "job-node-1: all 2 nodes: all ranks were asked for a checkpoint\n") == checkpoint
+    assert (0, [True, True]) == (limit[0], limits)
+    assert limit[1].endswith("; all 2 nodes: changed\n")
+    assert (0, "job-node-1: all 2 nodes: stopping the ranks\n") == stop
+
+
+@pytest.mark.deep
+def test_signal_for_a_checkpoint_is_for_all_nodes(start_nodes: StartNodes) -> None:
+    """SIGUSR1 to one runner asks the ranks of both; to both, as by a scheduler, it asks each rank once."""
+    runs = start_nodes()
+    runs[1].send(signal.SIGUSR1)
+    for run in runs:
+        run.wait_for("noted")
+    for run in runs:
+        run.send(signal.SIGTERM)
+
+    assert [143, 143] == [run.finish() for run in runs]
+    assert "checkpoint: all 2 nodes: all ranks were asked for a checkpoint" in runs[1].screen
+
+
+@pytest.mark.deep
+def test_status_shows_the_nodes(start_nodes: StartNodes, tool: Tool) -> None:
+    """Node 0 shows all nodes, another one itself and whether it reaches node 0; a frozen runner delays nothing."""
+    runs = start_nodes()
+    wait_until(lambda: ["running"] * 2 == [row["state"] for row in document(tool, "job-node-0")["nodes"]])
+    here, there = (document(tool, f"job-node-{node}")["nodes"] for node in (0, 1))
+    screen = tool("status", "job-node-0")[1]
+    os.kill(runs[1].runner_pid, signal.SIGSTOP)
+    checkpoint = tool("checkpoint", "job-node-0")
+    os.kill(runs[1].runner_pid, signal.SIGCONT)
+    tool("stop", "job-node-0")
+
+    assert [143, 143] == [run.finish() for run in runs]
+    assert [0, 1] == [row["node"] for row in here]
+    assert all(row["round_trip"] is not None for row in here)
+    assert [(0, False), (1, False)] == [(row["node"], row["is_unreachable"]) for row in there]
+    assert "  node  place" in screen
+    assert (0, "job-node-0: node 0: all ranks were asked for a checkpoint; node 1: no answer\n") == checkpoint
+
+
+def test_without_a_link(start: Start, tool: Tool) -> None:
+    """Then a request is for one node, and the answer says so."""
+    run = start(TRAPS, "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--link", "off", ranks=1)
+    run.wait_for("ready")
+    checkpoint, stop = tool("checkpoint"), tool("stop")
+
+    assert 143 == run.finish()
+    assert "asked rank 1 for a checkpoint; on this node only" in checkpoint[1]
+    assert "; on this node only" in stop[1]
