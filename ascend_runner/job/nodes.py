@@ -43,7 +43,7 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ASK_LIMIT, BEAT
+from ascend_runner.link.protocol import ASK_LIMIT, BEAT, TABLE_WAIT
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec, LinkPlan
@@ -54,7 +54,7 @@ from ascend_runner.services import control
 from ascend_runner.services.control import Results
 from ascend_runner.supervision.causes import Cause, Exited, PeerFailed, SignalReceived
 from ascend_runner.supervision.events import Spawned
-from ascend_runner.supervision.job_machine import Failed, Verdict
+from ascend_runner.supervision.job_machine import Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.views import wording
 
@@ -63,6 +63,8 @@ LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link deci
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
 ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
 STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
+REREAD: Final = 1.0  # seconds between two looks at a rank table that differs from those of other nodes
+UNHARMED: Final[dict[str, Any]] = {"failure": None, "diagnosed": None, "survivors": (), "signum": 0}
 MOST_LINES: Final = 20  # of a failed rank's output
 LONGEST_LINE: Final = 400  # characters
 
@@ -120,6 +122,8 @@ class Nodes:
         self._stepped_at = 0.0
         if spec.nodes[0] > 1 and not spec.is_passed_through:
             setup.requests.others = self
+        self._rereads = False  # the rank tables of the nodes differ
+        self._read_table: Callable[[], str] = lambda: self._local.table
 
     def open(self, spec: JobSpec) -> None:
         """Start the link, if the plan has one."""
@@ -211,19 +215,43 @@ class Nodes:
 
     # --- Waiting for the others ---------------------------------------------------------------------------------------
 
-    def await_start(self, attempt: int) -> int:
+    def prepare(self, attempt: int) -> None:
+        """Say that an attempt is being prepared."""
+        self._say(attempt=attempt, stage=Stage.PREPARING, state=JobState.RESTARTING.value, **UNHARMED)
+
+    def check(self) -> None:
+        """End a wait before an attempt if the job is over for this node.
+
+        Raises:
+            AscendRunnerError: This node cannot take part, or node 0 has given up.
+            StopRequestedError: A stop signal to another node stops the job.
+        """
+        if self._local.stage not in {Stage.PREPARING, Stage.READY}:
+            return
+        if self._refusal:
+            raise AscendRunnerError(self._refusal)
+        if self._is_stopped and self._stop and self._stop.signum:
+            raise StopRequestedError(self._stop.signum, str(_cause_of(self._stop)))
+        if self.verdict and self.verdict.attempt >= self._local.attempt > 0 and not self._is_stopped:
+            self._give_up()
+
+    def await_start(self, attempt: int, table: str, read_table: Callable[[], str]) -> int:
         """Wait until an attempt may start, as far as this job waits for that; return its number, which may be higher.
+
+        `table` is a hash of the rank table. `read_table` reads that again, and returns what it is now.
 
         Raises:
             AscendRunnerError: This node cannot take part, or nodes are missing.
             StopRequestedError: A stop signal arrived.
         """
         plan, peers = self._plan, self._peers
-        self._say(attempt=attempt, stage=Stage.READY, failure=None, diagnosed=None, survivors=(), signum=0)
+        self._read_table = read_table
+        self._say(attempt=attempt, stage=Stage.READY, table=table, **UNHARMED)
         if attempt == 0 and plan and plan.is_required:
             self._await_all(plan)
         elif peers and attempt == 0 and self._restarts.max_restarts:
             self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
+            self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
         if self._joined and self._joined.attempt > attempt:
             attempt = self._joined.attempt
             self._say(attempt=attempt)
@@ -237,6 +265,7 @@ class Nodes:
     def _await_all(self, plan: LinkPlan) -> None:
         self._setup.messages.info("waiting for the other nodes (--link require)")
         self._wait(lambda: self._joined is not None and not self._joined.missing, plan.timeout)
+        self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
         if not self._is_stopped and (self._joined is None or self._joined.missing):
             missing = self._joined.missing if self._joined else (0,)
             names = ", ".join(map(str, missing))
@@ -307,16 +336,15 @@ class Nodes:
         now = self._setup.signals.now
         end = None if seconds is None else now() + seconds
         while not is_over():
-            if self._refusal:
-                raise AscendRunnerError(self._refusal)
-            if self._is_stopped and self._stop and self._stop.signum:
-                cause = _cause_of(self._stop)
-                raise StopRequestedError(self._stop.signum, str(cause))
+            self.check()
             if self._is_stopped:
                 return  # the attempt begins and is stopped, so that the nodes agree on what follows
             if end is not None and now() >= end:
                 return
-            self._setup.wait_in_time(3600.0 if end is None else end - now())
+            if self._rereads and (table := self._read_table()) != self._local.table:
+                self._say(table=table)
+            most = REREAD if self._rereads else 3600.0
+            self._setup.wait_in_time(most if end is None else min(most, end - now()))
 
     # --- News, in a thread of the link --------------------------------------------------------------------------------
 
@@ -327,7 +355,6 @@ class Nodes:
         self._setup.signals.wake()
 
     def _take(self, news: News) -> None:
-        messages = self._setup.messages
         if isinstance(news, StopAll):
             self._stop = news
             self._setup.requests.pass_on(_cause_of(news))
@@ -341,14 +368,20 @@ class Nodes:
             self._refusal = news.sentence
             refused = PeerFailed(attempt=self._local.attempt, sentence=news.sentence, exit_status=125)
             self._setup.requests.pass_on(refused)
-        elif isinstance(news, Waiting) and news.sentence:
-            messages.info(news.sentence)
-        elif isinstance(news, Warned):
-            messages.warning(news.sentence)
+        elif isinstance(news, (Waiting, Warned)):
+            self._show(news)
         elif isinstance(news, Asked):
             self._carry_out(news)
         elif isinstance(news, (Answered, NodesKnown)):
             self._answers.put(news)
+
+    def _show(self, news: Waiting | Warned) -> None:
+        if isinstance(news, Warned):
+            self._setup.messages.warning(news.sentence)
+            return
+        self._rereads = news.rereads_table
+        if news.sentence:
+            self._setup.messages.info(news.sentence)
 
     def _carry_out(self, asked: Asked) -> None:
         """Do on this node what was asked for the whole job, and say what came of it."""

@@ -103,6 +103,7 @@ class JobRunner:
             self._nodes = nodes.Nodes(self._setup, self._writer.spec)
             self._setup.resources.enter_context(closing(self._nodes))
             self._nodes.open(self._writer.spec)
+            self._setup.check_nodes = self._nodes.check
 
     def fail(self, error: AscendRunnerError) -> None:
         """End the job by an error of the runner."""
@@ -159,18 +160,37 @@ class JobRunner:
         newest = self._checkpoints and self._checkpoints.newest
         if self._checkpoints and self._checkpoints.is_unclear and not (before and before.is_unclear):
             self._messages.warn_once(screen.unclear_checkpoints(spec, self._checkpoints))
-        spec = self._setup.make(spec)
-        self._writer.plan(spec)
-        self._attempt = self._end.page.attempt = Attempt(spec, self._job.attempt, newest.path if newest else "")
-        self._end.processes = self._attempt.processes
+        self._plan(spec, newest.path if newest else "")
         self._signals.begin(spec.stopping.grace)
         self._hooks.run(hooks.BEFORE_START, self._checkpoints)
         self._writer.note_missing_nodes()
-        number = self._nodes.await_start(self._job.attempt) if self._nodes else self._job.attempt
-        if number != self._job.attempt:  # the other nodes have restarted before this one has joined
+        if self._nodes:
+            self._await_start(self._nodes)
+        return Prepared()
+
+    def _plan(self, spec: JobSpec, checkpoint: str) -> None:
+        spec = self._setup.make(spec)
+        self._writer.plan(spec)
+        self._attempt = self._end.page.attempt = Attempt(spec, self._job.attempt, checkpoint)
+        self._end.processes = self._attempt.processes
+
+    def _await_start(self, nodes: Nodes) -> None:
+        """Wait for the other nodes, which may be at a later attempt, or have another rank table."""
+
+        def read_table() -> str:
+            if self._attempt and self._setup.is_table_changed():
+                self._plan(self._setup.prepare_again(), self._attempt.checkpoint)
+            return self._table_hash
+
+        number = nodes.await_start(self._job.attempt, self._table_hash, read_table)
+        if number != self._job.attempt and self._attempt:
             self._job = attrs.evolve(self._job, attempt=number)
             self._attempt = self._end.page.attempt = attrs.evolve(self._attempt, number=number)
-        return Prepared()
+
+    @property
+    def _table_hash(self) -> str:
+        link = self._writer.spec.link
+        return link.table if link else ""
 
     def _start(self) -> Event:
         attempt = self._attempt or Attempt(self._writer.spec)
@@ -221,7 +241,8 @@ class JobRunner:
 
         def show_step(at: float, step: int | None, *figures: Any) -> None:
             shown.note_step(at, step, *figures)
-            self._nodes.note_step(at, step)
+            if self._nodes:
+                self._nodes.note_step(at, step)
 
         return show_step
 
@@ -252,6 +273,8 @@ class JobRunner:
 
     def _wait(self) -> Event:
         self._hooks.run(hooks.AFTER_ATTEMPT)
+        if self._nodes:
+            self._nodes.prepare(self._job.attempt + 1)
         self._setup.pause(self._job.delay)
         return DelayOver()
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner import errors, files
-from ascend_runner.errors import SettingsError, reason
+from ascend_runner.errors import RankTableError, SettingsError, reason
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, disks, network, terminal
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec, TableFile
-from ascend_runner.problems import Severity, without_repeated_remedies
+from ascend_runner.problems import Problem, Severity, without_repeated_remedies
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
@@ -106,6 +106,7 @@ class JobSetup:
         self.run_folder = ""  # its path, once the job has begun
         self.precheck: Precheck | None = None
         self.writer: JobWriter | None = None  # set once the job has begun
+        self.check_nodes: Callable[[], None] = lambda: None  # raises if the other nodes of the job end it
         signals.refuse = self._refuse
         self._settings = settings
         self._context: PlanContext | None = None
@@ -169,6 +170,19 @@ class JobSetup:
             raise ValueError("prepare() must be called first")
         self._prepared = Preparer(self._context, self.messages, self.pause).prepare()
         return self._prepared.job()
+
+    def is_table_changed(self) -> bool:
+        """Whether the rank table is completed, and is not the one of the plan."""
+        before = self._prepared.table if self._prepared else None
+        if not (self._context and before):
+            return False
+        from ascend_runner.job import table as tables  # noqa: PLC0415  as above
+
+        try:
+            found = tables.read(self._context)
+        except RankTableError:  # it may be written again; the plan has a good one
+            return False
+        return not isinstance(found, Problem) and found.data != before.data
 
     def _has_colors(self) -> bool:
         color = self._settings.color
@@ -276,6 +290,7 @@ class JobSetup:
         """Wait like `Signals.wait_unless_stopped`, but not longer than the time limit of the job permits.
 
         Raises:
+            AscendRunnerError: The other nodes of the job end it.
             StopRequestedError: A stop signal arrived.
             LimitReachedError: The time limit is reached.
         """
@@ -285,6 +300,7 @@ class JobSetup:
         )
         self.record_requests()
         self._check_limit()
+        self.check_nodes()
 
     def record_requests(self) -> None:
         """Record a change of the time limit and findings, as an attempt does while it runs.

@@ -25,8 +25,8 @@ from ascend_runner.link.messages import (
     Stage,
     StopAll,
 )
-from ascend_runner.members import Members, plain
 from ascend_runner.link.verdict import exit_status
+from ascend_runner.members import Members, plain
 from ascend_runner.record.nodes import JobVerdict
 
 LONGEST_TEXT: Final = 800  # bytes, as JSON with escapes

@@ -69,7 +69,7 @@ def _without_devices(node: Node) -> Iterator[Defect]:
 
 def _is_for_npus(node: Node) -> bool:
     """Whether this machine or image has software of Ascend: on any other one, a rank table is tried out on CPUs."""
-    return node.host.exists(DRIVER) or any(map(node.environ.get, CANN_VARIABLES))
+    return node.host.exists(versions.ASCEND) or bool(versions.cann_folders(node.environ))
 
 
 def _unusable(nodes: Iterable[str], host: Host) -> Iterator[Defect]:

@@ -64,9 +64,9 @@ def of_python(host: Host, executable: str, environ: Mapping[str, str]) -> dict[s
     interpreter is of another kind, and nothing is known of it.
     """
     version, folders = _packages(host, executable, environ)
-    installed = [found for folder in folders for name in host.listdir(folder) if (found := _INSTALLED.fullmatch(name))]
+    installed = [match for folder in folders for name in host.listdir(folder) if (match := _INSTALLED.fullmatch(name))]
     newest_first = reversed(installed)  # the first folder that has a package is the one that is imported
-    found = {match["name"].lower(): match["version"] for match in newest_first}
+    found = {one["name"].lower(): one["version"] for one in newest_first}
     return {"Python": version, **{name: found.get(name, "") for name in FRAMEWORKS}} if found and version else {}
 
 

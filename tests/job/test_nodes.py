@@ -44,6 +44,8 @@ from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.waiting import LIMIT, wait_until
 
 GRACE = 15.0
+NEW_TABLE = 30.0
+DIFFERENT = Waiting(sentence="the rank tables of the nodes differ", rereads_table=True)
 LINK = LinkPlan(node=1, nodes=4, key=b"k" * 32, hubs=("10.0.0.1",), ports=(20000,), timeout=60.0, table="a table")
 EXITED = Exited(0, Ending(exit_code=7))
 FAILED = Failed(status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
@@ -117,6 +119,11 @@ class Scene:
         spec = job_spec([rank_spec()], link=link, restarts=policy, grace=GRACE, nodes=(4, 4))
         self.nodes = Nodes(setup, spec)
         self.nodes.use(self.peers)
+        self.tables = ("a table", "a new table")  # the second one from `NEW_TABLE` on
+
+    def start(self, attempt: int) -> int:
+        """Wait until an attempt may start; return its number."""
+        return self.nodes.await_start(attempt, self.tables[0], lambda: self.tables[self.clock.now() >= NEW_TABLE])
 
     def send_at(self, moment: float, *news: News) -> None:
         """Let news arrive at a moment."""
@@ -135,6 +142,7 @@ class Scene:
     def _wait(self, seconds: float) -> None:
         if SIGTERM in self.clock.wait(seconds):
             raise StopRequestedError(SIGTERM, "stopped by SIGTERM")
+        self.nodes.check()
 
 
 def test_failure_is_said_at_once_and_explained_later() -> None:
@@ -205,7 +213,7 @@ def test_next_attempt_waits_for_the_others() -> None:
     scene = Scene(restarts=3)
     scene.send_at(5.0, StartAll(attempt=1))
 
-    assert 1 == scene.nodes.await_start(1)
+    assert 1 == scene.start(1)
     assert 5.0 == scene.clock.now()
     assert Local(attempt=1, stage=Stage.READY, table="a table") == scene.peers.told[-1]
 
@@ -216,14 +224,14 @@ def test_new_runner_joins_the_attempt_of_the_others() -> None:
     scene.send_at(1.0, Joined(attempt=2))
     scene.send_at(4.0, StartAll(attempt=2))
 
-    assert 2 == scene.nodes.await_start(0)
+    assert 2 == scene.start(0)
 
 
 def test_first_attempt_starts_at_once_without_restarts() -> None:
     """Trouble of the link delays no first start."""
     scene = Scene()
 
-    assert 0 == scene.nodes.await_start(0)
+    assert 0 == scene.start(0)
     assert 0.0 == scene.clock.now()
 
 
@@ -233,8 +241,34 @@ def test_missing_nodes_are_waited_for_if_required() -> None:
     scene.send_at(1.0, Joined(missing=(2, 3)))
 
     with pytest.raises(AscendRunnerError, match="2, 3"):
-        scene.nodes.await_start(0)
+        scene.start(0)
     assert 60.0 == scene.clock.now()
+
+
+@pytest.mark.parametrize(("attempt", "is_required"), [(0, True), (0, False), (2, False)])
+def test_differing_table_is_read_again(attempt: int, *, is_required: bool) -> None:
+    """Before a start, a table that differs is read until it has changed, and the other nodes learn its hash."""
+    scene = Scene(restarts=3, is_required=is_required)
+    scene.send_at(1.0, Joined(), DIFFERENT)
+    scene.send_at(40.0, Waiting(sentence=""), StartAll(attempt=2))
+
+    assert attempt == scene.start(attempt)
+    assert 40.0 == scene.clock.now()
+    assert ["a table", "a new table"] == list(dict.fromkeys(local.table for local in scene.peers.told))
+
+
+def test_stop_of_another_node_ends_the_preparation() -> None:
+    """Any wait before an attempt ends when the job is stopped, or node 0 has given up."""
+    stopped, given_up = Scene(restarts=3), Scene(restarts=3)
+    stopped.send_at(0.0, StopAll(attempt=1, node=3, signum=SIGTERM))
+    given_up.send_at(0.0, VerdictReached(JobVerdict(attempt=1, sentence="node 2 has not been ready", status=9)))
+    for scene, error in ((stopped, StopRequestedError), (given_up, AscendRunnerError)):
+        scene.nodes.prepare(1)
+        scene.nodes.check()
+        scene.clock.wait(0.0)
+
+        with pytest.raises(error):
+            scene.nodes.check()
 
 
 def test_end_of_the_job_ends_the_wait_for_a_restart() -> None:
@@ -243,7 +277,7 @@ def test_end_of_the_job_ends_the_wait_for_a_restart() -> None:
     scene.send_at(3.0, VerdictReached(JobVerdict(attempt=1, sentence="node 2 has not been ready", status=9)))
 
     with pytest.raises(AscendRunnerError, match="node 2 has not been ready") as caught:
-        scene.nodes.await_start(1)
+        scene.start(1)
     assert 9 == caught.value.exit_status
 
 
@@ -252,12 +286,12 @@ def test_stop_signal_ends_the_wait_for_a_restart() -> None:
     for scene in (Scene(restarts=3), Scene(restarts=3)):
         scene.clock.receive_at(SIGTERM, 2.0)
         with pytest.raises(StopRequestedError):
-            scene.nodes.await_start(1)
+            scene.start(1)
     other = Scene(restarts=3)
     other.send_at(2.0, StopAll(attempt=1, node=3, signum=SIGTERM))
 
     with pytest.raises(StopRequestedError, match="on node 3"):
-        other.nodes.await_start(1)
+        other.start(1)
 
 
 def test_refused_node_ends_with_125() -> None:
@@ -266,7 +300,7 @@ def test_refused_node_ends_with_125() -> None:
     scene.send_at(1.0, Refused(sentence="node 1 counts 3 nodes, node 0 counts 4"))
 
     with pytest.raises(AscendRunnerError, match="counts 3 nodes") as caught:
-        scene.nodes.await_start(1)
+        scene.start(1)
     assert 125 == caught.value.exit_status
     assert [125] == [cause.exit_status for cause in scene.requests.take_findings()]
 
@@ -355,7 +389,7 @@ def test_answers_of_all_nodes() -> None:
     scene = Scene()
     rows = [NodeRecord(node=node) for node in range(3)]
     late, found = Answered(request="limit", results=(("0", "changed"),)), (("0-3", "done"),)
-    answers = {
+    answers: dict[str, tuple[News, ...]] = {
         "nodes": (late, NodesKnown(nodes=tuple(rows[:2]), is_last=False), NodesKnown(nodes=tuple(rows[2:]))),
         "checkpoint": (late, NodesKnown(), Answered(request="checkpoint", results=found)),
     }

@@ -170,7 +170,7 @@ def test_without_a_verdict_a_node_ends_alone(*, is_linked: bool, seconds: float)
 
 
 def test_without_a_verdict_the_stop_gives_the_status() -> None:
-    """Nodes that node 0 has stopped, and then leaves without a verdict, still end with the status of the failed node."""
+    """Nodes that node 0 stops, and leaves without a verdict, still end with the status of the failed node."""
     world = World(nodes=3).start().play(10.25)
     world.machines[2].fail()
     world.play(0.0025)

@@ -797,7 +797,12 @@ def test_request_for_a_checkpoint_changes_nothing_else(
 def test_signal_for_a_checkpoint_is_one_for_all_nodes(node: FakeNode, recording: Recording) -> None:
     """Where nodes are linked, the ranks are asked when the request comes back; a save in progress is not repeated."""
     passed_on: list[float] = []
-    others: Any = SimpleNamespace(ask_for_checkpoint=lambda: not passed_on.append(node.clock.now()))
+
+    def ask_for_checkpoint() -> bool:
+        passed_on.append(node.clock.now())
+        return True
+
+    others: Any = SimpleNamespace(ask_for_checkpoint=ask_for_checkpoint)
     node.requests.others = others
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
     node.heartbeats.saving_ranks = {0}
