@@ -311,6 +311,8 @@ class SignalReceived(Cause):
 
     @property
     def reason(self) -> str:
+        if self.node is not None and self.signum == Signals.SIGKILL:  # no process can handle it
+            return f"the runner of node {self.node} was killed"
         if self.node is not None:
             return f"node {self.node} received {signal_name(self.signum)}"
         return str(self) if self.guardian or self.launcher else f"received {signal_name(self.signum)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signal import SIGHUP, SIGINT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 import pytest
 
@@ -98,6 +98,7 @@ def test_restart_and_fingerprint(expected: tuple[Restart, str], cause: Cause) ->
         ("scheduler failed (exit status 3)", named(Exited(-1, Ending(exit_code=3)), {-1: "scheduler"})),
         ("received SIGTERM", STOP),
         ("node 3 received SIGTERM", SignalReceived(SIGTERM, node=3)),
+        ("the runner of node 3 was killed", SignalReceived(SIGKILL, node=3)),
         ("node 3 failed (rank 26: exit status 7)", PEER),
         ("ascend-runner (pid 5) was killed", KILLED),
         ("the process that launched ascend-runner (pid 7) has ended", ORPHAN),
