@@ -88,6 +88,35 @@ def test_settings_that_differ_are_warned_of(start: START) -> None:
     assert 1 == runs[0].screen.count("WARNING")
 
 
+def table(address: str) -> str:
+    """Return a rank table of two nodes with one device each; the address of the last device is given."""
+    addresses = enumerate(("10.1.0.1", address))
+    devices = [{"device_id": "0", "device_ip": ip, "rank_id": str(rank)} for rank, ip in addresses]
+    servers = [{"server_id": f"10.0.0.{rank + 1}", "device": [device]} for rank, device in enumerate(devices)]
+    return json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers})
+
+
+@pytest.mark.deep
+def test_differing_rank_table_is_read_again(program: Program) -> None:
+    """No rank starts while the tables of the nodes differ; the one that changes is the one that the ranks read."""
+    with bound_to_free_port() as bound:
+        port = str(bound.getsockname()[1])
+    runs = []
+    for node, address in enumerate(("10.1.0.3", "10.1.0.2")):
+        path = program.folder / f"table-{node}.json"
+        path.write_text(table(address))
+        place = ("--node-rank", str(node), "--nnodes", "2", "--master-addr", "127.0.0.1", "--rank-table", str(path))
+        linked = (*place, "--no-table-checks", "--link-port", port, "--link", "require")
+        command = ("sh", "-c", "grep -o '10[.]1[.]0[.].' $RANK_TABLE_FILE")
+        runs.append(program.start(*linked, *command, env=SECRET))
+    runs[1].wait_for("the rank tables of the nodes differ")
+    (program.folder / "table-1.json").write_text(table("10.1.0.3")[:-9])
+    (program.folder / "table-1.json").write_text(table("10.1.0.3"))
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert [b"10.1.0.1\n10.1.0.3\n"] * 2 == [program.log(rank, 0) for rank in (0, 1)]
+
+
 def test_ranks_do_not_see_the_secret(start: START) -> None:
     """The secret is the runners' own."""
     runs = start("env; exit 0")
