@@ -3,8 +3,8 @@
 The levels of fault codes are from MindCluster's device plugin (faultCode.json), which decides by them about a pod.
 The meaning of their bits is from Ascend's driver: a part of the device, then 8 bits for the type of its sensor and 9
 for the event (dms_sensor.c, dms_sensor_type.h). Other sources: the reference of npu-smi and hccn_tool, MindCluster's
-documentation of their output; the device nodes and mounts of Ascend Docker Runtime; CANN's installation guide (where
-its version is); HCCL's error codes (EJ0001: a device is held by an earlier process).
+documentation of their output; the device nodes and mounts of Ascend Docker Runtime; HCCL's error codes (EJ0001: a
+device is held by an earlier process).
 """
 
 from __future__ import annotations
