@@ -172,7 +172,8 @@ class Hub:
             peer.acked >= self.changed or peer.has_left or not peer.is_reachable(self.now)
             for peer in self.peers.values()
         )
-        return is_heard or self.now >= self.changed + PARTING
+        is_awaited = bool(self.missing and self.stop)  # nodes that are about to join learn that they are to stop
+        return (is_heard and not is_awaited) or self.now >= self.changed + PARTING
 
     @property
     def missing(self) -> tuple[int, ...]:

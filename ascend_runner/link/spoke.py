@@ -109,11 +109,15 @@ class Spoke:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to say: the last word was acknowledged, or that has been waited for."""
+        """Whether there is nothing left to say: the last word was acknowledged, or that has been waited for.
+
+        Node 0 may still be starting when this node is stopped, and is dialled so that it learns of that.
+        """
         if self.parting is None:
             return False
         is_known = self.contact is not None and self.contact >= self.parting
-        return is_known or not self.hub or self.is_unlinked or self.now >= self.parting + PARTING
+        is_of_no_use = self.is_unlinked or not (self.hub or self.local.signum)
+        return is_known or is_of_no_use or self.now >= self.parting + PARTING
 
     @property
     def knows(self) -> int:

@@ -598,3 +598,24 @@ def test_a_malformed_message_is_dropped_and_said_once() -> None:
     assert (5, 5) == (world.hub.dropped, world.machines[1].spoke.dropped)
     assert 1 == len(told(world, 0, Warned)) == len(told(world, 1, Warned))
     assert hub.peers == world.hub.peers
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_stop_before_the_other_node_listens(stopped: int) -> None:
+    """A node that is stopped while the other one still starts waits a moment to tell it, and no longer."""
+    world = World(nodes=2)
+    other = 1 - stopped
+    for early, node in ((True, stopped), (False, other)):
+        if node == 0:
+            world.start_hub()
+        world.boot(node)
+        world.play(1.0)
+        if early:
+            world.machines[node].signal()
+            world.machines[node].leave(143)
+            assert not world.machines[node].spoke.is_over or (world.hub and not world.hub.is_over)
+    [(_at, stop)] = told(world, other, StopAll)
+    world.play(10.0)
+
+    assert (stopped, SIGTERM) == (stop.node, stop.signum)
+    assert world.machines[stopped].spoke.is_over
