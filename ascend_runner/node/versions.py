@@ -64,9 +64,9 @@ def of_python(host: Host, executable: str, environ: Mapping[str, str]) -> dict[s
     interpreter is of another kind, and nothing is known of it.
     """
     version, folders = _packages(host, executable, environ)
-    installed = [match for folder in folders for name in host.listdir(folder) if (match := _INSTALLED.fullmatch(name))]
-    newest_first = reversed(installed)  # the first folder that has a package is the one that is imported
-    found = {one["name"].lower(): one["version"] for one in newest_first}
+    matches = [match for folder in folders for name in host.listdir(folder) if (match := _INSTALLED.fullmatch(name))]
+    # Of several versions, the one in the first folder is imported.
+    found = {match["name"].lower(): match["version"] for match in reversed(matches)}
     return {"Python": version, **{name: found.get(name, "") for name in FRAMEWORKS}} if found and version else {}
 
 
