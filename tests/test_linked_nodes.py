@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 
@@ -115,6 +116,17 @@ def test_differing_rank_table_is_read_again(program: Program) -> None:
 
     assert [0, 0] == [run.finish() for run in runs]
     assert [b"10.1.0.1\n10.1.0.3\n"] * 2 == [program.log(rank, 0) for rank in (0, 1)]
+
+
+@pytest.mark.deep
+def test_unknown_versions_delay_nothing(program: Program, start: START) -> None:
+    """A disk that hangs while versions are read delays neither the ranks nor the end of the runner."""
+    (program.folder / "0").mkdir()
+    os.mkfifo(program.folder / "0" / "ascend_toolkit_install.info")
+    runs = start("echo up", variable="ASCEND_HOME_PATH")
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert [2, 2] == [run.screen.count("up\n") for run in runs]
 
 
 def test_ranks_do_not_see_the_secret(start: START) -> None:
