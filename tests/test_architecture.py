@@ -123,6 +123,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("record.rank_record", "diagnosis.finding"): "10 ms that only the readers of reports need",
     ("record.job_record", "diagnosis.finding"): "as above",
     ("record.job_record", "record.nodes"): "as above",
+    ("services.live", "record.nodes"): "only viewers decode",
     ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
     ("cli", "settings.model"): "as above",
     ("cli", "job.simulation"): "only --simulate needs it",

@@ -10,7 +10,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from signal import SIGTERM
@@ -25,6 +25,7 @@ from ascend_runner.job.setup import JobSetup
 from ascend_runner.link import channel
 from ascend_runner.link.link import Link, Surroundings
 from ascend_runner.link.messages import (
+    NOT_REACHED,
     Answered,
     Asked,
     Diagnosed,
@@ -47,15 +48,16 @@ from ascend_runner.link.protocol import ASK_LIMIT, BEAT, TABLE_WAIT
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec, LinkPlan
-from ascend_runner.record.facts import Fact, Swept
+from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed, Fact, Swept
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services import control
-from ascend_runner.services.control import Results
+from ascend_runner.services.control import CheckpointAnswer
 from ascend_runner.supervision.causes import Cause, Exited, PeerFailed, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
+from ascend_runner.text import counted, parse_numbers
 from ascend_runner.views import wording
 
 FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
@@ -65,6 +67,7 @@ ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
 STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
 REREAD: Final = 1.0  # seconds between two looks at a rank table that differs from those of other nodes
 UNHARMED: Final[dict[str, Any]] = {"failure": None, "diagnosed": None, "survivors": (), "signum": 0}
+REFUSED: Final = "refused: "  # begins the result of a node that has refused a request
 MOST_LINES: Final = 20  # of a failed rank's output
 LONGEST_LINE: Final = 400  # characters
 
@@ -120,8 +123,7 @@ class Nodes:
         self._answers: SimpleQueue[Answered | NodesKnown] = SimpleQueue()  # to the newest request
         self._asker: threading.Thread | None = None  # asks all nodes for a checkpoint
         self._stepped_at = 0.0
-        if spec.nodes[0] > 1 and not spec.is_passed_through:
-            setup.requests.others = self
+        setup.requests.others = self
         self._rereads = False  # the rank tables of the nodes differ
         self._read_table: Callable[[], str] = lambda: self._local.table
 
@@ -398,18 +400,23 @@ class Nodes:
                 control.change_limit(self._setup.requests, _members(asked.argument), self._setup.messages)
                 answer("changed")
             elif asked.request == "checkpoint":
-                self._setup.requests.ask_for_checkpoint(lambda came: answer(control.result_of(came)))
+                self._setup.requests.ask_for_checkpoint(lambda came: answer(_result_of(came)))
             else:
-                answer(f"{control.REFUSED}unknown request {asked.request!r}")
+                answer(f"{REFUSED}unknown request {asked.request!r}")
         except (AscendRunnerError, ValueError) as refused:
-            answer(f"{control.REFUSED}{refused}")
+            answer(f"{REFUSED}{refused}")
 
     # --- Requests to the whole job, in threads ------------------------------------------------------------------------
 
-    def ask(self, request: str, argument: str = "") -> Results:
-        """Ask all nodes for something, and wait for their answers; none without a link, or if node 0 is not reached."""
+    def ask(self, request: str, argument: str = "") -> str:
+        """Ask all nodes for something, and describe their answers; "" without a link, or if node 0 is not reached.
+
+        Raises:
+            ValueError: No node has carried it out.
+        """
         answers = self._ask(Asked(request=request, argument=argument), ANSWER_WAIT)
-        return next((answer.results for answer in answers if isinstance(answer, Answered)), ())
+        results = next((answer.results for answer in answers if isinstance(answer, Answered)), ())
+        return of_all_nodes(results) if results else ""
 
     def rows(self) -> tuple[NodeRecord, ...]:
         """Return the nodes that this one knows of, none if its link does not answer at once."""
@@ -448,15 +455,41 @@ class Nodes:
         return False
 
     def _ask_or_save_alone(self) -> None:
-        messages, results = self._setup.messages, self.ask("checkpoint")
+        messages = self._setup.messages
         try:
-            if results:
-                messages.info(f"checkpoint: {control.of_all_nodes(results)}")
+            if done := self.ask("checkpoint"):
+                messages.info(f"checkpoint: {done}")
             else:
                 messages.warning(f"node 0 does not answer; the ranks are asked for a checkpoint {control.ONLY_HERE}")
                 self._setup.requests.ask_for_checkpoint(lambda _came: None)
         except ValueError as refused:
             messages.warning(f"no checkpoint: {refused}")
+
+
+def _result_of(asked: CheckpointAnswer) -> str:
+    """Return the result of a request for a checkpoint on this node, for the whole job: equal ones are shown once."""
+    if isinstance(asked, CheckpointAsked) and not asked.unreached:
+        return "all ranks were asked for a checkpoint"
+    if asked and (isinstance(asked, CheckpointPostponed) or asked.reached):
+        return str(asked)
+    return REFUSED + (str(asked) if asked else "the ranks are being stopped")
+
+
+def of_all_nodes(results: Sequence[tuple[str, str]]) -> str:
+    """Describe the results of a request: "nodes 0-2: all ranks were asked for a checkpoint; node 3: not reached".
+
+    Raises:
+        ValueError: No node has carried it out, or what the results say is no number of nodes.
+    """
+    found = [(parse_numbers(nodes), answer or "no answer") for nodes, answer in results]
+    if len(found) == 1:
+        text = f"all {counted(len(found[0][0]), 'node')}: {found[0][1]}"
+    else:
+        names = [f"node{'s' if len(numbers) > 1 else ''} {nodes}" for (numbers, _), (nodes, _) in zip(found, results)]
+        text = "; ".join(f"{name}: {answer}" for name, (_, answer) in zip(names, found))
+    if all(answer in {"", NOT_REACHED} or answer.startswith(REFUSED) for _nodes, answer in results):
+        raise ValueError(text)
+    return text
 
 
 def _members(text: str) -> Mapping[str, object]:

@@ -97,12 +97,14 @@ class JobRunner:
         return outcome
 
     def _open_link(self) -> None:
-        if self._writer.spec.link:
+        spec = self._writer.spec
+        self._setup.requests.has_other_nodes = spec.nodes[0] > 1 and not spec.is_passed_through
+        if spec.link:
             from ascend_runner.job import nodes  # noqa: PLC0415  most jobs have one node
 
-            self._nodes = nodes.Nodes(self._setup, self._writer.spec)
+            self._nodes = nodes.Nodes(self._setup, spec)
             self._setup.resources.enter_context(closing(self._nodes))
-            self._nodes.open(self._writer.spec)
+            self._nodes.open(spec)
             self._setup.check_nodes = self._nodes.check
 
     def fail(self, error: AscendRunnerError) -> None:

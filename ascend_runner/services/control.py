@@ -23,22 +23,20 @@ from typing import TYPE_CHECKING, Final, Protocol, Union
 
 from ascend_runner import programs
 from ascend_runner.errors import AscendRunnerError, reason
-from ascend_runner.link.messages import NOT_REACHED
 from ascend_runner.node import bounded
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed
-from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.services import live
 from ascend_runner.services.run_folder import CONTROL, CREDENTIALS, ROOT
 from ascend_runner.supervision.causes import AnyCause, NodeFinding
 from ascend_runner.supervision.job_machine import AnyState, JobState
-from ascend_runner.text import LONGEST_DURATION, clock, counted, duration, number_within, parse_numbers
+from ascend_runner.text import LONGEST_DURATION, clock, duration, number_within
 
 if TYPE_CHECKING:
     from ascend_runner.record.facts import Messages
+    from ascend_runner.record.nodes import NodeRecord
 
 CheckpointAnswer = Union[CheckpointAsked, CheckpointPostponed, None]
 Answer = SimpleQueue[CheckpointAnswer]  # for one answer
-Results = tuple[tuple[str, str], ...]  # of a request to all nodes, see `link.messages.Answered`
 
 
 class Clock(Protocol):
@@ -54,8 +52,12 @@ class Clock(Protocol):
 class Others(Protocol):
     """The other nodes of the job, see `job.nodes`."""
 
-    def ask(self, request: str, argument: str = "") -> Results:
-        """Ask all nodes for something, and wait for their answers, for a few seconds; none without a link."""
+    def ask(self, request: str, argument: str = "") -> str:
+        """Ask all nodes for something, and describe their answers, after a few seconds at most; "" without a link.
+
+        Raises:
+            ValueError: No node has carried it out.
+        """
 
     def ask_for_checkpoint(self) -> bool:
         """Ask all nodes for a checkpoint, and do not wait; return whether there is a link."""
@@ -87,7 +89,8 @@ class Requests:
         self.is_held = False  # after its failure: the time limit no longer counts
         self._clock, self._checkpoint_grace = clock, checkpoint_grace
         self._has_new_limit = threading.Event()
-        self.others: Others | None = None  # where the job has several nodes
+        self.others: Others | None = None  # where this node is to be linked to them
+        self.has_other_nodes = False  # linked or not
         self._checkpoint_requests: deque[Callable[[CheckpointAnswer], object]] = deque()  # what takes the answers
         self._unanswered: list[Callable[[CheckpointAnswer], object]] = []  # of requests that the loop has taken
         self._findings: deque[AnyCause] = deque()
@@ -212,33 +215,6 @@ class Requests:
 
 
 ONLY_HERE: Final = "on this node only, which is not linked to the others of the job"
-REFUSED: Final = "refused: "  # begins the result of a node that has refused a request
-
-
-def result_of(asked: CheckpointAnswer) -> str:
-    """Return the result of a request for a checkpoint on this node, for the whole job: equal ones are shown once."""
-    if isinstance(asked, CheckpointAsked) and not asked.unreached:
-        return "all ranks were asked for a checkpoint"
-    if asked and (isinstance(asked, CheckpointPostponed) or asked.reached):
-        return str(asked)
-    return REFUSED + (str(asked) if asked else "the ranks are being stopped")
-
-
-def of_all_nodes(results: Results) -> str:
-    """Describe the results of a request: "nodes 0-2: all ranks were asked for a checkpoint; node 3: not reached".
-
-    Raises:
-        ValueError: No node has carried it out, or what the results say is no number of nodes.
-    """
-    found = [(parse_numbers(nodes), answer or "no answer") for nodes, answer in results]
-    if len(found) == 1:
-        text = f"all {counted(len(found[0][0]), 'node')}: {found[0][1]}"
-    else:
-        names = [f"node{'s' if len(numbers) > 1 else ''} {nodes}" for (numbers, _), (nodes, _) in zip(found, results)]
-        text = "; ".join(f"{name}: {answer}" for name, (_, answer) in zip(names, found))
-    if all(answer in {"", NOT_REACHED} or answer.startswith(REFUSED) for _nodes, answer in results):
-        raise ValueError(text)
-    return text
 
 
 def change_limit(requests: Requests, message: Message, messages: Messages) -> str:
@@ -535,9 +511,8 @@ class Control:
             raise AscendRunnerError(f"unknown request {name!r}")
         others = self._requests.others
         argument = {key: message[key] for key in ("by", "seconds") if key in message}
-        results = others.ask(name, json.dumps(argument) if argument else "") if others else ()
-        if results:
-            done = of_all_nodes(results)
+        done = others.ask(name, json.dumps(argument) if argument else "") if others else ""
+        if done:
             return f"{_limit_sentence(self._requests)}; {done}" if name == "limit" else done
         if name == "stop":  # `ascend-job` sends this runner a signal
             return ""
@@ -545,7 +520,7 @@ class Control:
             sentence = self._ask_for_checkpoint()
         else:
             sentence = change_limit(self._requests, message, self._messages)
-        return f"{sentence}; {ONLY_HERE}" if others else sentence
+        return f"{sentence}; {ONLY_HERE}" if self._requests.has_other_nodes else sentence
 
     def _make_view(self) -> str:
         """Make the view that goes with the answers of this round, if an attempt has begun.

@@ -27,7 +27,6 @@ from ascend_runner.members import LATEST, Members, iso, plain
 from ascend_runner.node import bounded
 from ascend_runner.record.facts import Fact
 from ascend_runner.record.job_record import StepRecord
-from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.record.rank_record import RankRecord, RankState, silences
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
@@ -37,6 +36,7 @@ from ascend_runner.views import facts
 
 if TYPE_CHECKING:
     from ascend_runner.plan.spec import JobSpec
+    from ascend_runner.record.nodes import NodeRecord
 
 LARGEST: Final = 1 << 24  # bytes of a view, enough for 10,000 ranks
 LARGEST_PID: Final = 1 << 22  # the kernel's limit (proc(5), pid_max)
@@ -227,8 +227,14 @@ def decode(data: bytes) -> View:
         limit_at=members.seconds("limit_at"),
         last_step=_step(members.child("last_step")),
         ranks=tuple(rank for _rank_id, rank in sorted(ranks.items())),
-        nodes=tuple(map(NodeRecord.decode, members.children("nodes"))),
+        nodes=tuple(map(_node, members.children("nodes"))),
     )
+
+
+def _node(members: Members) -> NodeRecord:
+    from ascend_runner.record.nodes import NodeRecord  # noqa: PLC0415  only viewers decode
+
+    return NodeRecord.decode(members)
 
 
 def _step(members: Members) -> StepRecord | None:

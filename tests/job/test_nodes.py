@@ -12,8 +12,9 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError, StopRequestedError
-from ascend_runner.job.nodes import LAST_WORD, Nodes
+from ascend_runner.job.nodes import LAST_WORD, Nodes, of_all_nodes
 from ascend_runner.link.messages import (
+    NOT_REACHED,
     Answered,
     Asked,
     Failure,
@@ -395,8 +396,18 @@ def test_answers_of_all_nodes() -> None:
     }
     scene.peers.reply = lambda asked: scene.send(*answers[asked.request])
 
-    assert found == scene.nodes.ask("checkpoint")
+    assert "all 4 nodes: done" == scene.nodes.ask("checkpoint")
     assert rows == [*scene.nodes.rows()]
+
+
+def test_results_are_grouped() -> None:
+    """The answer names the nodes with each result; where no node has carried out the request, it is refused."""
+    found = of_all_nodes([("0-2", "done"), ("3, 5", ""), ("4", NOT_REACHED)])
+
+    assert "nodes 0-2: done; nodes 3, 5: no answer; node 4: not reached" == found
+    for result in ("refused: no rank is running", "", NOT_REACHED):
+        with pytest.raises(ValueError, match=r"^nodes 0, 1: "):
+            of_all_nodes([("0, 1", result), ("2", NOT_REACHED)])
 
 
 def test_frozen_link_has_no_nodes() -> None:
@@ -425,7 +436,7 @@ def test_without_a_link_nothing_is_passed_on() -> None:
     scene.peers.is_usable = False
 
     assert not scene.requests.ask_all_nodes()
-    assert ((), ()) == (scene.nodes.ask("stop"), scene.nodes.rows())
+    assert ("", ()) == (scene.nodes.ask("stop"), scene.nodes.rows())
 
 
 def test_steps_are_said_once_a_second() -> None:

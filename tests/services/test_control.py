@@ -142,16 +142,18 @@ def test_checkpoint_that_is_postponed(job: Job) -> None:
 
 
 class Nodes:
-    """The nodes of a job, with the results of a request to all of them."""
+    """The nodes of a job, which answer a request with a sentence."""
 
-    def __init__(self, *results: tuple[str, str]) -> None:
-        self.results = results
+    def __init__(self, sentence: str = "") -> None:
+        self.sentence = sentence
         self.asked: list[tuple[str, str]] = []
 
-    def ask(self, request: str, argument: str = "") -> control.Results:
-        """Keep the request, and return the results."""
+    def ask(self, request: str, argument: str = "") -> str:
+        """Keep the request, and return the sentence."""
         self.asked.append((request, argument))
-        return self.results
+        if self.sentence.startswith("refused"):
+            raise ValueError(self.sentence)
+        return self.sentence
 
     def ask_for_checkpoint(self) -> bool:
         """Return that there is no link."""
@@ -163,30 +165,23 @@ class Nodes:
 
 
 def test_requests_to_all_nodes(job: Job) -> None:
-    """Where the nodes are linked, they carry it out, and the answer groups them by their results."""
-    nodes = job.requests.others = Nodes(("0-2", "done"), ("3, 5", ""), ("4", "not reached"))
-    answers = [str(job.ask(request=name)["answer"]) for name in ("checkpoint", "stop")]
+    """Where the nodes are linked, they carry it out or refuse it, and this one does nothing by itself."""
+    nodes = job.requests.others = Nodes("all 6 nodes: done")
+    answers = [job.ask(request=name)["answer"] for name in ("checkpoint", "stop")]
     limit = str(job.ask(request="limit", by=60.0)["answer"])
-    nodes.results = (("0-5", "done"),)
+    nodes.sentence = "refused"
 
-    assert ["nodes 0-2: done; nodes 3, 5: no answer; node 4: not reached"] * 2 == answers
-    assert "all 6 nodes: done" == job.ask(request="checkpoint")["answer"]
-    assert limit.endswith("; node 4: not reached")
+    assert ["all 6 nodes: done"] * 2 == answers
+    assert limit.endswith("; all 6 nodes: done")
+    assert {"refused": "refused"} == job.ask(request="checkpoint")
     assert [("checkpoint", ""), ("stop", ""), ("limit", '{"by": 60.0}')] == nodes.asked[:3]
     assert (None, False) == (job.requests.limit, job.requests.take_checkpoint_request())
 
 
-@pytest.mark.parametrize("result", ["refused: no rank is running", "", "not reached"])
-def test_request_that_no_node_carries_out(job: Job, result: str) -> None:
-    """It is refused as a whole."""
-    job.requests.others = Nodes(("0, 1", result), ("2", "not reached"))
-
-    assert str(job.ask(request="checkpoint")["refused"]).startswith("nodes 0, 1: ")
-
-
-def test_requests_without_a_link(job: Job) -> None:
+@pytest.mark.parametrize("others", [None, Nodes()])
+def test_requests_without_a_link(job: Job, others: Nodes | None) -> None:
     """One of several nodes that is not linked carries them out alone, and says so; a stop is left to `ascend-job`."""
-    job.requests.others = Nodes()
+    job.requests.others, job.requests.has_other_nodes = others, True
     answers = job.ask(request="checkpoint")["answer"], job.ask(request="limit", seconds=60)["answer"]
 
     assert all(str(answer).endswith(f"; {control.ONLY_HERE}") for answer in answers)
