@@ -275,12 +275,13 @@ class Play:
         killed = {fault.node for fault in schedule.stops if fault.name in {"runner killed", "guardian killed"}}
         if len({statuses[node] for node in linked - killed}) > 1:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
-        verdicts = {node: self._verdict(node) for node in linked - killed if 0 not in killed}
+        found_in = {node: self._verdict(node) for node in linked - killed if 0 not in killed}
+        verdicts = {node: verdict for node, verdict in found_in.items() if verdict}  # one that is signalled needs none
         if len({json.dumps(verdict) for verdict in verdicts.values()}) > 1:
             yield f"nodes {sorted(linked)} were linked, and have the verdicts {verdicts}"
         causes = {fault.node for fault in schedule.stops}
         for node, verdict in verdicts.items():
-            if verdict and verdict["node"] not in {*causes, None} and schedule.end != "job stopped":
+            if verdict["node"] not in {*causes, None} and schedule.end != "job stopped":
                 yield f"node {node} shows node {verdict['node']} as the cause, which has not failed"
 
     def _verdict(self, node: int) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from ascend_runner.record.facts import Fact, HangSeen, RankOutput, RankReaped, S
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.report import html_page
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision.causes import Cause, Exited, named
+from ascend_runner.supervision.causes import Cause, Exited, SignalReceived, named
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
@@ -129,10 +129,11 @@ class Recorder:
     def finish(self, stopped_by: Callable[[], Cause] | None = None) -> Outcome:
         """Diagnose the ranks that failed, and return everything that is known about the job after its end.
 
-        `stopped_by` returns all that is known of a signal that ended it.
+        `stopped_by` returns all that is known of a signal to this runner, which may have ended it.
         """
         cause, masker = self._state.cause, Masker()
-        if cause and cause.stop_signal is not None and stopped_by:
+        is_passed_on = isinstance(cause, SignalReceived) and cause.node is not None
+        if cause and cause.stop_signal is not None and stopped_by and not is_passed_on:
             cause = stopped_by()
         cause = cause and named(cause, {rank_id: spec.name for rank_id, spec in self._specs.items()})
         diagnosis = self._diagnose(masker)

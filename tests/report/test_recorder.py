@@ -234,6 +234,15 @@ def test_rank_that_dies_of_what_the_runner_is_sent_was_stopped(recorder: Recorde
     assert RankState.STOPPED is outcome.ranks[2].state
 
 
+@pytest.mark.parametrize("cause", [SignalReceived(9, node=3), SignalReceived(15)])
+def test_signal_to_another_node_stays_the_cause(recorder: Recorder, cause: SignalReceived) -> None:
+    """A stop signal that arrives when another node's has stopped the job already does not replace it."""
+    play(recorder, cause)
+    own = SignalReceived(15, guardian=4711)
+
+    assert (own if cause.node is None else cause) == recorder.finish(lambda: own).cause
+
+
 def test_rank_that_fails_alike_while_it_is_asked_to_stop(recorder: Recorder) -> None:
     """A rank that had printed the error of the first one when it was asked to stop has failed as well."""
     first, second = Exited(0, FAILED), Exited(1, FAILED)
