@@ -46,6 +46,7 @@ LONGEST: Final = 3.0  # seconds from the start of the ranks to the last fault
 FROZEN: Final = 2.0  # seconds at most, but for a link process that its runner is to kill
 BACK: Final = 8.0  # seconds in which nodes are certainly linked again
 TIE: Final = 2.0  # seconds in which another failure may come first, on a busy machine
+ON_THE_WAY: Final = 0.7  # seconds in which a failure has reached all nodes; a node that is signalled before ends alone
 CALM: Final = 1.0  # seconds in which all ranks of an attempt run, before they are asked to end
 MOST_FAULTS: Final = 4
 PORT: Final = "21000"
@@ -58,6 +59,12 @@ FREEZES: Final = ("runner frozen", "guardian frozen")
 STOPS: Final = ("rank exits", "rank killed", "runner killed", "guardian killed", "node stopped")
 STATUSES: Final = {"rank killed": KILLED, "runner killed": KILLED, "guardian killed": KILLED, "node stopped": STOPPED}
 REMEDIES: Final = {"frozen": "thawed", "pulled": "plugged"}
+SIGNALS: Final = {
+    "killed": signal.SIGKILL,
+    "frozen": signal.SIGSTOP,
+    "thawed": signal.SIGCONT,
+    "stopped": signal.SIGTERM,
+}
 ENDS: Final = ("success", "job stopped", "simulation killed", "its guardian killed")
 TIMED: Final = ("still running after", "have not started", "end with the statuses", "have the verdicts", "neither run")
 
@@ -92,6 +99,15 @@ class Schedule:
         first = min((fault.at for fault in self.stops), default=float("inf"))
         troubled = {fault.node for fault in self.faults if fault.name not in STOPS and not fault.at < first - BACK}
         return set() if 0 in troubled else set(range(self.nodes)) - troubled
+
+    def signalled_early(self) -> set[int]:
+        """Return the nodes that a signal stops while the failure of another one may be on its way."""
+        signals = [fault for fault in self.stops if fault.name == "node stopped"]
+        return {
+            fault.node
+            for fault in signals
+            if any(other.node != fault.node and abs(other.at - fault.at) < ON_THE_WAY for other in self.stops)
+        }
 
     def expected(self) -> set[int]:
         """Return the statuses that the first cause explains, an empty set if that is not clear."""
@@ -167,7 +183,7 @@ class Play:
         start = time.monotonic()
         for fault in self._schedule.faults:
             time.sleep(max(0.0, start + fault.at - time.monotonic()))
-            with suppress(ProcessLookupError, IndexError):
+            with suppress(ProcessLookupError, FileNotFoundError, IndexError):
                 self._do(fault, self._pids[fault.node])
         yield from self._finish(simulation)
         yield from self._end_second()
@@ -185,7 +201,9 @@ class Play:
             if not self._is_reached(lambda: self._program.poll() is not None or self._is_calm(), limit):
                 yield f"the ranks neither run nor has the job ended after {limit:g} s"
             (self._marks / "finish").touch()
-        elif self._program.poll() is None:
+            return
+        time.sleep(ON_THE_WAY)
+        if self._program.poll() is None:
             signum = signal.SIGTERM if self._schedule.end == "job stopped" else signal.SIGKILL
             os.kill(simulation if self._schedule.end == "simulation killed" else self._program.pid, signum)
 
@@ -217,25 +235,21 @@ class Play:
             enter = ("nsenter", f"--target={guardian}", "--net")
             subprocess.run([*enter, "ip", "link", "set", INTERFACE, state], capture_output=True, check=False)
         elif what == "rank":
-            attempt, rank, pid, _start = next(
-                words for words in [*self._alive(), ["0", "-1", "0", ""]] if int(words[1]) in (-1, fault.node * RANKS)
-            )
-            if how == "exits":
-                (self._marks / f"fail-{attempt}-{rank}").touch()
-            elif int(rank) >= 0:
-                os.kill(int(pid), signal.SIGKILL)
+            for attempt, rank, pid, _start in self._alive():
+                if int(rank) == fault.node * RANKS and how == "exits":
+                    (self._marks / f"fail-{attempt}-{rank}").touch()
+                elif int(rank) == fault.node * RANKS:
+                    os.kill(int(pid), signal.SIGKILL)
         elif what != "cable" and marks.started(str(guardian)):
             runner = process_tree.children(guardian)[0] if what in {"runner", "link"} else guardian
-            target = self._link_of(runner) if what == "link" else runner
-            os.kill(target, SIGNALS[how])
+            for target in self._links_of(runner) if what == "link" else [runner]:
+                os.kill(target, SIGNALS[how])
 
     @staticmethod
-    def _link_of(runner: int) -> int:
-        return next(
-            pid
-            for pid in [*process_tree.children(runner), 1 << 30]
-            if pid == 1 << 30 or b"ascend_runner.link" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        )
+    def _links_of(runner: int) -> list[int]:
+        """Return the link process of a runner, if it has one now."""
+        pids = process_tree.children(runner)
+        return [pid for pid in pids if b"ascend_runner.link" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     # --- A second job on the same hosts -------------------------------------------------------------------------------
 
@@ -273,6 +287,7 @@ class Play:
         if expected and not {statuses[node] for node in linked} <= expected | {KILLED}:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}, expected {expected}"
         killed = {fault.node for fault in schedule.stops if fault.name in {"runner killed", "guardian killed"}}
+        killed |= schedule.signalled_early()
         if len({statuses[node] for node in linked - killed}) > 1:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
         found_in = {node: self._verdict(node) for node in linked - killed if 0 not in killed}
@@ -309,14 +324,6 @@ class Play:
     def screen(self) -> str:
         """What the program has shown so far."""
         return self._screen.read_text(errors="replace")
-
-
-SIGNALS: Final = {
-    "killed": signal.SIGKILL,
-    "frozen": signal.SIGSTOP,
-    "thawed": signal.SIGCONT,
-    "stopped": signal.SIGTERM,
-}
 
 
 def check(schedule: Schedule, folder: Path) -> list[str]:
