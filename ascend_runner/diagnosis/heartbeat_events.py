@@ -80,6 +80,16 @@ def sentences(
     return [_sentence(group, where, ranks) for (_status, where), group in groups.items()]
 
 
+def lost_nodes(events: Iterable[PeerEvent], table: tuple[bytes, bytes] | None) -> tuple[int, ...]:
+    """Return the numbers of the nodes with a lost rank, none without a rank table; `table` as for `sentences`."""
+    if table is None:
+        return ()
+    ranks = {place: rank_id for rank_id, place in root_cause.places(codec.loads(table[0])).items()}
+    lost = {ranks.get(event.place) for event in events if event.status is Status.LOST}
+    nodes = root_cause.nodes(codec.loads(table[1]))
+    return tuple(node.number for node in nodes if not lost.isdisjoint(node.rank_ids))
+
+
 def _sentence(events: Sequence[PeerEvent], where: str, ranks: Mapping[Place, int]) -> str:
     known = {ranks[event.place] for event in events if event.place in ranks}
     devices = sorted({event.place.device_id for event in events if event.place not in ranks})

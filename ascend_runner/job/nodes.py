@@ -53,7 +53,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services import control
 from ascend_runner.services.control import CheckpointAnswer
-from ascend_runner.supervision.causes import Cause, Exited, PeerFailed, SignalReceived
+from ascend_runner.supervision.causes import Cause, Exited, HangDetected, PeerFailed, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
@@ -65,6 +65,7 @@ LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link deci
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
 ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
 STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
+LEAST_SILENCE: Final = 600.0  # seconds for which ranks may be silent, such as while they save, without a meaning
 REREAD: Final = 1.0  # seconds between two looks at a rank table that differs from those of other nodes
 UNHARMED: Final[dict[str, Any]] = {"failure": None, "diagnosed": None, "survivors": (), "signum": 0}
 REFUSED: Final = "refused: "  # begins the result of a node that has refused a request
@@ -172,9 +173,13 @@ class Nodes:
             self._stepped_at = at
             self._say(step=step)
 
+    def note_lost(self, nodes: Collection[int]) -> None:
+        """Say that HCCL reports ranks of these nodes as lost. Called in another thread."""
+        self._say(lost=tuple(sorted({*self._local.lost, *nodes})))
+
     def begin_attempt(self, number: int) -> None:
         """Say that an attempt begins. A stop that has arrived before is not lost."""
-        self._say(stage=Stage.RUNNING, state=Phase.STARTING.value, alive=0)
+        self._say(stage=Stage.RUNNING, state=Phase.STARTING.value, alive=0, lost=(), silent_from=None)
         stop = self._stop
         if stop and stop.attempt == number:
             self._setup.requests.pass_on(_cause_of(stop))
@@ -187,6 +192,10 @@ class Nodes:
             self._say(alive=max(0, self._local.alive - 1), **self._last_end(fact, at))
         elif isinstance(fact, Swept):
             self._say(survivors=fact.survivors)
+        elif isinstance(fact, HangDetected) and fact.is_over:
+            self._say(lost=(), silent_from=None)
+        elif isinstance(fact, HangDetected) and not fact.peer:
+            self._say(silent_from=at + max(0.0, LEAST_SILENCE - fact.seconds))
         elif isinstance(fact, State):
             stage = Stage.STOPPING if fact.is_tearing_down else Stage.RUNNING
             state = Phase.TERMINATING if fact.phase is Phase.DONE else fact.phase
@@ -205,7 +214,7 @@ class Nodes:
         if cause.stop_signal is not None:
             is_own = not (isinstance(cause, SignalReceived) and cause.node is not None)
             return {"signum": cause.stop_signal} if is_own else {}
-        is_consequence = isinstance(cause, Exited) and cause.is_consequence
+        is_consequence = (isinstance(cause, Exited) and cause.is_consequence) or _is_peer_lost(cause)
         kind = FailureClass.PEER if is_consequence else FailureClass.UNKNOWN
         ending = str(cause.ending) if cause.ending else cause.reason
         failure = Failure(rank_id=cause.rank_id, ending=ending, status=cause.exit_status, kind=kind, at=at)
@@ -538,6 +547,11 @@ def _cause_of(stop: StopAll) -> PeerFailed | SignalReceived:
     return PeerFailed(attempt=stop.attempt, sentence=f"node {stop.node} failed{how}", exit_status=stop.status)
 
 
+def _is_peer_lost(cause: Cause | None) -> bool:
+    """Whether the ranks were silent because HCCL has lost one of another node."""
+    return isinstance(cause, HangDetected) and bool(cause.peer)
+
+
 def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
     """Return what the other nodes learn of a failure."""
     root, failed = outcome.root, outcome.failed
@@ -546,6 +560,8 @@ def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
         kind = FailureClass.PEER
     elif root and not root.is_open:
         kind = FailureClass.OWN
+    elif _is_peer_lost(outcome.cause):
+        kind = FailureClass.PEER
     finding = failed.finding if failed else None
     lines = (finding.excerpt or finding.last_lines) if finding else ()
     return Diagnosed(

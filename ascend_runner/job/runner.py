@@ -257,7 +257,10 @@ class JobRunner:
             beats = heartbeats.of(rank_ids).values()
             return max((beat.at for beat in beats), default=output.last_activity), heartbeats.announced_until
 
-        return beside.enter_context(closing(HcclHeartbeats(spec, pulse, self._signals.wake)))
+        found = beside.enter_context(closing(HcclHeartbeats(spec, pulse, self._signals.wake)))
+        if self._nodes:
+            found.tell_lost = self._nodes.note_lost
+        return found
 
     def _read_steps(self, beside: ExitStack, shown: Live) -> StepReader | None:
         """Read the steps of the training, and sum up the job at intervals, if an option needs that."""

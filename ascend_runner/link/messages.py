@@ -84,6 +84,7 @@ class Local:
     status: int | None = None  # the exit status, once the runner leaves
     signum: int = 0  # the stop signal that the runner has received
     lost: tuple[int, ...] = ()  # nodes with a rank that HCCL reports as LOST
+    silent_from: float | None = None  # when the next becomes true, on the node's monotonic clock; not on the wire
     is_silent: bool = False  # no rank has been active for the hang limit, or for 10 minutes where that is longer
     answered: str = ""  # the `request_id` of the last request that is done on this node
     answer: str = ""  # its result, such as "saved"

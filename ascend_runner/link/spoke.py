@@ -476,7 +476,7 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
             held=spoke.now - (spoke.now if spoke.heard is None else spoke.heard),
         ),
         node=spoke.identity.node,
-        local=spoke.local,
+        local=attrs.evolve(spoke.local, is_silent=_is_silent(spoke)),
         identity=None if _is_identified(spoke) else spoke.identity,
         wall=spoke.now + spoke.epoch,
         age=max(0.0, spoke.now - failure.at) if failure else 0.0,
@@ -492,6 +492,11 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
 def _is_identified(spoke: Spoke) -> bool:
     """Whether the hub knows the identity of this node as it is now."""
     return spoke.is_welcome and spoke.contact is not None and spoke.contact > spoke.identified_at
+
+
+def _is_silent(spoke: Spoke) -> bool:
+    local = spoke.local
+    return local.is_silent or (local.silent_from is not None and spoke.now >= local.silent_from)
 
 
 def _next(spoke: Spoke) -> float:

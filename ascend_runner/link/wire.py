@@ -99,7 +99,7 @@ class FromHub:
 
 def encode_spoke(message: FromSpoke) -> dict[str, object]:
     """Return a message of a node as an object."""
-    local = limited(message.local)
+    local = attrs.evolve(limited(message.local), silent_from=None)
     if local.failure:  # its time means nothing on another machine
         local = attrs.evolve(local, failure=attrs.evolve(limited(local.failure), at=0.0))
     if local.diagnosed:

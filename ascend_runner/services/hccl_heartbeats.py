@@ -55,6 +55,7 @@ class HcclHeartbeats:
         paths = (spec.env.get("ASCEND_PROCESS_LOG_PATH", "") for spec in job.ranks)
         self._folders = tuple(dict.fromkeys(os.path.join(path, "run", "plog") for path in paths if path))
         self._job, self._pulse, self._wake, self._now, self._interval = job, pulse, wake, now, interval
+        self.tell_lost: Callable[[Sequence[int]], object] = lambda _nodes: None  # called in the thread
         self._began = time.time()
         self._leaders: set[int] = set()
         self._read: dict[tuple[int, int], int] = {}  # the bytes of each file that were read, by its device and inode
@@ -123,6 +124,8 @@ class HcclHeartbeats:
         documents = (table.data, table.source or table.data) if table else None
         own = {(self._job.server_id, spec.local_rank): spec.rank_id for spec in self._job.ranks}
         self._sentences += heartbeat_events.sentences([*new.values()], own, documents)
+        if lost := heartbeat_events.lost_nodes(new.values(), documents):
+            self.tell_lost(lost)
         return bool(new)
 
     def _new_lines(self, folder: str) -> list[str]:

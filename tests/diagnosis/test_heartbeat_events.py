@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ascend_runner.diagnosis.heartbeat_events import PeerEvent, Status, events_in, sentences
+from ascend_runner.diagnosis.heartbeat_events import PeerEvent, Status, events_in, lost_nodes, sentences
 from ascend_runner.diagnosis.root_cause import Place
 
 HEAD = "[INFO] HCCL(686,python):2025-10-23-07:52:59.191.363 [heartbeat.cc:951] [8970]"
@@ -95,6 +95,16 @@ def test_sentence_names_all_lost_ranks_of_a_node() -> None:
         "HCCL reports that rank 4 on node 2 (pod job-2, 10.0.0.26) is lost (no heartbeat for 30 s), by rank 1",
         f"HCCL reports that device 2 on server 10.0.0.9 is {Status.STUCK.value}, by device 2 of 10.0.0.9",
     ] == sentences(events, {}, (data, data))
+
+
+def test_nodes_of_lost_ranks() -> None:
+    """A node counts if HCCL has lost a rank of it in the rank table, not if one is only stuck."""
+    data, by = json.dumps(TABLE).encode(), Place("10.0.0.25", 1)
+    events = [PeerEvent(Place("10.0.0.26", device), Status.LOST, by, AT) for device in (0, 1)]
+    events += [PeerEvent(Place("10.0.0.26", 2), Status.STUCK, by, AT), LOST]
+
+    assert (1,) == lost_nodes(events, (data, data))
+    assert () == lost_nodes(events, None)
 
 
 def test_sentence_without_a_rank_table() -> None:

@@ -36,7 +36,7 @@ from ascend_runner.record.facts import CheckpointAsked
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services.control import Requests
-from ascend_runner.supervision.causes import Ending, Exited, PeerFailed, Restart, SignalReceived
+from ascend_runner.supervision.causes import Ending, Exited, HangDetected, PeerFailed, Restart, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import Failed, Policy, Verdict
 from ascend_runner.supervision.state import Phase, State
@@ -159,6 +159,35 @@ def test_failure_is_said_at_once_and_explained_later() -> None:
     assert Failure(rank_id=0, ending="exit status 7", status=7, at=3.0) == failure
     assert last.diagnosed
     assert (Stage.DEAD, FailureClass.UNKNOWN, 7) == (last.stage, last.diagnosed.kind, last.diagnosed.status)
+
+
+def test_silence_is_said() -> None:
+    """A hang is silence once it lasts for 10 minutes; what HCCL reports as lost is forgotten when ranks are active."""
+    scene = Scene()
+    scene.nodes.begin_attempt(0)
+    scene.nodes.note_lost([3])
+    scene.nodes.note_lost([2])
+    scene.nodes.observe(HangDetected(60.0), 100.0)
+    silent = scene.peers.told[-1]
+    scene.nodes.observe(HangDetected(60.0, is_over=True), 200.0)
+    over = scene.peers.told[-1]
+
+    assert ((2, 3), 640.0) == (silent.lost, silent.silent_from)
+    assert ((), None) == (over.lost, over.silent_from)
+
+
+def test_silence_that_hccl_explains_is_a_lost_peer() -> None:
+    """A hang that HCCL reports as another rank's end is a consequence, in the first word and in the diagnosis."""
+    scene = Scene()
+    hang = HangDetected(35.0, peer="HCCL reports that rank 26 is lost")
+    scene.nodes.observe(State(grace=GRACE, phase=Phase.TERMINATING, cause=hang), 3.0)
+    scene.send_at(1.0, VerdictReached(JobVerdict(attempt=0, node=3, status=7)))
+    scene.nodes.confer(FAILED, Outcome(cause=hang))
+    last = scene.peers.told[-1]
+
+    assert last.failure
+    assert last.diagnosed
+    assert [FailureClass.PEER] * 2 == [last.failure.kind, last.diagnosed.kind]
 
 
 def test_end_of_the_only_rank_is_said_at_once() -> None:

@@ -380,6 +380,8 @@ def test_a_lease_ends_the_ranks_of_a_node_without_contact() -> None:
     (None, {"lost": (2,)}, True),
     (None, {"lost": (1,)}, False),
     (None, {"is_silent": True}, True),
+    (None, {"silent_from": 20.0}, True),
+    (None, {"silent_from": 1e9}, False),
 ])  # fmt: skip
 def test_when_an_unreachable_node_is_lost(
     *, node_timeout: float | None, said: dict[str, Any], is_stopped: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ascend_runner.plan.spec import TableFile
 from ascend_runner.services.hccl_heartbeats import READ_LIMIT, HcclHeartbeats
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.state import Phase, State
@@ -30,14 +32,16 @@ def line(device: int, status: str = "LOST", at: float | None = None) -> bytes:
 class Logs:
     """The run/plog folder of a rank."""
 
-    def __init__(self, folder: Path, *, has_own: bool = True, timeout: float | None = 60.0) -> None:
+    def __init__(
+        self, folder: Path, *, has_own: bool = True, timeout: float | None = 60.0, table: TableFile | None = None
+    ) -> None:
         self.folder = folder / "run" / "plog"
         self.folder.mkdir(parents=True)
         self.path = self.folder / "plog-7_20261124160000000.log"
         self.active_at, self.announced_until, self.woken = 0.0, 0.0, threading.Event()
         spec = rank_spec(0, env={"ASCEND_PROCESS_LOG_PATH": str(folder)})
         self.heartbeats = HcclHeartbeats(
-            job_spec([spec], rank_size=16, has_own_process_logs=has_own, hang_timeout=timeout),
+            job_spec([spec], rank_size=16, has_own_process_logs=has_own, hang_timeout=timeout, table=table),
             lambda: (self.active_at, self.announced_until),
             self.woken.set,
             lambda: 100.0,
@@ -70,6 +74,21 @@ def test_only_the_new_part_is_read(logs: Logs) -> None:
     logs.write(line(3)[50:])
 
     assert ([2], [], [3], []) == (first, second, logs.devices(), logs.devices())
+
+
+def test_nodes_of_lost_ranks_are_passed_on(tmp_path: Path) -> None:
+    """The other nodes learn which nodes HCCL has lost, by their numbers in the rank table."""
+    servers = [
+        {"server_id": f"10.0.0.{node + 1}", "device": [{"device_id": "2", "device_ip": "", "rank_id": str(node)}]}
+        for node in (0, 1)
+    ]
+    data = json.dumps({"status": "completed", "server_count": "2", "server_list": servers}).encode()
+    logs, lost = Logs(tmp_path, table=TableFile("table.json", "other.json", data)), list[int]()
+    logs.heartbeats.tell_lost = lost.extend
+    logs.write(line(2))
+    logs.heartbeats.look(0.0)
+
+    assert [1] == lost
 
 
 def test_event_before_the_last_output_is_over(logs: Logs) -> None:
