@@ -168,7 +168,7 @@ complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -f -a '(__asc
 complete -c ascend-job -n __fish_use_subcommand -a limit -d 'Change the time limit of a running job, without affecting its ranks'
 complete -c ascend-job -n '__fish_seen_subcommand_from limit' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from limit' -f -a 'off (__ascend_runner_jobs)'
-complete -c ascend-job -n __fish_use_subcommand -a stop -d 'Stop a job: send SIGTERM to its first process'
+complete -c ascend-job -n __fish_use_subcommand -a stop -d 'Stop a job, on all nodes if they are linked, as SIGTERM does'
 complete -c ascend-job -n '__fish_seen_subcommand_from stop' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from stop' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a release -d 'Release a job that is held after a failure'
