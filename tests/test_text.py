@@ -198,4 +198,5 @@ def test_times_have_one_notation() -> None:
     writing = [module.name for module in MODULES if b"%Y-%m-%d" in module.path.read_bytes()]
     separated = [module.name for module in MODULES if b"isoformat(sep" in module.path.read_bytes()]
 
-    assert (["text"], []) == (writing, separated)
+    # What is compared with the times in HCCL's logs, in their notation, is not for people.
+    assert ({"text", "services.hccl_heartbeats"}, []) == (set(writing), separated)

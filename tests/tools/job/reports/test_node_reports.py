@@ -417,14 +417,14 @@ def test_running_job(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_real_nodes(program: Program, tool: Tool) -> None:
-    """Runners of three nodes share a directory; a fourth one never starts. The node that failed is likely the cause."""
+    """Runners of three unlinked nodes share a directory, a fourth never starts: the one that failed is the cause."""
     fails = "if [ $NODE_RANK = 1 ]; then echo 'ValueError: loss is nan' >&2; exit 3; fi; "
     loses = "while ! [ -s job-report-node-1.json ] || ! grep -q failed job-report-node-1.json; do sleep 0.05; done; "
     script = f"cd {program.log_dir}; {fails}{loses}echo 'EI0006: [PID: 7] no connection, remote rank: [1]'; exit 4"
     runs = []
     for node in range(3):
         place = ("--nnodes", "4", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--nproc-per-node", "1")
-        own = ("--log-dir", str(program.log_dir), "--html", "never")
+        own = ("--log-dir", str(program.log_dir), "--html", "never", "--link", "off")
         runs.append(program.start(*place, *own, "sh", "-c", script, env={"MA_VJ_NAME": "job"}))
     assert [4, 3, 4] == [run.finish() for run in runs]
     wait_until(lambda: node_reports.has_several(str(program.log_dir)))
