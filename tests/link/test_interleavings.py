@@ -227,9 +227,12 @@ def test_laws_in_many_interleavings(max_restarts: int) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("max_restarts", [0, 1])
-def test_laws_in_every_interleaving(max_restarts: int) -> None:
-    """Two failures of any class, at any time, on any nodes: still one verdict for each attempt."""
-    ends = explore(attrs.evolve(begin(max_restarts), failures=2), 2_000_000)
+def test_laws_in_more_interleavings(max_restarts: int) -> None:
+    """Two failures of any class, at any time, on any nodes: still one verdict for each attempt.
+
+    Without a restart, about half of the 22,000 states are seen: all of them take minutes.
+    """
+    ends = explore(attrs.evolve(begin(max_restarts), failures=2), 10_000)
     assert ends
     for job in ends:
         check(job)
