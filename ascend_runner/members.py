@@ -107,12 +107,17 @@ class Members:
 
     def fields(self, record: type) -> dict[str, Any]:
         """Return the members that a record has as fields of a plain type. A member without a value is 0, "" or None."""
-        kinds = record.__annotations__.items()  # strings: annotations are not evaluated
+        kinds = field_types(record).items()
         return {name: _READERS[kind](self, name) for name, kind in kinds if kind in _READERS}
 
     def _items(self, name: str) -> tuple[object, ...]:
         value = self.members.get(name)
         return tuple(value) if isinstance(value, (list, tuple)) else ()
+
+
+def field_types(record: type) -> Mapping[str, str]:
+    """Return the types of the fields of a record as text; in Python 3.9, one without fields has no annotations."""
+    return getattr(record, "__annotations__", {})
 
 
 def _whole(value: object) -> int | None:

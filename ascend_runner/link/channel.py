@@ -25,7 +25,7 @@ from ascend_runner.link.messages import (
     Stage,
 )
 from ascend_runner.link.wire import fitting, limited
-from ascend_runner.members import Members, plain
+from ascend_runner.members import Members, field_types, plain
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 
@@ -124,7 +124,7 @@ def decode(message: bytes, kinds: Mapping[str, type[Any]]) -> Any:
 
 
 def _decode(kind: type[Any], members: Members) -> Any:
-    present = {name: text for name, text in kind.__annotations__.items() if name in members.members}
+    present = {name: text for name, text in field_types(kind).items() if name in members.members}
     found = {name: value for name, value in members.fields(kind).items() if name in present}
     for name, text in present.items():
         if text in _CHOICES and (choice := members.choice(name, _CHOICES[text])):

@@ -22,6 +22,7 @@ from ascend_runner.link.messages import (
     Stage,
     VerdictReached,
 )
+from ascend_runner.members import field_types
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 VALUES: dict[str, Any] = {
@@ -42,7 +43,7 @@ def filled(kind: type[Any]) -> Any:
     """Return a record of which no field has its default."""
     records = {"Failure": Failure, "Diagnosed": Diagnosed, "Identity": Identity, "JobVerdict": JobVerdict}
     fields: dict[str, Any] = {}
-    for name, text in kind.__annotations__.items():
+    for name, text in field_types(kind).items():
         plain = text.replace(" | None", "")
         if text == "tuple[NodeRecord, ...]":
             fields[name] = (filled(NodeRecord), filled(NodeRecord))
