@@ -78,19 +78,15 @@ def test_two_nodes_learn_as_one(alone: list[float], nodes: TwoNodes, tmp_path: P
 
 
 def test_death_of_one_rank_ends_both_nodes(nodes: TwoNodes, tmp_path: Path) -> None:
-    """The node of a killed rank names it; the other node names its own first failure, which points at a peer."""
+    """Both nodes end with the status of the killed rank and name it, whatever gloo says of the lost peer."""
     started = [_start_node(nodes, index, tmp_path, "--die", "1") for index in range(2)]
     first, second = (node.finish() for node in started)
 
-    # gloo fails with an exception or, in one of its threads, with abort().
-    assert (137, True) == (first.status, second.status in {1, 134}), first.screen + second.screen
+    assert (137, 137) == (first.status, second.status), first.screen + second.screen
     assert (1, None, 9) in failed_ranks(tmp_path / "node-0")
-    report = json.loads((tmp_path / "node-1" / "log" / "modelarts-job-1-report-node-1.json").read_bytes())
-    finding = next(rank["finding"] for rank in report["ranks"] if rank["rank_id"] == report["cause"]["rank_id"])
-    assert report["cause"]["rank_id"] in {2, 3}
-    assert f"[{nodes.addresses[0]}]" in finding["exception"]
-    # The first if only one of the ranks had the time to report its peer.
-    assert finding["code_kind"] in {"this rank or a peer may be at fault", "usually caused by a peer"}
+    for node in range(2):
+        report = json.loads((tmp_path / f"node-{node}" / f"log/modelarts-job-1-report-node-{node}.json").read_bytes())
+        assert (0, 1, 137) == tuple(report["verdict"][name] for name in ("node", "rank_id", "status"))
 
 
 @pytest.mark.parametrize("program", ["accelerated.py", "lightened.py"])
