@@ -174,4 +174,6 @@ def status(run: Run, hung: disk.Disk) -> int:
 def is_hanging(run: Run) -> bool:
     """Whether any thread of the runner waits for the server of a disk."""
     pids = [run.popen.pid, *(found.pid for found in process_tree.descendants(run.popen.pid))]
-    return any("fuse" in process_tree.wchan(pid) or "request_wait" in process_tree.wchan(pid) for pid in pids)
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+    functions = [process_tree.wchan(int(task.name)) for task in tasks]
+    return any("fuse" in function or "request_wait" in function for function in functions)

@@ -130,8 +130,7 @@ def is_alive(pid: int) -> bool:
 def look(pid: int) -> Descendant | None:
     """Return a process, or None if it has ended."""
     try:
-        status = read(pid, "status")
-        if _is_in_exec(status):
+        if _has_no_program(pid) and _is_in_exec(status := read(pid, "status")):
             return _look_in_exec(pid, status)
         stat = read(pid, "stat")
     except (*_GONE, PermissionError):  # it has ended, or it is hidden
@@ -164,6 +163,12 @@ def is_in_exec(pid: int) -> bool:
         return _is_in_exec(read(pid, "status"))
     except OSError:
         return False
+
+
+def _has_no_program(pid: int) -> bool:
+    """Whether a process has memory, but no code in it. Asked first, because statm is the cheapest file of a process."""
+    size, _resident, _shared, code, *_others = read(pid, "statm").split()
+    return code == b"0" and size != b"0"
 
 
 def _is_in_exec(status: bytes) -> bool:
