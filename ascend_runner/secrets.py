@@ -226,7 +226,7 @@ class Masker:
 
 
 def _without_middle(line: re.Match[str]) -> str:
-    """Return both ends of a line; the second without its first word, which may be the rest of a secret."""
+    """Return both ends of a long line. The first word of the second end is dropped, as it may be part of a secret."""
     half = LONGEST_LINE // 2
     return line[0][:half] + CUT + re.sub(r"^\S*", "", line[0][-half:])
 

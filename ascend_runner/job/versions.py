@@ -40,7 +40,7 @@ def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
 
 
 def _python(rank: RankSpec) -> str:
-    """Return the interpreter of a rank; of another program, the first one that it can find."""
+    """Return the Python interpreter of a rank, or the first one in its PATH if it runs another program."""
     executable = os.path.join(rank.cwd, rank.executable)
     if PYTHON.fullmatch(os.path.basename(executable)):
         return executable

@@ -214,7 +214,7 @@ def _ticked(hub: Hub, _event: Tick) -> Step:
 
 
 def _requested(hub: Hub, event: Requested) -> Step:
-    """Answer with the nodes, in parts that fit into a message."""
+    """Answer with the rows of all nodes, split into messages."""
     if event.asked.request != "nodes":
         return hub, ()
     rows = node_records(hub)
@@ -329,7 +329,7 @@ def _drop(hub: Hub) -> Step:
 
 
 def _refuse(hub: Hub, event: Received, message: FromSpoke, sentence: str) -> Step:
-    """Refuse a node. Without it the job cannot begin, so all are refused, unless its place is taken."""
+    """Refuse a node, and all others with it if the job cannot begin without this one."""
     if hub.missing and message.node not in hub.peers and not hub.refusal:
         hub = attrs.evolve(hub, refusal=sentence)
     hub, reply = _reply(hub, event, message, View(refusal=sentence))
@@ -834,7 +834,7 @@ def _reply(
 
 
 def _next_seq(hub: Hub, at: float) -> int:
-    """Number a message; another process on this machine that continues goes on with higher numbers."""
+    """Number a message. A link process that is started again continues with higher numbers."""
     return max(hub.seq + 1, int(at * 1e6))
 
 

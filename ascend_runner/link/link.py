@@ -198,7 +198,7 @@ class Link:
 
 
 class Child:
-    """One link process, and whether it is still of use. Nothing that it does blocks the caller."""
+    """A running link process. No method blocks, except for the limited wait in `say_goodbye`."""
 
     def __init__(self, program: str, farewell: int, environ: Mapping[str, str], limits: Limits) -> None:
         self.end = ""  # how it has ended, or why it was given up
