@@ -251,8 +251,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             metavar="DURATION",
             parse=parsing.positive_seconds,
             default_text="off",
-            help="time without contact after which a node counts as lost and the others are stopped; by default, that"
-            " is so only if HCCL or the silence of all other ranks confirms it",
+            help="stop the job if a node has been out of contact for this long; off: only if HCCL reports the node as"
+            " lost, or all other ranks are silent as well",
         ),
     ),
     Topic.RANKS: (
