@@ -28,7 +28,9 @@ class Disk:
         self.content.mkdir()
         limit = [f"--write-rate={rate}"] if rate else []
         # With locks, close(2) asks the server as well, as on NFS: it hangs or fails like any other call.
+        # The server ends with the thread that starts it: a killed test leaves no disk behind that hangs.
         self._command = [
+            *("setpriv", "--pdeathsig", "KILL"),
             "bindfs",
             "-f",
             "--multithreaded",
@@ -90,7 +92,7 @@ class Disk:
 
 def is_possible() -> bool:
     """Whether such a disk can be mounted here: it needs bindfs, /dev/fuse and, mostly, root."""
-    if shutil.which("bindfs") is None:
+    if not (shutil.which("bindfs") and shutil.which("setpriv")):
         return False
     with tempfile.TemporaryDirectory() as folder:
         disk = Disk(Path(folder))
