@@ -170,7 +170,7 @@ class LinkProcess(Generic[State]):
                 message = b""
             order = channel.decode(message, channel.ORDERS) if message else None
             if isinstance(order, Local):
-                self._feed_all(LocalChanged(order, now))
+                self._feed_all(LocalChanged(order, time.monotonic()))  # an answer to the one before is not for this one
             elif isinstance(order, channel.Ping):
                 self._news.append(order)
             elif isinstance(order, Asked):

@@ -115,7 +115,7 @@ class Spoke:
         """
         if self.parting is None:
             return False
-        is_known = self.contact is not None and self.contact >= self.parting
+        is_known = self.contact is not None and self.contact >= self.parting and not self.is_due
         is_of_no_use = self.is_unlinked or not (self.hub or self.local.signum)
         return is_known or is_of_no_use or self.now >= self.parting + PARTING
 

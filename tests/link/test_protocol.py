@@ -7,13 +7,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ascend_runner.link.hub import node_records
+from ascend_runner.link import hub as hub_rules
+from ascend_runner.link import spoke as spoke_rules
+from ascend_runner.link.hub import Hub, node_records
 from ascend_runner.link.messages import (
     NOT_REACHED,
     Answered,
     Asked,
     FailureClass,
+    Identity,
     Joined,
+    Local,
     NodesKnown,
     Refused,
     Stage,
@@ -22,7 +26,8 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ASK_LIMIT, HUB, Received, Requested
+from ascend_runner.link.protocol import ASK_LIMIT, HUB, LocalChanged, Received, Requested, Send
+from ascend_runner.link.spoke import Spoke
 from tests.helpers.link_world import Habits, Network, World
 
 Kind = TypeVar("Kind")
@@ -40,6 +45,21 @@ def causes(world: World) -> set[tuple[int | None, str, int]]:
         for machine in world.machines.values()
         for verdict in machine.verdicts
     }
+
+
+def test_last_word_is_sent_at_the_time_of_an_answer() -> None:
+    """What was answered before, at the same time, is not the last word."""
+    identity = Identity(node=0, nodes=2, incarnation="r0")
+    hub, spoke, at = Hub(identity=identity), Spoke(identity=identity), 1.0
+    for stage in (Stage.RUNNING, Stage.STOPPING, Stage.DEAD, Stage.LEFT):
+        spoke, actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=stage), at))
+        for said in [action.message for action in actions if isinstance(action, Send)]:
+            hub, answers = hub_rules.transition(hub, Received(b"0", said, at))
+            for answer in [action.message for action in answers if isinstance(action, Send)]:
+                spoke, _actions = spoke_rules.transition(spoke, Received(HUB, answer, at))
+
+    assert Stage.LEFT is hub.peers[0].local.stage
+    assert (True, True) == (hub.is_over, spoke.is_over)
 
 
 def test_all_nodes_join() -> None:
