@@ -17,7 +17,7 @@ from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import wait_until
 
 FAIL = "[ $RANK = 0 ] || { touch up; exec sleep 1000; }; while ! [ -e up ]; do :; done; exit 7"
-SECOND_NODE = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1")
+SECOND_NODE = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1", "--link", "off")
 SUFFIX = "-node-1"  # of its files
 HELD = "  release with "  # begins the last line of the screen
 

@@ -107,7 +107,8 @@ def test_node_that_only_lost_a_peer_names_the_other(program: Program) -> None:
     table = {"status": "completed", "group_count": "1", "group_list": [group]}
     (program.folder / "table.json").write_text(json.dumps(table))
     script = f"echo '{GLOO}' >&2; sleep 0$RANK_ID; exit 1"
-    run = program.start("--rank-table", "table.json", "--pod-name", "worker-0", "--html", "failure", "sh", "-c", script)
+    options = ("--rank-table", "table.json", "--pod-name", "worker-0", "--html", "failure", "--link", "off")
+    run = program.start(*options, "sh", "-c", script)
 
     assert 1 == run.finish()
     where = "all failed ranks of this node lost a peer; look at node 1 (pod worker-1, 10.99.0.2), ranks 4-7"
@@ -215,13 +216,24 @@ def test_error_of_all_nodes_ends_them_at_once(platform: Platform) -> None:
 )
 def test_other_ends_are_not_delayed(platform: Platform, script: str, options: tuple[str, ...], status: int) -> None:
     """Only a node that has certainly lost another one stays, and not if the option forbids it."""
-    platform.start(script, "--linger", "1h", *options)
+    platform.start(script, "--linger", "1h", "--link", "off", *options)
 
     assert [status] * NODES == [pod.finish() for pod in platform.pods]
     assert [False] * NODES == platform.has_lingered()
 
 
-SECOND_OF_TWO = ("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1")
+SECOND_OF_TWO = (
+    "--nproc-per-node",
+    "1",
+    "--nnodes",
+    "2",
+    "--node-rank",
+    "1",
+    "--link",
+    "off",
+    "--master-addr",
+    "10.0.0.1",
+)
 
 
 def test_linger_ends(program: Program) -> None:

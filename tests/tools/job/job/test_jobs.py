@@ -37,7 +37,7 @@ def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
 def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
     """Its status has a line for each node; other commands list the words that mean one node."""
     for node in range(2):
-        place = ("--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1")
+        place = ("--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--link", "off")
         start(f"exit {node * 4}", *place, ranks=1).finish()
     copy = tmp_path / "copy"
     shutil.copytree(program.log_dir, copy)
