@@ -310,6 +310,8 @@ class Nodes:
         known = {one.value: one for one in Verdict}
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
         is_local = None if verdict.node is None or not self._plan else verdict.node == self._plan.node
+        if is_local and verdict.kind == FailureClass.PEER.value:
+            is_local = end.is_local  # nobody has a cause; this node knows whether the peer that it has lost is its own
         return attrs.evolve(
             end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
         )

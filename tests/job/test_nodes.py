@@ -229,6 +229,17 @@ def test_verdict_gives_status_and_decision() -> None:
     assert 2.0 == scene.clock.now()
 
 
+@pytest.mark.parametrize("is_local", [False, None])
+def test_node_that_has_only_lost_a_peer_is_not_the_cause(*, is_local: bool | None) -> None:
+    """If the verdict is only a lost peer of this node, the cause is where this node places it."""
+    scene = Scene()
+    lost = JobVerdict(attempt=0, node=1, kind="peer", missing=(0, 2, 3), status=7)
+    scene.send(VerdictReached(lost))
+    end = scene.nodes.confer(attrs.evolve(FAILED, is_local=is_local), Outcome(cause=EXITED))
+
+    assert end.is_local is is_local
+
+
 def test_without_a_verdict_a_node_ends_by_itself() -> None:
     """Nothing waits for longer than a bound that the grace sets; then no attempt follows."""
     scene = Scene(restarts=3)
