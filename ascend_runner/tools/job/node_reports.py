@@ -2,7 +2,8 @@
 
 What a node reports about itself decides, never its clock: in a job of several nodes all fail within seconds, and the
 first to complain is often a victim. An error of its own precedes one that is unknown, such as a missing report, and a
-lost peer is only a consequence. Nodes that this does not tell apart are a tie.
+lost peer is only a consequence. Nodes that this does not tell apart are a tie. Nodes that were linked have agreed on a
+cause: it stands for all of them.
 
 Anybody may have written to a directory: a report that cannot be used is left out, with a sentence about it.
 """
@@ -27,6 +28,7 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Death, Suspicion
 from ascend_runner.errors import SettingsError, UnreadableError, reason
 from ascend_runner.record.job_record import CERTAINTY, CauseRecord, JobRecord
+from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import CAUSES, AnyCause, Exited
 from ascend_runner.text import abbreviated, columns, counted, format_numbers, printable
@@ -45,6 +47,8 @@ WRAP: Final = functools.partial(textwrap.wrap, break_on_hyphens=False, break_lon
 HEADS: Final = ("node", "host", "ranks", "state", "error", "reported")
 # A job has the first of these states that any of its nodes has.
 STATES: Final = ("failed", "expired", "stopped", "holding", "succeeded")
+WITH_VERDICTS: Final = {"failed", "holding"}  # a job that is stopped later keeps the verdict on its last failure
+CERTAINTIES: Final = {**CERTAINTY, "certain": "certainly the cause"}
 RUNNER_FAILED: Final = "runner_failed"  # the kind of a cause without a class
 KINDS: Final[Mapping[str, type[AnyCause]]] = {cause.report_kind: cause for cause in CAUSES}
 
@@ -60,6 +64,7 @@ class Standing(enum.Enum):
 
 ORDER: Final = tuple(Standing)
 STANDINGS: Final = {Suspicion.FAILED_BY_ITSELF: Standing.OWN, Suspicion.REPORTS_A_PEER: Standing.LOST_PEER}
+OF_VERDICTS: Final = {"own": Standing.OWN, "peer": Standing.LOST_PEER}  # by the kind of a verdict
 
 
 @attrs.frozen(kw_only=True)
@@ -76,12 +81,19 @@ class NodeReport:
     path: str = ""  # of the JSON report
     log: str = ""  # of that rank
     named_by: int = 0  # nodes that suspect one of its ranks
+    verdict: JobVerdict | None = None  # on the failure, in its report
+    named_in: JobVerdict | None = None  # the verdict of linked nodes with its rank as the cause
 
     @property
     def title(self) -> str:
         """Its number, with its rank and its host if they are known: "rank 21 on node 2 (worker-2)"."""
         rank = "" if self.rank_id is None else f"rank {self.rank_id} on "
         return f"{rank}node {self.number}" + (f" ({self.host})" if self.host else "")
+
+    @property
+    def as_cause(self) -> str:
+        """The sentence that names it as the cause."""
+        return str(self.named_in)[:LONGEST] if self.named_in else f"{self.title}: {self.sentence or self.state}"
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -121,13 +133,27 @@ class NodeReports:
     @property
     def is_open(self) -> bool:
         """Whether several nodes may be the cause, or none that says more than that it has lost a peer."""
+        return self.certainty == "open"
+
+    @property
+    def certainty(self) -> str | None:
+        """How certain the first candidate is the cause: "certain", "likely" or "open"; None without one."""
         found = self.candidates
-        return len(found) > 1 or (len(found) == 1 and found[0].standing is Standing.LOST_PEER)
+        if not found:
+            return None
+        most = found[0].named_in.certainty if found[0].named_in else ""
+        is_open = len(found) > 1 or found[0].standing is Standing.LOST_PEER
+        return "open" if is_open else most if most in CERTAINTIES else "likely"
 
     def reasons(self) -> Iterator[str]:
         """Yield the reasons for these candidates, and against them."""
-        found = self.candidates
-        if found[0].standing is not Standing.OWN:
+        found, verdict = self.candidates, self.candidates[0].named_in
+        if verdict:
+            same = [node.number for node in self.nodes if str(node.verdict) == str(verdict)]
+            yield f"the verdict of {_titles(same)}"
+            if verdict.missing:
+                yield f"it was made without {_titles(verdict.missing)}"
+        elif found[0].standing is not Standing.OWN:
             yield "no node has an error of its own"
         else:
             yield "several nodes have errors of their own" if len(found) > 1 else "no other node has one of its own"
@@ -135,7 +161,24 @@ class NodeReports:
             yield f"suspected by {counted(found[0].named_by, 'other node')}"
         missing = [node.number for node in self.nodes if not is_ended(node.state) and node not in found]
         if missing:
-            yield f"no final report from node{'s' if len(missing) > 1 else ''} {format_numbers(missing)}"
+            yield f"no final report from {_titles(missing)}"
+
+    def differences(self) -> Iterator[str]:
+        """Yield the verdicts of nodes that differ from the one of other nodes that were linked."""
+        groups: dict[str, list[tuple[int, bool]]] = {}
+        found = self.candidates
+        for node in self.nodes if any(node.named_in for node in self.nodes) else ():
+            if node.verdict:
+                groups.setdefault(str(node.verdict), []).append((node.number, node.verdict.is_alone))
+        for sentence, same in groups.items():
+            if sentence != str(found[0].named_in):
+                alone = ", alone" if all(is_alone for _number, is_alone in same) else ""
+                yield f"the verdict of {_titles(number for number, _is_alone in same)}{alone}: {sentence}"[:LONGEST]
+
+
+def _titles(numbers: Iterable[int]) -> str:
+    known = [*numbers]
+    return f"node{'s' if len(known) > 1 else ''} {format_numbers(known)}"
 
 
 def is_ended(state: str) -> bool:
@@ -232,7 +275,27 @@ def read(*paths: str, job_id: str | None = None) -> NodeReports:
         nodes[number] = NodeReport(number=number, rank_ids=tuple(ranks) if known.isdisjoint(ranks) else ())
     named = list(_named(nodes.values(), [record for record, _state in records.values()]))
     whole = [attrs.evolve(nodes[number], named_by=named.count(number)) for number in range(count)]
-    return NodeReports(job_id=str(job_id), nodes=tuple(whole), left_out=tuple(left_out))
+    return NodeReports(job_id=str(job_id), nodes=_judged(whole), left_out=tuple(left_out))
+
+
+def _judged(nodes: Sequence[NodeReport]) -> tuple[NodeReport, ...]:
+    """Return the nodes as the verdicts see them on which linked nodes have agreed: none of these is another cause."""
+    agreed = [node.verdict for node in nodes if node.verdict and not node.verdict.is_alone]
+    named = {verdict.node: verdict for verdict in reversed(agreed) if verdict.node in range(len(nodes))}
+    tied = {number: verdict for verdict in named.values() for number in verdict.tied}
+    judged = []
+    for node in nodes:
+        verdict, own = named.get(node.number), node.verdict
+        standing, sentence, log = node.standing, node.sentence, node.log
+        if found := verdict or tied.get(node.number):
+            standing = OF_VERDICTS.get(found.kind, Standing.UNKNOWN)
+        elif own and not own.is_alone and own.node in named:
+            standing = Standing.NONE
+        if verdict:
+            sentence = sentence or verdict.sentence[:LONGEST]
+            log = log or (verdict.log and f"{verdict.log} on that node")
+        judged.append(attrs.evolve(node, standing=standing, named_in=verdict, sentence=sentence, log=log))
+    return tuple(judged)
 
 
 def _found(path: str, unreadable: list[str]) -> Iterator[_Found]:
@@ -292,6 +355,7 @@ def _newest(record: JobRecord, path: str) -> tuple[JobRecord, str]:
 
 def _node(number: int, record: JobRecord, state: str, path: str) -> NodeReport:
     cause = record.cause if is_ended(state) else None
+    verdict = record.verdict if state in WITH_VERDICTS else None
     rank = record.rank(cause.rank_id) if cause else None
     names_another = cause is not None and cause.is_elsewhere and bool(cause.candidates)
     error = rank.finding.summary if rank and rank.finding and not names_another else ""
@@ -306,6 +370,7 @@ def _node(number: int, record: JobRecord, state: str, path: str) -> NodeReport:
         sentence=Masker().text(error or cause.sentence or "failed")[:LONGEST] if cause else "",
         path=path,
         log=os.path.join(os.path.dirname(path), os.path.basename(rank.log_path)) if rank else "",
+        verdict=None if verdict is None or verdict.restarts or not verdict.sentence else verdict,
     )
 
 
@@ -314,7 +379,7 @@ def standing_of(record: JobRecord, cause: CauseRecord) -> Standing:
     kind, rank = KINDS.get(cause.kind), record.rank(cause.rank_id)
     if kind is None:
         return Standing.OWN if cause.kind == RUNNER_FAILED else Standing.UNKNOWN
-    if kind.is_from_outside or cause.is_a_consequence:
+    if kind.is_from_outside or kind.is_elsewhere or cause.is_a_consequence:
         return Standing.NONE if kind.is_from_outside else Standing.LOST_PEER
     if kind is not Exited:
         return Standing.UNKNOWN if kind.may_be_elsewhere else Standing.OWN
@@ -349,11 +414,16 @@ def screen(found: NodeReports, width: int | None = None) -> str:
 def _facts(found: NodeReports) -> Iterator[tuple[str, str]]:
     candidates, more = found.candidates[:MOST_CANDIDATES], len(found.candidates) - MOST_CANDIDATES
     for index, node in enumerate(candidates):
-        yield "" if index else "causes" if found.is_open else "cause", f"{node.title}: {node.sentence or node.state}"
+        yield "" if index else "causes" if found.is_open else "cause", node.as_cause
     if more > 0:
         yield "", f"or one of {counted(more, 'other node')}"
     if candidates:
-        yield "", f"{CERTAINTY['open' if found.is_open else 'likely']}: {'; '.join(found.reasons())}"
+        yield "", f"{CERTAINTIES[found.certainty or 'open']}: {'; '.join(found.reasons())}"
+    differences = [*found.differences()]
+    for sentence in differences[:MOST_CANDIDATES]:
+        yield "differs", sentence
+    if len(differences) > MOST_CANDIDATES:
+        yield "", f"and {counted(len(differences) - MOST_CANDIDATES, 'other verdict')}"
     if candidates and not found.is_open:
         yield "log", candidates[0].log
         yield "report", candidates[0].path
@@ -372,13 +442,15 @@ def _rows(found: NodeReports) -> Iterator[tuple[str, ...]]:
 
 def document(found: NodeReports) -> dict[str, object]:
     """Return the JSON of a job (`--json`)."""
-    nodes = [{**attrs.asdict(node), "standing": node.standing.value} for node in found.nodes]
+    left_out = attrs.filters.exclude(attrs.fields(NodeReport).verdict, attrs.fields(NodeReport).named_in)
+    nodes = [{**attrs.asdict(node, filter=left_out), "standing": node.standing.value} for node in found.nodes]
     return {
         "job_id": found.job_id,
         "state": found.state,
-        "certainty": ("open" if found.is_open else "likely") if found.candidates else None,
+        "certainty": found.certainty,
         "candidates": [node.number for node in found.candidates[:MOST_CANDIDATES]],
         "reasons": list(found.reasons()) if found.candidates else [],
+        "differences": list(found.differences()),
         "nodes": nodes,
         "left_out": found.left_out,
     }

@@ -76,6 +76,14 @@ EXPIRED = failed("expired", "expired")
 UNHEALTHY = failed("unhealthy")
 RUNNER = failed("runner_failed")
 FINE: Mapping[str, object] = {"state": "succeeded", "cause": None}
+STOPPED_BY_A_PEER = {"cause": {"kind": "node_failed", "sentence": "node 1 failed (rank 8: exit status 1)"}}
+
+
+def on(node: int, report: Mapping[str, object] = LOST, kind: str = "own", **changes: object) -> dict[str, object]:
+    """Return a report with the verdict that a rank of a node is the cause."""
+    rank_id = 8 * node
+    verdict = {"node": node, "rank_id": rank_id, "sentence": f"rank {rank_id} failed: it", "kind": kind, "status": 1}
+    return {**report, "verdict": {**verdict, "certainty": "certain", **changes}}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +103,16 @@ FINE: Mapping[str, object] = {"state": "succeeded", "cause": None}
         ((LOST, EITHER, LOST), [1], False),
         ((LOST, LATER, LOST), [1], False),
         ((HUNG, HUNG, HUNG), [0, 1, 2], True),
+        ((STOPPED_BY_A_PEER, None), [1], False),
+        ((on(1), on(1, OWN), on(1, OTHER)), [1], False),  # the verdict of the link stands for those that were linked
+        ((on(1), None, on(1)), [1], False),
+        ((on(1, LOST, "unknown"), on(1, SILENT, "unknown"), OTHER), [2], False),  # that one was not heard
+        ((on(1, LOST, "peer"), on(1, LOST, "peer"), on(1, LOST, "peer")), [1], True),
+        ((on(1), on(2), on(1, OTHER)), [1, 2], True),
+        ((on(0, tied=[2]), on(0, OWN, tied=[2]), on(0, OTHER, tied=[2])), [0, 2], True),
+        ((on(0, is_alone=True), on(1, OWN, is_alone=True), on(2, is_alone=True)), [1], False),
+        ((on(0, restarts=True), on(0, OWN, restarts=True)), [1], False),  # on an attempt before
+        ((on(9), on(9, OWN)), [1], False),
         ((LOST, STOPPED, LOST), [0, 2], True),
         ((LOST, STOPPED), [0], True),
         ((STOPPED, STOPPED, None), [], False),
@@ -105,10 +123,42 @@ FINE: Mapping[str, object] = {"state": "succeeded", "cause": None}
 def test_candidates(
     parts: tuple[Mapping[str, object] | None, ...], candidates: list[int], *, is_open: bool, tmp_path: Path
 ) -> None:
-    """An error of its own precedes an unknown one, which precedes a lost peer; who was stopped is no candidate."""
+    """An error of its own precedes an unknown one, which precedes a lost peer; a node that was stopped is no candidate.
+
+    Linked nodes have one candidate, which their verdict names.
+    """
     found = nodes(tmp_path, *parts)
 
     assert (candidates, is_open) == ([node.number for node in found.candidates], found.is_open)
+
+
+def test_verdict_of_linked_nodes(tool: Tool, tmp_path: Path) -> None:
+    """The cause is the sentence of the verdict; nodes without it are named, and verdicts that differ are told."""
+    log = "/other/job-proc-rank-8-device-0.txt"
+    nodes(tmp_path, on(1, log=log, missing=[3]), None, on(1, log=log, missing=[3]), on(3, is_alone=True))
+
+    assert [
+        "job: failed; final reports from 3 of 4 nodes",
+        "  cause   rank 8 on node 1 failed: it",
+        "          certainly the cause: the verdict of nodes 0, 2; it was made without",
+        "          node 3",
+        "  differs the verdict of node 3, alone: rank 24 on node 3 failed: it",
+        f"  log     {log} on that node",
+        "",
+        "node  host      ranks       state      error      reported",
+        "1               8-15        no report  own        rank 8 failed: it",
+        "3     worker-3  24-31       failed     lost peer  EI0006: [PID: 7] Getting socket times out.",
+        "0, 2            0-7, 16-23  failed     -          EI0006: [PID: 7] Getting socket times out.",
+    ] == screen(tool, str(tmp_path))
+
+
+def test_many_verdicts(tool: Tool, tmp_path: Path) -> None:
+    """Of many nodes that decided alone, three are shown, and the others counted."""
+    nodes(tmp_path, on(0), *(on(node, is_alone=True) for node in range(1, 9)))
+    lines = screen(tool, str(tmp_path))
+
+    assert 3 == sum(line.startswith("  differs ") for line in lines)
+    assert "          and 5 other verdicts" in lines
 
 
 @pytest.mark.parametrize("seconds", [-600, -1, 1, 600])
