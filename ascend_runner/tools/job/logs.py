@@ -22,9 +22,13 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import SettingsError, UnreadableError, reason
 from ascend_runner.node import bounded
+from ascend_runner.record.job_record import JobRecord
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.text import PREFIX_STYLES, colored, lines_of, printable, rank_list
 from ascend_runner.tool import write_text
-from ascend_runner.tools.job.jobs import FileWatch, FoundJob, JobEnd
+from ascend_runner.tools.job import jobs
+from ascend_runner.tools.job.jobs import FileWatch, FoundJob, JobEnd, Snapshot
+from ascend_runner.views import facts
 
 LONGEST: Final = 1 << 20  # bytes of a line; a longer one is shown in parts
 EVERYTHING: Final = -1  # stands for all lines
@@ -318,6 +322,7 @@ class LogViewer:
                     log.close()
             if not is_over:
                 self._follow(watch, end)
+            self._show_carried()
 
     def _follow(self, watch: FileWatch, end: JobEnd) -> None:
         line_filter = attrs.evolve(self._query.line_filter, lines=EVERYTHING)
@@ -359,14 +364,55 @@ class LogViewer:
         return [*new.values()]
 
     def _check(self, *, may_come: bool) -> None:
-        """Check that the ranks have logs; at the beginning of a job, they `may_come`."""
-        job = self._parts[0]
-        there = {log.rank_id for log in find_logs(job.log_dir, job.job_id)}
+        """Check that the ranks have logs; at the beginning of a job, they `may_come`.
+
+        Raises:
+            SettingsError: A rank has no log.
+            UnreadableError: There is no log.
+        """
+        job, there = self._parts[0], self._there()
         missing = (self._query.ranks or there) - there
         if not there and not may_come:
             raise UnreadableError(f"no logs of {job.job_id} in {job.log_dir!r}")
         if there and missing:
-            raise SettingsError(f"no log of {rank_list(missing)} in {job.log_dir!r}, only of {rank_list(there)}")
+            self._check_missing(there, missing)
+
+    def _there(self) -> set[int]:
+        """Return the ranks with a log."""
+        return {log.rank_id for log in find_logs(self._parts[0].log_dir, self._parts[0].job_id)}
+
+    def _check_missing(self, there: set[int], missing: set[int]) -> None:
+        """Say on which nodes ranks are whose logs are not here.
+
+        Raises:
+            SettingsError: They are not ranks of other nodes, or there is nothing else to show.
+        """
+        seen = jobs.take(self._parts[0])
+        carried = _carried(seen.record)
+        silent = missing - {carried.rank_id if carried else None}
+        nodes = _nodes_of(silent, seen.record)
+        if unknown := silent.difference(*nodes.values()):
+            where = f"in {self._parts[0].log_dir!r}, only of {rank_list(there)}"
+            raise SettingsError(f"no log of {rank_list(unknown)} {where}")
+        sentences = [_where(node, ranks, seen) for node, ranks in nodes.items()]
+        if silent == missing and not self._shown:
+            raise SettingsError("; ".join(sentences))
+        for sentence in sentences:
+            self._tell(sentence)
+
+    def _show_carried(self) -> None:
+        """Show the last lines of a failed rank of another node that the link has carried, unless its log is here."""
+        if not self._parts[0].part:
+            return
+        seen = jobs.take(self._parts[0], asks=False)
+        verdict, ranks = _carried(seen.record), self._query.ranks
+        if verdict and verdict.rank_id not in self._there() and (not ranks or verdict.rank_id in ranks):
+            where = _where(verdict.node or 0, {verdict.rank_id}, seen)
+            self._tell(f"{where}; these are its last lines, as the link has carried them:")
+            log = RankLog(verdict.rank_id, f"rank {verdict.rank_id}", verdict.log)
+            prefix = _prefix(log, has_colors=self._query.has_colors) if self._shown or self._has_prefix else ""
+            for line in self._query.line_filter.chosen(map(printable, verdict.lines)):
+                write_text(f"{prefix}{line}\n")
 
     def _begin(self, logs: Sequence[_ShownLog]) -> None:
         """Find where to begin in each log, in several at once, because a network disk takes long for each answer."""
@@ -388,6 +434,41 @@ class LogViewer:
         if without_times:
             ranks = rank_list({log.log.rank_id for log in without_times})
             self._tell(f"the lines of {ranks} have no timestamps; --since may show older lines")
+
+
+def _carried(record: JobRecord) -> JobVerdict | None:
+    """Return the verdict on a failure of another node, with the last lines of its rank; None without one."""
+    verdict = record.verdict
+    is_elsewhere = verdict is not None and verdict.rank_id is not None and verdict.node != record.node_rank
+    return verdict if verdict and verdict.lines and is_elsewhere else None
+
+
+def _nodes_of(ranks: set[int], record: JobRecord) -> dict[int, set[int]]:
+    """Return the ranks of other nodes by the number of their node, if each node has as many as this one."""
+    own = {rank.rank_id for rank in record.ranks if rank.rank_id >= 0}
+    each = record.rank_size // (record.node_count or 1)
+    first = (record.node_rank or 0) * each
+    is_even = bool(own) and own <= {*range(first, first + each)}
+    nodes: dict[int, set[int]] = {}
+    for rank_id in sorted(ranks - own):
+        if is_even and 0 <= rank_id < record.rank_size:
+            nodes.setdefault(rank_id // each, set()).add(rank_id)
+    return nodes
+
+
+def _where(node: int, ranks: set[int], seen: Snapshot) -> str:
+    """Return a sentence on ranks of another node, and where their logs are: where this node has its own, if need be."""
+    record = seen.record
+    verdict = record.verdict if record.verdict and record.verdict.node == node else JobVerdict()
+    row = next((row for row in seen.nodes if row.node == node), NodeRecord(address=verdict.address, pod=verdict.pod))
+    place = facts.place(row.address, row.pod, row.host)
+    folder = os.path.dirname(verdict.log) or record.log_dir
+    device = min(ranks) - node * (record.rank_size // (record.node_count or 1))
+    name = f"{min(ranks)}-device-{device}" if len(ranks) == 1 else "*"
+    path = os.path.join(folder, f"{record.job_id}-proc-rank-{name}.txt")
+    doubt = "" if verdict.log else ", unless that node has another log directory"
+    verb, log = ("is", "its log is") if len(ranks) == 1 else ("are", "their logs are")
+    return f"{rank_list(ranks)} {verb} on node {node}{f' ({place})' if place else ''}; {log} {path} there{doubt}"
 
 
 class _ShownLog:

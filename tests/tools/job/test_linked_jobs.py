@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.program import Run
+from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import bound_to_free_port
 from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import Start, Tool, document
@@ -83,6 +83,21 @@ def test_status_shows_the_nodes(start_nodes: StartNodes, tool: Tool) -> None:
     assert [(0, False), (1, False)] == [(row["node"], row["is_unreachable"]) for row in there]
     assert "  node  place" in screen
     assert (0, "job-node-0: node 0: all ranks were asked for a checkpoint; node 1: no answer\n") == checkpoint
+
+
+@pytest.mark.deep
+def test_reports_agree(start_nodes: StartNodes, tool: Tool, program: Program) -> None:
+    """The reports of both nodes carry one verdict, which `ascend-job report` shows, and of which `logs` takes lines."""
+    runs = start_nodes()
+    os.kill(document(tool, "job-node-1")["ranks"][0]["pid"], signal.SIGKILL)
+    statuses = [run.finish() for run in runs]
+    next(program.log_dir.glob("job-proc-rank-1-*")).unlink()
+    lines = tool("report", str(program.log_dir))[1].splitlines()
+
+    assert [137, 137] == statuses
+    assert lines[1].startswith("  cause   rank 1 on node 1 ")
+    assert "the verdict of nodes 0, 1" in lines[2]
+    assert tool("logs", "job-node-0", "-r", "1")[1].startswith("ready\nascend-job: rank 1 is on node 1 (")
 
 
 def test_without_a_link(start: Start, tool: Tool) -> None:

@@ -186,6 +186,48 @@ def test_directory_of_many_nodes(shared: Path, tool: Tool) -> None:
     assert (0, expected) == tool("logs", str(shared), "-n", "1")
 
 
+@pytest.fixture(name="first")
+def fixture_first(tmp_path: Path) -> Path:
+    """Return the log directory of node 0 of 2, whose ranks were stopped because rank 3 has failed on node 1."""
+    verdict = {"node": 1, "rank_id": 3, "sentence": "rank 3 failed", "lines": ["one", "two\x1b[2J"]}
+    verdict.update(log="/data/job-proc-rank-3-device-1.txt", pod="worker-1", address="10.0.0.1")
+    job = {"job_id": "job", "state": "failed", "node_rank": 0, "node_count": 4, "rank_size": 8, "verdict": verdict}
+    report = {**job, "log_dir": "/log", "ranks": [{"rank_id": 0}, {"rank_id": 1}]}
+    run = {"job_id": "job", "part": "-node-0", "host": "host0", "pid_namespace": "", "pid": 1, "started": 1}
+    run.update(runner_pid=2, began=1.0, log_dir="/log", run_folder="/nowhere", command=["x"])
+    (tmp_path / "job-run-node-0.json").write_text(json.dumps(run))
+    (tmp_path / "job-report-node-0.json").write_text(json.dumps(report))
+    for rank in (0, 1):
+        (tmp_path / f"job-proc-rank-{rank}-device-{rank}.txt").write_text(f"last {rank}\n")
+    return tmp_path
+
+
+def test_rank_of_another_node(first: Path, tool: Tool) -> None:
+    """Its last lines are shown that the link has carried, with a note, unless its log is here."""
+    where = "rank 3 is on node 1 (10.0.0.1, pod worker-1); its log is /data/job-proc-rank-3-device-1.txt there"
+    note = f"ascend-job: {where}; these are its last lines, as the link has carried them:\n"
+    everything = f"[rank 0] last 0\n[rank 1] last 1\n[rank 3] one\n[rank 3] two\\x1b[2J\n{note}"
+
+    assert (0, f"one\ntwo\\x1b[2J\n{note}") == tool("logs", str(first), "-r", "3")
+    assert (0, f"[rank 0] last 0\n[rank 3] one\n{note}") == tool("logs", str(first), "-r", "0,3", "--grep", "0|n")
+    assert (0, everything) == tool("logs", str(first))
+    (first / "job-proc-rank-3-device-1.txt").write_text("here\n")
+    assert (0, "here\n") == tool("logs", str(first), "-r", "3")
+
+
+def test_rank_of_another_node_without_lines(first: Path, tool: Tool) -> None:
+    """A sentence says which node it is on, and where its log is there; a rank that no node has is an error."""
+    of_two = "ranks 4, 5 are on node 2; their logs are /log/job-proc-rank-*.txt there"
+    of_one = "rank 7 is on node 3; its log is /log/job-proc-rank-7-device-1.txt there"
+    doubt = ", unless that node has another log directory"
+
+    assert (2, f"ascend-job: {of_two}{doubt}; {of_one}{doubt}\n") == tool("logs", str(first), "-r", "4,5,7")
+    assert (0, f"[rank 1] last 1\nascend-job: {of_one}{doubt}\n") == tool("logs", str(first), "-r", "1,7")
+    assert (2, f"ascend-job: no log of rank 8 in {str(first)!r}, only of ranks 0, 1\n") == tool(
+        *("logs", str(first), "-r", "0,8")
+    )
+
+
 @pytest.mark.deep
 def test_directory_of_other_machines_is_followed(shared: Path, follow: Follow) -> None:
     """Until all reports say that their part of the job has ended."""
