@@ -259,7 +259,10 @@ def link(context: CheckContext) -> Findings:
     if plan is None or plan.nodes[0] == 1:
         return
     if plan.link is None:
-        yield "none: a failure on another node does not stop this one"
+        from ascend_runner.job import link_plan  # noqa: PLC0415  most jobs have one node
+
+        why = link_plan.why_not(plan, context.prepared.context, context.prepared.node)
+        yield f"none ({why}): a failure on another node does not stop this one"
         return
     places, ports = ", ".join(plan.link.hubs) or "an unknown address", format_numbers(plan.link.ports)
     port = f"port {ports}" if len(plan.link.ports) == 1 else f"one of the ports {ports}"

@@ -17,6 +17,7 @@ from ascend_runner.plan.spec import JobSpec, LinkPlan
 from ascend_runner.platforms import detect
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.options import LINK_REQUIRED
+from ascend_runner.settings.parsing import OFF
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table import RankTable
@@ -33,7 +34,7 @@ def linked(
         SettingsError: The secret cannot be used, or --link require cannot be kept.
     """
     settings = context.settings
-    is_required, why = settings.link == LINK_REQUIRED, _why_not(spec, context, node)
+    is_required, why = settings.link == LINK_REQUIRED, why_not(spec, context, node)
     if why and is_required:
         raise SettingsError(f"--link require is not possible: {why}")
     if why:
@@ -62,16 +63,15 @@ def _plan(context: PlanContext, node: Node, table: RankTable | None) -> LinkPlan
     )
 
 
-def _why_not(spec: JobSpec, context: PlanContext, node: Node) -> str:
-    """Return why a node cannot be linked to others, "" if it can."""
-    if node.nnodes == 1:
-        return "the job has only one node"
-    if spec.is_passed_through:
-        return "another launcher has started this process"
-    if spec.stopping.recovery:
-        return "the framework recovers from failures by itself"
-    if context.settings.launcher in node_0.ENGINES:
-        return f"{context.settings.launcher} starts the processes of all nodes"
-    if not meeting.candidates(None, context.environ, node.master_addr) and spec.files.table is None:
-        return "the address of node 0 is unknown"
-    return ""
+def why_not(spec: JobSpec, context: PlanContext, node: Node | None) -> str:
+    """Return why a node is not linked to others, "" if it is."""
+    is_named = bool(node and meeting.candidates(None, context.environ, node.master_addr))
+    reasons = {
+        "--link off": context.settings.link == OFF,
+        "another launcher has started this process": node is None or spec.is_passed_through,
+        "the job has only one node": node is not None and node.nnodes == 1,
+        "the framework recovers from failures by itself": bool(spec.stopping.recovery),
+        f"{context.settings.launcher} starts the processes of all nodes": context.settings.launcher in node_0.ENGINES,
+        "the address of node 0 is unknown": not is_named and spec.files.table is None,
+    }
+    return next((why for why, is_so in reasons.items() if is_so), "")

@@ -17,6 +17,7 @@ from ascend_runner.node import probes
 from ascend_runner.node.findings import Defect, Place
 from ascend_runner.node.probes import GIB
 from ascend_runner.plan.spec import LinkPlan
+from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from tests.helpers.trees import tree
 from tests.helpers.waiting import LIMIT
@@ -160,7 +161,8 @@ def test_grace_says_what_to_set() -> None:
 @pytest.mark.parametrize(
     ("node", "environ", "expected"),
     [
-        (None, {}, "none: a failure on another node does not stop this one"),
+        (None, {}, "none (--link off): a failure on another node does not stop this one"),
+        (None, {"X": ""}, "none (the address of node 0 is unknown): a failure on another node does not stop this one"),
         (1, {}, "node 1 of 2 will look for node 0 at worker-0, one of the ports 17000-17007; " + check.DERIVED_KEY),
         (0, {SECRET: "x" * 16}, "node 0 of 2 will listen on one of the ports 17000-17007; the key is a secret"),
     ],
@@ -171,6 +173,7 @@ def test_link(node: int | None, environ: dict[str, str], expected: str) -> None:
     if node is not None:
         planned = LinkPlan(node=node, nodes=2, key=b"", hubs=("worker-0",), ports=tuple(range(17000, 17008)))
         plan = attrs.evolve(plan, link=planned)
-    given = context("/", environ, nproc=2)
+    given = prepared(context("/", environ, nproc=2), plan=plan, node=Node(nnodes=2))
+    settings = Settings(link="auto" if environ else "off")
 
-    assert [("ok", expected)] == look_at("link", in_context(prepared(given, plan=plan)))
+    assert [("ok", expected)] == look_at("link", in_context(given, settings=settings))
