@@ -567,8 +567,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="precheck",
             choices=PRECHECKS,
             default="warn",
-            help="check this node as --check does; warn: only while the job waits for its rank table, a host or a"
-            " dataset, without delaying the start; stop: always, and start nothing if there is an error",
+            help="check this node as --check does; warn: while the job waits for its rank table, a host or a dataset,"
+            " or 2 s after the start, without delaying it; stop: before the start, which an error prevents",
         ),
         Option(
             name="inspect",
