@@ -80,7 +80,7 @@ def sentences(
     return [_sentence(group, where, ranks) for (_status, where), group in groups.items()]
 
 
-def lost_nodes(events: Iterable[PeerEvent], table: tuple[bytes, bytes] | None) -> tuple[int, ...]:
+def nodes_with_lost_ranks(events: Iterable[PeerEvent], table: tuple[bytes, bytes] | None) -> tuple[int, ...]:
     """Return the numbers of the nodes with a lost rank, none without a rank table; `table` as for `sentences`."""
     if table is None:
         return ()

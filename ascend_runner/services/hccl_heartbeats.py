@@ -124,7 +124,7 @@ class HcclHeartbeats:
         documents = (table.data, table.source or table.data) if table else None
         own = {(self._job.server_id, spec.local_rank): spec.rank_id for spec in self._job.ranks}
         self._sentences += heartbeat_events.sentences([*new.values()], own, documents)
-        if lost := heartbeat_events.lost_nodes(new.values(), documents):
+        if lost := heartbeat_events.nodes_with_lost_ranks(new.values(), documents):
             self.tell_lost(lost)
         return bool(new)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ascend_runner.diagnosis.heartbeat_events import PeerEvent, Status, events_in, lost_nodes, sentences
+from ascend_runner.diagnosis.heartbeat_events import PeerEvent, Status, events_in, nodes_with_lost_ranks, sentences
 from ascend_runner.diagnosis.root_cause import Place
 
 HEAD = "[INFO] HCCL(686,python):2025-10-23-07:52:59.191.363 [heartbeat.cc:951] [8970]"
@@ -103,8 +103,8 @@ def test_nodes_of_lost_ranks() -> None:
     events = [PeerEvent(Place("10.0.0.26", device), Status.LOST, by, AT) for device in (0, 1)]
     events += [PeerEvent(Place("10.0.0.26", 2), Status.STUCK, by, AT), LOST]
 
-    assert (1,) == lost_nodes(events, (data, data))
-    assert () == lost_nodes(events, None)
+    assert (1,) == nodes_with_lost_ranks(events, (data, data))
+    assert () == nodes_with_lost_ranks(events, None)
 
 
 def test_sentence_without_a_rank_table() -> None:
