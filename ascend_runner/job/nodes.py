@@ -55,7 +55,7 @@ from ascend_runner.services import control
 from ascend_runner.services.control import CheckpointAnswer
 from ascend_runner.supervision.causes import Cause, Exited, HangDetected, PeerFailed, SignalReceived
 from ascend_runner.supervision.events import Spawned
-from ascend_runner.supervision.job_machine import Failed, JobState, Verdict
+from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import counted, parse_numbers
 from ascend_runner.views import wording
@@ -198,8 +198,7 @@ class Nodes:
             self._say(silent_from=at + max(0.0, LEAST_SILENCE - fact.seconds))
         elif isinstance(fact, State):
             stage = Stage.STOPPING if fact.is_tearing_down else Stage.RUNNING
-            state = Phase.TERMINATING if fact.phase is Phase.DONE else fact.phase
-            self._say(stage=stage, state=state.value, **self._first_cause(fact.cause, at))
+            self._say(stage=stage, state=_state_of(fact).value, **self._first_cause(fact.cause, at))
 
     def _last_end(self, end: Exited, at: float) -> dict[str, Any]:
         """Return the failure of the last rank, which no state tells before everything that it left is gone."""
@@ -222,7 +221,9 @@ class Nodes:
 
     def leave(self, status: int) -> None:
         """Say that the runner is about to exit."""
-        self._say(stage=Stage.LEFT, status=status, alive=0, signum=self._setup.signals.stop_signum)
+        is_over = self._local.state in {state.value for state in JobState if state.is_final}
+        state = self._local.state if is_over else JobState.FAILED.value
+        self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=self._setup.signals.stop_signum)
 
     # --- Waiting for the others ---------------------------------------------------------------------------------------
 
@@ -547,6 +548,15 @@ def _cause_of(stop: StopAll) -> PeerFailed | SignalReceived:
     rank = "" if stop.rank_id is None else f"rank {stop.rank_id}: "
     how = f" ({rank}{stop.ending})" if rank or stop.ending else ""
     return PeerFailed(attempt=stop.attempt, sentence=f"node {stop.node} failed{how}", exit_status=stop.status)
+
+
+def _state_of(attempt: State) -> AnyState:
+    """Return the state in which this node is shown: one with a cause of its own has failed, the others were stopped."""
+    if attempt.phase is not Phase.DONE:
+        return attempt.phase
+    if attempt.cause is None:
+        return JobState.SUCCEEDED
+    return JobState.STOPPED if attempt.cause.is_elsewhere or attempt.cause.is_from_outside else JobState.FAILED
 
 
 def _is_peer_lost(cause: Cause | None) -> bool:

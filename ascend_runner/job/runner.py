@@ -88,6 +88,8 @@ class JobRunner:
             event = self._answer(actions[0])
             job, actions = self._feed(event)
             if isinstance(event, (Ended, Failed, StopRequested, Expired)):
+                if self._nodes and self._writer.spec.node_number == 0:
+                    self._writer.note_nodes(self._nodes.rows())
                 self._end.report(job, event)
         self._inspector.close()
         self._setup.end_precheck()
@@ -323,7 +325,10 @@ class JobRunner:
             return failed
         self.change(TeardownBegun(failed.sentence))  # so far, the ranks may have ended by themselves
         failed = self._nodes.confer(failed, outcome)
-        outcome = self._end.outcome = attrs.evolve(outcome, verdict=self._nodes.verdict)
+        verdict = self._nodes.verdict
+        outcome = self._end.outcome = attrs.evolve(outcome, verdict=verdict)
+        if verdict and not verdict.is_alone:
+            self._writer.note_verdict(verdict)
         return attrs.evolve(failed, sentence=wording.sentence_with_certainty(outcome))
 
     def _has_progressed(self) -> bool | None:

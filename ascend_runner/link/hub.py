@@ -8,7 +8,7 @@ runner is for node 0 alone. The laws are in `protocol`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from signal import SIGTERM
 from typing import Final
 
@@ -61,7 +61,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Restart
 from ascend_runner.supervision.job_machine import Job, Policy
-from ascend_runner.text import duration, format_numbers, signal_name
+from ascend_runner.text import abbreviated, duration, format_numbers, signal_name
 
 NEVER: Final = -math.inf
 LARGEST_SIGNAL: Final = 64
@@ -147,6 +147,7 @@ class Hub:
     differ_since: float | None = None  # rank tables
     told: frozenset[str] = frozenset()  # what was said once
     is_compared: bool = False  # what the nodes have told of their versions
+    differs: Mapping[int, str] = {}  # in what nodes differ from most others, then
     asked: Asked | None = None
     asked_until: float = 0.0
     answered: str = ""
@@ -183,6 +184,7 @@ class Hub:
 
 Step = tuple[Hub, tuple[Action, ...]]
 Told = tuple[Hub, tuple[News, ...]]
+Groups = Sequence[tuple[str, Sequence[int]]]  # values, and the nodes that have each
 
 
 def transition(hub: Hub, event: Event) -> Step:
@@ -481,7 +483,11 @@ def _compare_nodes(hub: Hub) -> Told:
     is_complete = not hub.missing and all(peer.identity.versions for peer in hub.peers.values())
     if not is_complete and hub.now < (hub.born or 0.0) + NO_HUB:
         return hub, ()
-    sentences = {**({} if hub.is_compared else _versions(hub)), **_clocks(hub)}
+    sentences = _clocks(hub)
+    if not hub.is_compared:
+        differing = [*_differing(hub)]
+        hub = attrs.evolve(hub, differs=_of_nodes(differing))
+        sentences = {**_differences(differing), **sentences}
     found = [sentence for subject, sentence in sentences.items() if subject not in hub.told]
     if len(found) > MOST_WARNINGS:
         found[MOST_WARNINGS:] = [f"{len(found) - MOST_WARNINGS} other settings differ between the nodes as well"]
@@ -489,28 +495,49 @@ def _compare_nodes(hub: Hub) -> Told:
     return hub, tuple(Warned(sentence=sentence) for sentence in found)
 
 
-def _versions(hub: Hub) -> dict[str, str]:
-    """Return what differs, as sentences by subject; another value of a name is another subject."""
+def _differing(hub: Hub) -> Iterator[tuple[str, Groups]]:
+    """Yield the names with several values, and the nodes that have each of these; most have the last one."""
     told = {node: dict(peer.identity.versions) for node, peer in sorted(hub.peers.items()) if peer.identity.versions}
-    found: dict[str, str] = {}
     for name in dict.fromkeys(name for versions in told.values() for name in versions):
         groups: dict[str, list[int]] = {}
         for node, versions in told.items():
             if name in versions or name.startswith(VARIABLES):
                 groups.setdefault(versions.get(name, ""), []).append(node)
         if len(groups) > 1:
-            found[" ".join((name, *sorted(groups)))] = _difference(name, groups)
-    return found
+            yield name, sorted(groups.items(), key=lambda group: len(group[1]))
 
 
-def _difference(name: str, groups: Mapping[str, list[int]]) -> str:
-    """Return the sentence about the nodes by their value of a name; most of them have the last one."""
-    *fewer, (value, most) = sorted(groups.items(), key=lambda group: len(group[1]))
-    parts = [f"{_nodes(nodes)} {_has(nodes)} {f'{name} {other}' if other else f'no {name}'}" for other, nodes in fewer]
+def _of_nodes(differing: Iterable[tuple[str, Groups]]) -> dict[int, str]:
+    """Return in what each node differs from most others; of values that are equally common, each is named."""
+    found: dict[int, list[str]] = {}
+    for name, groups in differing:
+        *fewer, (_value, most) = groups
+        for value, nodes in fewer if len(most) > len(fewer[-1][1]) else groups:
+            for node in nodes:
+                found.setdefault(node, []).append(_named(name, value))
+    return {node: abbreviated(names, MOST_GROUPS) for node, names in found.items()}
+
+
+def _differences(differing: Iterable[tuple[str, Groups]]) -> dict[str, str]:
+    """Return what differs, as sentences by subject; another value of a name is another subject."""
+    return {
+        " ".join((name, *sorted(value for value, _nodes in groups))): _difference(name, groups)
+        for name, groups in differing
+    }
+
+
+def _difference(name: str, groups: Groups) -> str:
+    """Return the sentence about the nodes by their value of a name."""
+    *fewer, (value, most) = groups
+    parts = [f"{_nodes(nodes)} {_has(nodes)} {_named(name, other)}" for other, nodes in fewer]
     if len(parts) > MOST_GROUPS:
         parts[MOST_GROUPS:] = [f"{sum(len(nodes) for _, nodes in fewer[MOST_GROUPS:])} nodes have other values"]
     rest = "the others" if len(most) > 1 else f"node {most[0]}"
     return f"{', '.join(parts)}, {rest} {value or 'none'}"
+
+
+def _named(name: str, value: str) -> str:
+    return f"{name} {value}" if value else f"no {name}"
 
 
 def _clocks(hub: Hub) -> dict[str, str]:
@@ -881,9 +908,10 @@ def _record(hub: Hub, node: int) -> NodeRecord:
         ranks=identity.ranks,
         alive=local.alive,
         step=local.step,
-        heard=hub.now - peer.heard,
-        round_trip=peer.round_trip,
+        heard=round(hub.now - peer.heard, 3),
+        round_trip=None if peer.round_trip is None else round(peer.round_trip, 6),
         clock_offset=_signed(peer),
+        differs=hub.differs.get(node, ""),
         sentence=local.diagnosed.sentence if local.diagnosed else "",
     )
 
@@ -893,11 +921,11 @@ def _signed(peer: Peer) -> str:
     return f"{peer.clock:+.2f} s" if is_off else ""
 
 
-def _nodes(nodes: list[int]) -> str:
+def _nodes(nodes: Sequence[int]) -> str:
     return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes[:MOST_NAMED])}"
 
 
-def _has(nodes: list[int]) -> str:
+def _has(nodes: Sequence[int]) -> str:
     return "have" if len(nodes) > 1 else "has"
 
 

@@ -20,7 +20,7 @@ from ascend_runner.supervision.state import Phase
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import Peer, StackGroup
-    from ascend_runner.record.nodes import JobVerdict
+    from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
 
@@ -209,7 +209,8 @@ class JobRecord:
     secrets_masked: Count = 0  # in variables and in the ends of logs
     schema_version: Count = SCHEMA_VERSION
     findings: tuple[NodeFinding, ...] = ()  # of the inspection and the pre-check, the newest of each subject
-    verdict: JobVerdict | None = None  # on the last failed attempt of all nodes, if there are several
+    verdict: JobVerdict | None = None  # on the attempt, if it has failed and the nodes of the job are linked
+    nodes: tuple[NodeRecord, ...] = ()  # of the job, as node 0 knew them at the end of the attempt; none on the others
 
     @property
     def ended_at(self) -> float | None:
@@ -274,6 +275,7 @@ class JobRecord:
                 "last_checkpoint": _decode_checkpoint(report.child("last_checkpoint")),
                 "findings": tuple(map(_decode_finding, report.children("findings"))),
                 "verdict": _verdict(report.child("verdict")),
+                "nodes": _nodes(report.children("nodes")),
             }
         )
 
@@ -310,6 +312,14 @@ def _verdict(members: Members) -> JobVerdict | None:
     from ascend_runner.record.nodes import JobVerdict  # noqa: PLC0415  as above
 
     return JobVerdict.decode(members)
+
+
+def _nodes(rows: tuple[Members, ...]) -> tuple[NodeRecord, ...]:
+    if not rows:
+        return ()
+    from ascend_runner.record.nodes import NodeRecord  # noqa: PLC0415  as above
+
+    return tuple(map(NodeRecord.decode, rows))
 
 
 def _peer(members: Members) -> Peer:

@@ -30,6 +30,7 @@ class NodeRecord:
     heard: float | None = None  # how long ago it was last heard of
     round_trip: float | None = None
     clock_offset: str = ""  # its clock minus that of node 0, with a sign, such as "+1.25 s"; "" below a second
+    differs: str = ""  # software and settings in which it differs from most nodes, such as "CANN 8.0.RC2"
     sentence: str = ""  # its own cause, if it has failed
 
     def encode(self) -> dict[str, Any]:

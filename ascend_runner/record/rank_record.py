@@ -265,8 +265,11 @@ class Outcome:
     @property
     def elsewhere(self) -> JobVerdict | None:
         """The verdict on the job if another node has caused its failure, None otherwise."""
-        is_here = self.cause is None or not self.cause.is_elsewhere
-        return None if is_here or (self.verdict and self.verdict.is_alone) else self.verdict
+        cause, verdict = self.cause, self.verdict
+        if cause is None or verdict is None or verdict.is_alone:
+            return None
+        is_of_another = verdict.rank_id not in {None, *(rank.rank_id for rank in self.ranks)}
+        return verdict if cause.is_elsewhere or is_of_another else None
 
     @property
     def is_from_outside(self) -> bool:

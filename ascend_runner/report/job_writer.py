@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -32,7 +32,12 @@ from ascend_runner.supervision.job_machine import Event, Job, JobState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.views import wording
 
+if TYPE_CHECKING:
+    from ascend_runner.record.nodes import JobVerdict, NodeRecord
+
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
+# Of a verdict, in the events; a line of them has no room for the end of a log.
+OF_A_VERDICT: Final = ("node", "rank_id", "kind", "certainty", "status", "tied", "missing", "restarts")
 _OF_THE_JOB: Final = ("attempts", "findings", "staged", "last_step", "last_checkpoint")  # kept from attempt to attempt
 
 
@@ -135,6 +140,15 @@ class JobWriter:
         """Write a line of the events for anything other than a change of state."""
         state = self.record.state or JobState.PREPARING
         self._events.write_note(name, {"state": state.value, "attempt": self.record.attempt, **members})
+
+    def note_verdict(self, verdict: JobVerdict) -> None:
+        """Write a line of the events for the verdict that the nodes of the job have reached on an attempt."""
+        members = {name: getattr(verdict, name) for name in OF_A_VERDICT}
+        self.note(cloud_events.VERDICT, {**members, "sentence": str(verdict)})
+
+    def note_nodes(self, nodes: tuple[NodeRecord, ...]) -> None:
+        """Record the nodes of the job as they are at the end of an attempt, before its report is written."""
+        self.record = attrs.evolve(self.record, nodes=nodes)
 
     def note_missing_nodes(self) -> None:
         """Write a line of the events if an attempt has fewer nodes than it could have."""

@@ -47,6 +47,7 @@ SLOW: Final = "slow"
 HANGING: Final = "hanging"
 STACKS: Final = "stacks"  # of the ranks of a job that hangs
 OVER: Final = "%s-over"  # % a condition that has ended
+VERDICT: Final = "verdict"  # of the nodes of a job on an attempt that has failed
 STOP_PENDING: Final = "stop-pending"  # the ranks are stopped once they have saved, as they were already asked to
 NAMES: Final[Mapping[type[Event], str]] = {  # the member `event` of a line
     Prepared: "prepared",
@@ -79,6 +80,7 @@ KNOWN: Final = {
     "attempt",
     "sentence",
     "verdict",
+    "decision",
     "delay",
     "status",
     "attempt_status",
@@ -95,6 +97,7 @@ KNOWN: Final = {
     "limit",
     "is_error",
     "condition",
+    *("node", "rank_id", "kind", "certainty", "tied", "missing", "restarts"),  # of a verdict
     *(field.name for kind in (HangDetected, Slowdown) for field in attrs.fields(kind)),
 }
 _NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
@@ -222,6 +225,8 @@ def _text(data: Mapping[str, object]) -> str:
         limit = number_within(data.get("limit"), LONGEST_DURATION)
         after = "was removed" if limit is None else f"is now {duration(limit)} after the start"
         text = f"the time limit of the job {after}"
+    elif kind == VERDICT:
+        text = f"verdict of all nodes: {text}"
     elif kind in {"released", "stop_requested"} and data["state"] == "failed":
         end = released(signum if isinstance(signum, int) else 0, is_orphaned=data.get("is_orphaned") is True)
         text = "; ".join(filter(None, (text, end)))

@@ -7,7 +7,7 @@ ranks ended.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
@@ -146,7 +146,8 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
     lines += _laid_out(known, "log", "lost")
     if finding is None:  # its plogs could not be read
         lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
-    lines += [*_laid_out(known, "plog", "plog error"), _report(outcome, job), *_laid_out(known, "rerun")]
+    lines += [*_laid_out(known, "plog", "plog error"), *_doubts(outcome.verdict)]
+    lines += [_report(outcome, job), *_laid_out(known, "rerun")]
     if finding and _has_read_nothing(finding) and not spec.has_stdin:
         option = f"--stdin {max(spec.rank_id, 0)}"
         lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
@@ -162,10 +163,16 @@ def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> l
         *(f"  | {printable(line)}" for line in verdict.lines),
         f"  node   {verdict.node}{f', {printable(place)}' if place else ''}",
         *([f"  log    {printable(verdict.log)} on that node"] if verdict.log else []),
-        *([f"  also   {_nodes(verdict.tied)} may have failed first"] if verdict.tied else []),
-        *([f"  unheard {_nodes(verdict.missing)}"] if verdict.missing else []),
+        *_doubts(verdict),
         _report(outcome, job),
     ]
+
+
+def _doubts(verdict: JobVerdict | None) -> Iterator[str]:
+    """Yield lines on the other nodes that may have the cause, which is known once they have made the verdict."""
+    if verdict and not verdict.is_alone:
+        yield from [f"  also   {_nodes(verdict.tied)} may have failed first"] if verdict.tied else []
+        yield from [f"  unheard {_nodes(verdict.missing)}"] if verdict.missing else []
 
 
 def _nodes(numbers: Collection[int]) -> str:
@@ -242,16 +249,25 @@ def _node(job: JobSpec) -> str:
 
 
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
-    """Return the lines on the ranks that are not the cause, one for each kind of end."""
-    cause, root = outcome.cause, outcome.root
-    culprit = root.rank_id if root else cause.first_exit if cause else None
+    """Return the lines on the ranks that are not the cause, one for each kind of end.
+
+    The verdict on a job of several nodes is made when the ranks of all of them have ended, but for those it misses.
+    """
+    cause, verdict, elsewhere = outcome.cause, outcome.verdict, outcome.elsewhere
+    root = None if elsewhere else outcome.root
+    culprit = elsewhere.rank_id if elsewhere else root.rank_id if root else cause.first_exit if cause else None
     fates: dict[str, list[int]] = {}
     for rank in outcome.ranks:
         if rank.rank_id != culprit or culprit is None:
             is_alike = root is not None and rank.rank_id in root.alike
             fate = "failed in the same way" if is_alike else described(rank.state, rank.ending)
             fates.setdefault(fate, []).append(rank.rank_id)
-
+    here, there = {rank.rank_id for rank in outcome.ranks}, set(range(job.rank_size))
+    if verdict and there > here and not (verdict.is_alone or verdict.missing):
+        is_alike = all(fate.startswith("stopped by the runner") for fate in fates)
+        nodes = f"all {job.nodes[0]} nodes" if is_alike else f"the other {counted(job.nodes[0] - 1, 'node')}"
+        fates = {} if is_alike else fates
+        fates[f"stopped on {nodes}"] = sorted((there | here if is_alike else there - here) - {culprit})
     label = "ranks " if culprit is None else "others"
     lines = [f"{fate}: {names(rank_ids, job)}" for fate, rank_ids in fates.items()]
     return [f"  {'      ' if number else label} {line}" for number, line in enumerate(lines)]

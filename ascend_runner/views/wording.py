@@ -10,7 +10,7 @@ from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopReque
 from ascend_runner.record.facts import Beat, CheckpointAsked, CheckpointEnded, HangSeen
 from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
 from ascend_runner.record.rank_record import CAUSED, LOST_PEERS, Outcome
-from ascend_runner.supervision.causes import Ending
+from ascend_runner.supervision.causes import Ending, PeerFailed
 from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, format_numbers, printable, rank_list
 
@@ -188,6 +188,9 @@ def cause_record(outcome: Outcome) -> CauseRecord | None:
     cause, root = outcome.cause, outcome.root
     if cause is None:
         return None
+    if outcome.elsewhere:
+        kind, certainty = PeerFailed.report_kind, outcome.elsewhere.certainty
+        return CauseRecord(kind=kind, sentence=sentence(outcome), certainty=certainty)
     return CauseRecord(
         kind=cause.report_kind,
         sentence=sentence(outcome),

@@ -19,11 +19,12 @@ from ascend_runner.supervision.cloud_events import (
     RESIZED,
     SLOW,
     STOP_PENDING,
+    VERDICT,
 )
 from ascend_runner.supervision.job_machine import Ended, Event, Failed, Job, Policy
 
 WITHOUT_STATE: Final = {
-    *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING),
+    *(RESIZED, LIMIT_CHANGED, SLOW, OVER % SLOW, HANGING, OVER % HANGING, STOP_PENDING, VERDICT),
     *(kind.value for kind in FindingKind),
 }
 

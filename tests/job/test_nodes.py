@@ -36,7 +36,7 @@ from ascend_runner.record.facts import CheckpointAsked
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services.control import Requests
-from ascend_runner.supervision.causes import Ending, Exited, HangDetected, PeerFailed, Restart, SignalReceived
+from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, PeerFailed, Restart, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import Failed, Policy, Verdict
 from ascend_runner.supervision.state import Phase, State
@@ -188,6 +188,32 @@ def test_silence_that_hccl_explains_is_a_lost_peer() -> None:
     assert last.failure
     assert last.diagnosed
     assert [FailureClass.PEER] * 2 == [last.failure.kind, last.diagnosed.kind]
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [
+        ("succeeded", None),
+        ("failed", EXITED),
+        ("stopped", PeerFailed(attempt=0, sentence="node 3 failed", exit_status=9)),
+        ("stopped", SignalReceived(SIGTERM)),
+    ],
+)
+def test_end_of_a_node_is_said(state: str, cause: Cause | None) -> None:
+    """The others see how the ranks of this node have ended, also once its runner has left."""
+    scene = Scene()
+    scene.nodes.observe(State(grace=GRACE, phase=Phase.DONE, cause=cause), 3.0)
+    scene.nodes.leave(0)
+
+    assert [state] * 2 == [local.state for local in scene.peers.told[-2:]]
+
+
+def test_end_of_a_node_without_ranks_is_said() -> None:
+    """A runner that leaves before its ranks were started has failed."""
+    scene = Scene()
+    scene.nodes.leave(125)
+
+    assert "failed" == scene.peers.told[-1].state
 
 
 def test_end_of_the_only_rank_is_said_at_once() -> None:

@@ -491,6 +491,26 @@ def test_differences(versions: list[dict[str, str]], sentences: list[str]) -> No
     assert sentences == warnings(world)[-1:]
 
 
+@pytest.mark.parametrize(
+    ("versions", "differs"),
+    [
+        (["8.0", "8.0", "7.0"], ["", "", "CANN 7.0"]),
+        (["8.0", "", "8.0"], ["", "no CANN", ""]),
+        (["8.0", "7.0"], ["CANN 8.0", "CANN 7.0"]),
+        (["8.0", "8.0"], ["", ""]),
+    ],
+    ids=["one", "missing", "equally common", "none"],
+)
+def test_rows_name_what_differs(versions: list[str], differs: list[str]) -> None:
+    """A row has the values that are not those of most nodes, or all values where none is that of most."""
+    world = World(nodes=len(versions)).start().play(1.0)
+    for node, version in enumerate(versions):
+        world.machines[node].tell(versions=(("CANN", version),))
+    world.play(5.0)
+
+    assert differs == [record.differs for record in node_records(world.hub)]
+
+
 def test_versions_arrive_though_messages_are_lost() -> None:
     """What a node tells late of its versions is repeated until the hub has it, and with another hub again."""
     network = Network(fate=lambda _node, at: (0.001,) if int(at * 10) % 3 else ())

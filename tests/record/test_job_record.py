@@ -22,6 +22,7 @@ from ascend_runner.record.job_record import (
     Staged,
     StepRecord,
 )
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.supervision.causes import Ending, FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState, Verdict
@@ -99,6 +100,8 @@ JOBS: Final = records(
     last_step=st.none() | records(StepRecord, at=MOMENTS),
     last_checkpoint=st.none() | records(CheckpointRecord, at=MOMENTS),
     findings=some(records(NodeFinding, at=MOMENTS, kind=st.sampled_from(FindingKind))),
+    verdict=st.none() | records(JobVerdict),
+    nodes=some(records(NodeRecord)),
 )
 NAMES: Final = st.sampled_from([name for kind in (JobRecord, RankRecord, Finding) for name in kind.__annotations__])
 ANYTHING: Final = st.recursive(

@@ -18,6 +18,7 @@ from ascend_runner.job.end import End
 from ascend_runner.node.bounded import Patience
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.facts import LimitChanged
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord
 from ascend_runner.report.job_writer import JobWriter
 from ascend_runner.report.writing import write_last_cause
@@ -222,6 +223,26 @@ def test_changed_limit_is_an_event(tmp_path: Path) -> None:
     assert "io.ascend-runner.job.limit-changed.v1" == json.loads(last)["type"]
     assert 3600.0 == json.loads(last)["data"]["limit"]
     assert [] == contradictions(tmp_path)
+
+
+def test_verdict_and_nodes_of_a_job(tmp_path: Path) -> None:
+    """The verdict of the nodes is an event without the lines of a log; the report of the attempt has both."""
+    run = begun(tmp_path, [])
+    run.feed(PREPARED, ALL_STARTED, TEARDOWN)
+    verdict = JobVerdict(node=1, rank_id=3, sentence="rank 3 failed", kind="own", status=7, lines=("bad input",))
+    run.writer.note_verdict(verdict)
+    run.writer.note_nodes((NodeRecord(node=0, state="stopped"), NodeRecord(node=1, state="failed")))
+    run.feed(ENDED)
+    run.end.outcome = attrs.evolve(FAILED, verdict=verdict)
+    run.end.report(run.job, ENDED)
+    lines = (tmp_path / "job-events.jsonl").read_bytes().splitlines()
+    (event,) = [data for data in (json.loads(line)["data"] for line in lines) if data["event"] == "verdict"]
+
+    assert ("rank 3 on node 1 failed", 1, "stopping") == (event["sentence"], event["node"], event["state"])
+    assert "lines" not in event
+    assert [] == contradictions(tmp_path)
+    assert ["stopped", "failed"] == [row["state"] for row in cast("Any", report(tmp_path)["nodes"])]
+    assert ["bad input"] == cast("Any", report(tmp_path)["verdict"])["lines"]
 
 
 def test_ranks_that_run_are_in_the_report(tmp_path: Path) -> None:

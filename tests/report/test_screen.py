@@ -9,6 +9,7 @@ import pytest
 
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
 from ascend_runner.plan.spec import JobSpec
+from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import (
@@ -18,6 +19,7 @@ from ascend_runner.supervision.causes import (
     FindingKind,
     HangDetected,
     NodeFinding,
+    PeerFailed,
     Restart,
     SignalReceived,
     SpawnFailed,
@@ -361,6 +363,77 @@ def test_open_cause_among_stopped_ranks() -> None:
     outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED), *others), root=root)
 
     assert "  cause  may be rank 0, or a rank that was stopped" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
+
+
+# --- A job of several nodes -------------------------------------------------------------------------------------------
+
+VERDICT = JobVerdict(
+    node=2, rank_id=9, sentence="rank 9 failed: exit status 1", certainty="likely", status=1, lines=("bad input",)
+)
+NODE_FAILED = PeerFailed(attempt=0, sentence="node 2 failed (rank 9: exit status 1)", exit_status=1)
+
+
+def ended_on_node(cause: Cause, *ranks: RankRecord, **changes: object) -> list[str]:
+    """Return the summary on one of four nodes, with the verdict and some `changes` of it."""
+    verdict = attrs.evolve(VERDICT, **changes)  # type: ignore[arg-type]  # fields of several types
+    spec = attrs.evolve(job(*(rank.rank_id for rank in ranks)), nodes=(4, 4))
+    return screen.ended(Outcome(cause=cause, ranks=ranks, verdict=verdict), spec).splitlines()
+
+
+def test_ranks_of_all_nodes() -> None:
+    """Every node says that the other ranks have stopped everywhere, once the verdict misses no node."""
+    stopped = [rank(number, STOPPED, is_stopped=True) for number in (8, 10, 11)]
+    here = ended_on_node(Exited(9, FAILED), stopped[0], rank(9, FAILED), *stopped[1:])
+    there = ended_on_node(NODE_FAILED, *stopped[1:])
+    last = "  others stopped on all 4 nodes: ranks 0-8, 10-15"
+
+    assert ["rank 9 failed: exit status 1 after 2 h 14 min", last] == [here[0], here[-1]]
+    assert ["rank 9 on node 2 failed: exit status 1 (likely the cause)", last] == [there[0], there[-1]]
+
+
+def test_ranks_that_ended_otherwise() -> None:
+    """A rank of this node that was not just stopped has a line of its own."""
+    lines = ended_on_node(NODE_FAILED, rank(14, STOPPED, is_stopped=True), rank(15))
+
+    assert [
+        "  others stopped by the runner (SIGTERM): rank 14",
+        "         succeeded: rank 15",
+        "         stopped on the other 3 nodes: ranks 0-8, 10-13",
+    ] == lines[-3:]
+
+
+@pytest.mark.parametrize("cause", [Exited(9, FAILED), NODE_FAILED])
+def test_nodes_that_the_verdict_misses(cause: Cause) -> None:
+    """Every node names nodes that may have failed first, and nothing is said of ranks that were not heard of."""
+    numbers = (8, 9) if cause.ending else (14, 15)
+    lines = ended_on_node(
+        cause, *(rank(number, STOPPED, is_stopped=True) for number in numbers), tied=(1,), missing=(3,)
+    )
+
+    assert {"  also   node 1 may have failed first", "  unheard node 3"} <= {*lines}
+    assert "  others stopped by the runner (SIGTERM)" == lines[-1].partition(": ")[0]
+
+
+def test_failure_that_is_not_the_cause() -> None:
+    """A node whose rank has failed as well tells the cause of the job."""
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=(rank(0, FAILED),), verdict=VERDICT)
+    cause = wording.cause_record(outcome)
+    lines = ended_on_node(Exited(0, FAILED), rank(0, FAILED))
+
+    assert cause is not None
+    assert ("node_failed", None, "likely") == (cause.kind, cause.rank_id, cause.certainty)
+    assert "rank 9 on node 2 failed: exit status 1 (likely the cause)" == lines[0]
+    assert "  others failed (exit status 1): rank 0" in lines
+
+
+def test_verdict_of_a_node_alone() -> None:
+    """It says nothing of the other nodes."""
+    lines = ended_on_node(
+        Exited(9, FAILED), rank(8, STOPPED, is_stopped=True), rank(9, FAILED), is_alone=True, missing=(0, 1)
+    )
+
+    assert "  others stopped by the runner (SIGTERM): rank 8" == lines[-1]
+    assert not [line for line in lines if "unheard" in line]
 
 
 def test_only_rank_of_a_job_is_the_cause() -> None:

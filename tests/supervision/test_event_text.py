@@ -40,6 +40,14 @@ def test_figures_of_a_hang_are_in_its_sentence_only() -> None:
     assert str(hang) == described(event=cloud_events.HANGING, **attrs.asdict(hang), sentence=str(hang))
 
 
+def test_verdict_in_words() -> None:
+    """The members that a program reads are not shown again."""
+    members = {"node": 1, "rank_id": 3, "kind": "own", "certainty": "likely", "status": 7, "tied": [], "missing": [2]}
+    text = described(event=cloud_events.VERDICT, sentence="rank 3 on node 1 failed", restarts=False, **members)
+
+    assert "verdict of all nodes: rank 3 on node 1 failed" == text
+
+
 @pytest.mark.parametrize(
     ("cause", "action", "option"),
     [
