@@ -329,8 +329,11 @@ def _tell_start(spoke: Spoke) -> Told:
     return attrs.evolve(spoke, started=attempt), (StartAll(attempt=attempt),)
 
 
-def _tell_bye(spoke: Spoke) -> Told:
-    return attrs.evolve(spoke, is_unlinked=spoke.is_unlinked or (spoke.view.is_bye and spoke.is_welcome)), ()
+def _hear_bye(spoke: Spoke) -> Told:
+    """Acknowledge that node 0 leaves, which waits for that, and say nothing more."""
+    if spoke.is_unlinked or not (spoke.view.is_bye and spoke.is_welcome):
+        return spoke, ()
+    return attrs.evolve(spoke, is_unlinked=True, is_due=True), ()
 
 
 def _tell_requests(spoke: Spoke) -> Told:
@@ -449,7 +452,7 @@ RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
     _tell_joined,
     _tell_start,
     _tell_requests,
-    _tell_bye,
+    _hear_bye,
     _keep_lease,
     _decide_alone,
 )
@@ -459,9 +462,8 @@ RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
 
 
 def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
-    is_silent = spoke.is_unlinked or spoke.is_over
-    is_due = spoke.is_due or spoke.sent is None or spoke.now >= spoke.sent + BEAT
-    if is_silent or not is_due:
+    is_beat = not spoke.is_unlinked and (spoke.sent is None or spoke.now >= spoke.sent + BEAT)
+    if spoke.is_over or not (spoke.is_due or is_beat):
         return spoke, ()
     seq = max(spoke.seq + 1, int(spoke.now * 1e6))  # another link process of this runner goes on with higher ones
     spoke = attrs.evolve(spoke, seq=seq, sent=spoke.now, is_due=False)

@@ -92,6 +92,16 @@ def test_success_needs_no_barrier() -> None:
     assert not any(isinstance(news, StopAll) for machine in world.machines.values() for _at, news in machine.news)
 
 
+def test_node_0_leaves_without_waiting() -> None:
+    """The farewell of node 0 is acknowledged at once by the nodes that go on without a link."""
+    world = World(nodes=3).start().play(10.25)
+    world.machines[0].succeed()
+    world.play(0.01)
+
+    assert world.hub
+    assert world.hub.is_over
+
+
 def test_a_lost_peer_waits_for_the_cause() -> None:
     """A node that only reports a lost peer stops nobody for half a second; the true cause wins."""
     world = World(nodes=3).start().play(10.25)
