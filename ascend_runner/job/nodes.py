@@ -143,7 +143,7 @@ class Nodes:
         try:
             peers.open()
         except (OSError, AscendRunnerError) as error:
-            messages.warning(f"this node is not linked to the others: {reason(error)}")
+            messages.warning(f"cannot link this node to the others: {reason(error)}")
             return
         self.use(peers)
         with suppress(AscendRunnerError):  # without a thread, nothing is compared
@@ -547,7 +547,8 @@ def _cause_of(stop: StopAll) -> PeerFailed | SignalReceived:
         return SignalReceived(stop.signum, node=stop.node)
     rank = "" if stop.rank_id is None else f"rank {stop.rank_id}: "
     how = f" ({rank}{stop.ending})" if rank or stop.ending else ""
-    return PeerFailed(attempt=stop.attempt, sentence=f"node {stop.node} failed{how}", exit_status=stop.status)
+    sentence = stop.ending if stop.node is None else f"node {stop.node} failed{how}"
+    return PeerFailed(attempt=stop.attempt, sentence=sentence, exit_status=stop.status)
 
 
 def _state_of(attempt: State) -> AnyState:

@@ -189,7 +189,7 @@ class _Node:
         return ended
 
     def close(self) -> None:
-        """Close the pipes. May be called twice."""
+        """Close the pipes that are open."""
         for stream in self.streams:
             stream.close()
 
@@ -218,7 +218,7 @@ class _Stream:
         return self.is_open
 
     def close(self) -> None:
-        """Close the pipe. May be called twice."""
+        """Close the pipe if it is open."""
         self.pipe.close()
 
 

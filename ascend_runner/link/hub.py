@@ -60,7 +60,7 @@ from ascend_runner.link.wire import FromSpoke, Header, View
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Restart
-from ascend_runner.supervision.job_machine import Job, Policy
+from ascend_runner.supervision.job_machine import Job, Policy, Verdict
 from ascend_runner.text import abbreviated, duration, format_numbers, signal_name
 
 NEVER: Final = -math.inf
@@ -624,8 +624,9 @@ def _decide(hub: Hub) -> Told:
     if failed and not hub.stop.signum:
         verdict = verdict_on(hub.attempt, [_candidate(hub, peer) for peer in failed], missing)
     else:
-        received = hub.stop.signum or hub.peers[hub.stop.node].local.signum
-        verdict = stopped_by(hub.attempt, hub.stop.node, received, is_sure=not (failed or missing))
+        node = hub.stop.node or 0
+        received = hub.stop.signum or hub.peers[node].local.signum
+        verdict = stopped_by(hub.attempt, node, received, is_sure=not (failed or missing))
         if signum:
             return _conclude(hub, verdict), ()
     return _follow(hub, verdict, signum), ()
@@ -673,20 +674,20 @@ def _follow(hub: Hub, verdict: JobVerdict, signum: int) -> Hub:
     first = None if verdict.node is None else hub.peers.get(verdict.node)
     found = first.local.diagnosed if first else None
     known = {restart.value: restart for restart in Restart}
-    is_clear = not any(
-        peer.local.survivors or (peer.is_reachable(hub.now) and not _is_settled(hub, peer))
-        for peer in hub.peers.values()
-    )
+    has_survivors = any(peer.local.survivors for peer in hub.peers.values())
+    is_silent = any(peer.is_reachable(hub.now) and not _is_settled(hub, peer) for peer in hub.peers.values())
     failed = job_machine.Failed(
         status=verdict.status,
         signum=signum,
         restart=known.get(found.restart if found else "", Restart.TRANSIENT),
         fingerprint=(found.fingerprint if found else "") or verdict.sentence,
         has_progressed=found.has_progressed if found else None,
-        is_clear=is_clear,
+        is_clear=not (has_survivors or is_silent),
     )
     job, _prepared = job_machine.transition(hub.job, job_machine.Prepared())
     job, actions = job_machine.transition(job, failed)
+    if job.verdict is Verdict.NOT_CLEAR and not has_survivors:  # it may be cut off, with its ranks dead
+        job = attrs.evolve(job, verdict=Verdict.NO_LINK)
     decision = job.verdict.value if job.verdict else ""
     if job_machine.Action.WAIT not in actions:
         return _conclude(hub, attrs.evolve(verdict, decision=decision, status=job.status or verdict.status))

@@ -126,7 +126,7 @@ class StopAll:
     """A rank of another node has failed, or a node leaves: the ranks of this node are to stop."""
 
     attempt: int
-    node: int
+    node: int | None = None  # None: no node has failed, and `ending` says why
     rank_id: int | None = None
     ending: str = ""
     signum: int = 0  # instead of a failure: the signal that stops the job everywhere

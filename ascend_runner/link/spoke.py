@@ -305,7 +305,7 @@ def _tell_stop(spoke: Spoke) -> Told:
     stop, attempt = spoke.view.stop, spoke.local.attempt
     is_late = spoke.view.attempt > attempt and spoke.knows < attempt and spoke.local.stage in RAN
     if is_late and (stop is None or stop.attempt != attempt):
-        stop = StopAll(attempt=attempt, node=0, ending=f"the other nodes are at attempt {spoke.view.attempt}")
+        stop = StopAll(attempt=attempt, ending=f"the other nodes are at attempt {spoke.view.attempt}")
     if stop is None or stop.attempt != attempt or spoke.stopped >= attempt or not spoke.is_welcome:
         return spoke, ()
     spoke = attrs.evolve(spoke, stopped=attempt, failed_at=spoke.now if spoke.failed_at is None else spoke.failed_at)
@@ -438,8 +438,8 @@ def _keep_lease(spoke: Spoke) -> Told:
     is_over = spoke.now >= _lease(spoke) and spoke.local.stage in RAN and spoke.stopped < attempt
     if not (is_bound and is_over and spoke.failed_at is None):
         return spoke, ()
-    ending = f"no contact with node 0 for {duration(spoke.identity.link_timeout)}"
-    stop = StopAll(attempt=attempt, node=0, ending=ending)
+    ending = f"no contact with node 0 for {duration(spoke.identity.link_timeout)} (--link-timeout)"
+    stop = StopAll(attempt=attempt, ending=ending)
     return attrs.evolve(spoke, stopped=attempt, failed_at=spoke.now), (stop,)
 
 

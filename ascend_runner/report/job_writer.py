@@ -118,7 +118,7 @@ class JobWriter:
             self.flush(self._limit)  # its ranks, which may read the report, find the attempt before
 
     def observe(self, fact: Fact, _at: float) -> None:
-        """Record which ranks are started, and what happens during the attempt."""
+        """Record the ranks that start, and what else happens during an attempt."""
         if isinstance(fact, Spawned):
             self._note_start(fact)
         elif isinstance(fact, LimitChanged):

@@ -231,6 +231,10 @@ def test_end_of_the_only_rank_is_said_at_once() -> None:
     ("expected", "stop"),
     [
         (PeerFailed(attempt=0, sentence="node 3 failed (rank 26: exit status 9)", exit_status=9), STOP),
+        (
+            PeerFailed(attempt=0, sentence="the other nodes are at attempt 1", exit_status=1),
+            StopAll(attempt=0, ending="the other nodes are at attempt 1"),
+        ),
         (SignalReceived(SIGTERM, node=3), StopAll(attempt=0, node=3, signum=SIGTERM)),
     ],
 )

@@ -367,6 +367,19 @@ def test_missing_replacement_ends_the_job() -> None:
     assert (1,) == world.machines[2].verdicts[-1].missing
 
 
+@pytest.mark.parametrize(("survivors", "decision"), [((), "no_link"), (("pid 7",), "not_clear")])
+def test_no_restart_without_a_node_that_is_cut_off(survivors: tuple[str, ...], decision: str) -> None:
+    """A node that is cut off while its ranks stop is not said to have processes that are alive."""
+    world = World(nodes=3, max_restarts=2, grace=1.0, habits=Habits(stop=1.0)).start().play(10.0)
+    world.machines[1].fail()
+    world.machines[1].tell(survivors=survivors)
+    world.play(0.5)
+    world.machines[2].is_cut = True
+    world.play(10.0)
+
+    assert decision == world.machines[0].verdicts[-1].decision
+
+
 def test_restarts_are_counted_at_the_hub() -> None:
     """Whichever node fails, the job is restarted `max_restarts` times."""
     world = World(nodes=3, max_restarts=2).start()
