@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,7 +61,8 @@ class Logs:
     def devices(self, since: float = 0.0) -> list[int]:
         """Look for events since then; return the devices that they are about."""
         self.heartbeats.look(since)
-        return [int(sentence.split("device ")[1].split()[0]) for sentence in self.heartbeats.take()]
+        named = "".join(sentence.partition(" on ")[0] for sentence in self.heartbeats.take())
+        return [int(device) for device in re.findall(r"device (\d+)", named)]
 
 
 @pytest.fixture
@@ -147,14 +153,29 @@ def test_odd_files_are_left_out(logs: Logs) -> None:
     assert [] == logs.devices()
 
 
+@contextmanager
+def session() -> Iterator[tuple[int, int]]:
+    """Start a session; return the pids of its leader and of a child."""
+    script = "sleep 300 & echo $!; wait"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as leader:
+        assert leader.stdout
+        try:
+            yield leader.pid, int(leader.stdout.readline())
+        finally:
+            os.killpg(leader.pid, signal.SIGKILL)
+
+
 def test_folder_of_several_jobs(tmp_path: Path) -> None:
     """In a folder that the user has chosen, only files of the ranks' own processes are read."""
     logs = Logs(tmp_path, has_own=False)
-    logs.write(line(2))
-    (logs.folder / f"plog-{os.getpid()}_1.log").write_bytes(line(3))
-    logs.heartbeats.observe(Spawned(0, os.getsid(0)), 0.0)
+    with session() as (leader, child), session() as (stranger, its_child):
+        for device, pid in enumerate((leader, child, stranger, its_child)):
+            (logs.folder / f"plog-{pid}_1.log").write_bytes(line(device))
+        logs.heartbeats.observe(Spawned(0, leader), 0.0)
 
-    assert [3] == logs.devices()
+        assert [0, 1] == logs.devices()
 
 
 def test_logs_are_read_only_in_a_silence(logs: Logs) -> None:
