@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from ascend_runner.guardian import process_tree
-from tests.helpers.program import ACTOR, Program
+from tests.helpers.program import ACTOR, Program, ending_with_this_process
 from tests.helpers.surroundings import CLEAN, permitted
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -176,3 +176,19 @@ print(child, *(found.pid for found in sweep.sweep(frozenset(), 1e9)))
     os.waitpid(child, 0)
 
     assert child == found
+
+
+def test_test_that_is_killed(tmp_path: Path) -> None:
+    """The program under test ends with the process that runs the test."""
+    if not ending_with_this_process():
+        pytest.skip("needs setpriv(1)")
+    start = "from tests.helpers.program import *; run = Program(Path()).act(1, 'say=up', 'sleep'); run.wait_for('up')"
+    script = f"{start}; print(run.popen.pid, run.runner_pid, flush=True); run.finish()"
+    environ = {**CLEAN, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, env=environ, stdout=subprocess.PIPE) as test:
+        assert test.stdout
+        pids = list(map(int, test.stdout.readline().split()))
+        test.kill()
+
+    assert 2 == len(pids)
+    wait_until(lambda: not any(map(process_tree.is_alive, pids)))

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from ascend_runner.guardian import process_tree
+from tests.helpers.program import ending_with_this_process
 from tests.helpers.waiting import wait_until
 
 
@@ -30,7 +31,7 @@ class Disk:
         # With locks, close(2) asks the server as well, as on NFS: it hangs or fails like any other call.
         # The server ends with the thread that starts it: a killed test leaves no disk behind that hangs.
         self._command = [
-            *("setpriv", "--pdeathsig", "KILL"),
+            *ending_with_this_process(),
             "bindfs",
             "-f",
             "--multithreaded",
@@ -92,7 +93,7 @@ class Disk:
 
 def is_possible() -> bool:
     """Whether such a disk can be mounted here: it needs bindfs, /dev/fuse and, mostly, root."""
-    if not (shutil.which("bindfs") and shutil.which("setpriv")):
+    if not shutil.which("bindfs"):
         return False
     with tempfile.TemporaryDirectory() as folder:
         disk = Disk(Path(folder))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import queue
+import shutil
 import subprocess
 import sys
 import threading
@@ -47,12 +49,19 @@ def sentence(line: str) -> str:
     return " ".join(line.split(" ")[2:])
 
 
+@functools.cache
+def ending_with_this_process() -> tuple[str, ...]:
+    """Return words before a command that let it be killed if this process is; none where setpriv(1) cannot do that."""
+    words = (shutil.which("setpriv") or "false", "--pdeathsig", "KILL")
+    return words if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0 else ()
+
+
 class Run:
     """One run of the program, with its screen read line by line as it comes."""
 
     def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
         self.popen = subprocess.Popen(
-            command,
+            [*ending_with_this_process(), *command],
             env={**CLEAN, **env},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
