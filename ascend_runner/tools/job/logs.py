@@ -371,7 +371,7 @@ class LogViewer:
             UnreadableError: There is no log.
         """
         job, there = self._parts[0], self._there()
-        missing = (self._query.ranks or there) - there
+        missing = {*(self._query.ranks or there)} - there
         if not there and not may_come:
             raise UnreadableError(f"no logs of {job.job_id} in {job.log_dir!r}")
         if there and missing:
@@ -405,11 +405,13 @@ class LogViewer:
         if not self._parts[0].part:
             return
         seen = jobs.take(self._parts[0], asks=False)
-        verdict, ranks = _carried(seen.record), self._query.ranks
-        if verdict and verdict.rank_id not in self._there() and (not ranks or verdict.rank_id in ranks):
-            where = _where(verdict.node or 0, {verdict.rank_id}, seen)
+        verdict = _carried(seen.record)
+        rank_id = verdict.rank_id if verdict else None
+        ranks = self._query.ranks or {rank_id}
+        if verdict and rank_id is not None and rank_id in ranks and rank_id not in self._there():
+            where = _where(verdict.node or 0, {rank_id}, seen)
             self._tell(f"{where}; these are its last lines, as the link has carried them:")
-            log = RankLog(verdict.rank_id, f"rank {verdict.rank_id}", verdict.log)
+            log = RankLog(rank_id, f"rank {rank_id}", verdict.log)
             prefix = _prefix(log, has_colors=self._query.has_colors) if self._shown or self._has_prefix else ""
             for line in self._query.line_filter.chosen(map(printable, verdict.lines)):
                 write_text(f"{prefix}{line}\n")
@@ -460,7 +462,8 @@ def _where(node: int, ranks: set[int], seen: Snapshot) -> str:
     """Return a sentence on ranks of another node, and where their logs are: where this node has its own, if need be."""
     record = seen.record
     verdict = record.verdict if record.verdict and record.verdict.node == node else JobVerdict()
-    row = next((row for row in seen.nodes if row.node == node), NodeRecord(address=verdict.address, pod=verdict.pod))
+    known = NodeRecord(address=verdict.address, pod=verdict.pod)
+    row = next((row for row in seen.nodes or record.nodes if row.node == node), known)
     place = facts.place(row.address, row.pod, row.host)
     folder = os.path.dirname(verdict.log) or record.log_dir
     device = min(ranks) - node * (record.rank_size // (record.node_count or 1))

@@ -192,7 +192,8 @@ def fixture_first(tmp_path: Path) -> Path:
     verdict = {"node": 1, "rank_id": 3, "sentence": "rank 3 failed", "lines": ["one", "two\x1b[2J"]}
     verdict.update(log="/data/job-proc-rank-3-device-1.txt", pod="worker-1", address="10.0.0.1")
     job = {"job_id": "job", "state": "failed", "node_rank": 0, "node_count": 4, "rank_size": 8, "verdict": verdict}
-    report = {**job, "log_dir": "/log", "ranks": [{"rank_id": 0}, {"rank_id": 1}]}
+    rows = [{"node": 2, "address": "10.0.0.2"}]
+    report = {**job, "log_dir": "/log", "ranks": [{"rank_id": 0}, {"rank_id": 1}], "nodes": rows}
     run = {"job_id": "job", "part": "-node-0", "host": "host0", "pid_namespace": "", "pid": 1, "started": 1}
     run.update(runner_pid=2, began=1.0, log_dir="/log", run_folder="/nowhere", command=["x"])
     (tmp_path / "job-run-node-0.json").write_text(json.dumps(run))
@@ -217,7 +218,7 @@ def test_rank_of_another_node(first: Path, tool: Tool) -> None:
 
 def test_rank_of_another_node_without_lines(first: Path, tool: Tool) -> None:
     """A sentence says which node it is on, and where its log is there; a rank that no node has is an error."""
-    of_two = "ranks 4, 5 are on node 2; their logs are /log/job-proc-rank-*.txt there"
+    of_two = "ranks 4, 5 are on node 2 (10.0.0.2); their logs are /log/job-proc-rank-*.txt there"
     of_one = "rank 7 is on node 3; its log is /log/job-proc-rank-7-device-1.txt there"
     doubt = ", unless that node has another log directory"
 
