@@ -6,20 +6,29 @@ Views are the failure screen, the page, `ascend-job status` and `ascend-job top`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ascend_runner.record.job_record import AttemptRecord, CauseRecord, CheckpointRecord, JobRecord, StepRecord
+from ascend_runner.record.job_record import (
+    CERTAINTY,
+    AttemptRecord,
+    CauseRecord,
+    CheckpointRecord,
+    JobRecord,
+    StepRecord,
+)
 from ascend_runner.record.rank_record import STOPPED, RankRecord
+from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.job_machine import JobState
-from ascend_runner.text import clock, duration, format_numbers, rank_list
+from ascend_runner.text import clock, counted, duration, format_numbers, rank_list
 
 if TYPE_CHECKING:
     from typing import Union
 
     from ascend_runner.diagnosis.finding import Finding, Peer
+    from ascend_runner.record.nodes import JobVerdict, NodeRecord
     from ascend_runner.training.steps import Step
 
     AnyStep = Union[StepRecord, Step]
@@ -38,6 +47,7 @@ def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
     failed = job.failed
     found = [
         *(_of_cause(job, job.cause) if job.cause else ()),
+        *(of_other_nodes(job.verdict) if job.verdict else ()),
         *(of_finding(failed.finding) if failed and failed.finding else ()),
         *(_of_rank(failed) if failed else ()),
         ("began", clock(job.began) if job.began else ""),
@@ -215,3 +225,74 @@ def report(path: str, spare: str = "", problem: str = "") -> str:
     if spare:
         return f"{spare} (could not be written beside the logs{f': {problem}' if problem else ''})"
     return f"not written: {problem}" if problem else path
+
+
+# --- The nodes of a job -----------------------------------------------------------------------------------------------
+
+LEAST_TRIP: Final = 0.1  # milliseconds of a round trip that are shown
+NODE_HEADS: Final = ("node", "place", "state", "alive", "step", "heard", "round trip", "clock", "differs", "cause")
+
+
+def of_verdict(verdict: JobVerdict) -> Iterator[Fact]:
+    """Yield what the nodes of a job have found out about its failure; it may be on another node."""
+    note = CERTAINTY.get(verdict.certainty, "")
+    where = ", ".join(filter(None, (str(verdict.node), place(verdict.address, verdict.pod))))
+    yield "cause", f"{verdict}{note and f' ({note})'}" if verdict.sentence else ""
+    yield "node", "" if verdict.node is None else where
+    yield "log", f"{verdict.log} on that node" if verdict.log else ""
+    yield "also", f"{nodes(verdict.tied)} may have failed first" if verdict.tied else ""
+    yield "unheard", nodes(verdict.missing) if verdict.missing else ""
+
+
+def nodes(numbers: Collection[int]) -> str:
+    """List nodes: "node 3", "nodes 0-2, 5"."""
+    return f"node{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
+
+
+def of_other_nodes(verdict: JobVerdict) -> Iterator[Fact]:
+    """Yield which other nodes may have the cause; a verdict of this node alone knows nothing of them."""
+    return chosen([] if verdict.is_alone else [*of_verdict(verdict)], "also", "unheard")
+
+
+def node_state(node: NodeRecord) -> str:
+    """Return the state of a node in a word or two."""
+    if node.is_unreachable:
+        return "unreachable"
+    return node.state or ("not joined" if node.heard is None else "reachable")
+
+
+def odd_nodes(rows: Sequence[NodeRecord]) -> list[NodeRecord]:
+    """Return the nodes that have failed, or are in another state than most."""
+    states = [node_state(row) for row in rows if not row.sentence]
+    usual = max(states, key=states.count, default="")
+    return [row for row in rows if row.sentence or node_state(row) != usual]
+
+
+def node_rows(rows: Sequence[NodeRecord], most: int) -> tuple[Sequence[NodeRecord], str]:
+    """Return `most` rows, first nodes that have failed, are missing, differ or are behind, and the others, counted."""
+    if len(rows) <= most + 1:  # the count would take as much room as the last one
+        return rows, ""
+    odd = {row.node for row in odd_nodes(rows)}
+    late = sorted(
+        rows, key=lambda row: (not row.sentence, row.node not in odd, not row.differs, row.step or 0, row.node)
+    )
+    rest = list(map(node_state, late[most:]))
+    counts = [f"{counted(rest.count(state), 'node')} {state}" for state in sorted({*rest})]
+    return late[:most], f"and {', '.join(counts)}"
+
+
+def node_cells(row: NodeRecord, *, is_over: bool = False) -> tuple[str, ...]:
+    """Return the cells of a node below `NODE_HEADS`. If its job `is_over`, only what has not ended is told of it."""
+    masker, is_told = Masker(), not is_over or row.is_unreachable
+    return (
+        str(row.node),
+        masker.text(row.pod or row.host or row.address),
+        node_state(row),
+        f"{row.alive} of {counted(row.ranks, 'rank')}" if row.ranks and (is_told or row.alive) else "",
+        "" if row.step is None else str(row.step),
+        "" if row.heard is None or not is_told else f"{duration(max(0.0, row.heard))} ago",
+        "" if row.round_trip is None else f"{max(LEAST_TRIP, 1000 * row.round_trip):.1f} ms",
+        row.clock_offset,
+        masker.text(row.differs),
+        masker.text(row.sentence),
+    )

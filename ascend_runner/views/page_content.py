@@ -26,11 +26,12 @@ from ascend_runner.members import Members, plain
 from ascend_runner.rank_table import codec, source
 from ascend_runner.rank_table.model import RankTable
 from ascend_runner.record.job_record import CERTAINTY, AttemptRecord, CauseRecord, JobRecord
+from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import LOST_PEERS, RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
-from ascend_runner.supervision.causes import CAUSES, Cause
+from ascend_runner.supervision.causes import CAUSES, Cause, PeerFailed
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_ranks, clock, counted, duration, last_lines, rank_list, signal_name
@@ -149,6 +150,10 @@ _RANK: Final = (
     *("max_rss", "user_seconds", "system_seconds", "log_size", "log_lost"),
 )
 _ATTEMPT: Final = ("attempt", "started_at", "seconds", "status", "restart", "verdict", "delay")
+_NODE: Final = (
+    *("node", "state", "is_unreachable", "attempt", "ranks", "alive", "step", "heard", "round_trip", "clock_offset"),
+)
+_VERDICT: Final = ("attempt", "node", "rank_id", "kind", "certainty", "status", "tied", "missing", "is_alone")
 _PEER: Final = ("rank_id", "device_id")
 _FINDING: Final = ("code", "code_kind", "code_meaning")
 _VARIABLES: Final = (
@@ -171,6 +176,8 @@ def reduced(sources: Sources) -> Sources:
         ranks=tuple(map(_public_rank, report.ranks)),
         hang=tuple(attrs.evolve(stack, state="", frames=()) for stack in report.hang),
         attempts=tuple(AttemptRecord(**_kept(attempt, _ATTEMPT)) for attempt in report.attempts),
+        verdict=JobVerdict(**_kept(report.verdict, _VERDICT)) if report.verdict else None,
+        nodes=tuple(NodeRecord(**_kept(node, _NODE)) for node in report.nodes),
     )
     return attrs.evolve(sources, report=kept, command=(), events=(), log_ends={}, table=None)
 
@@ -328,6 +335,7 @@ def _progress(sources: Sources) -> str:
 LOG_ENDS: Final = (4_000, 800)  # for all, and for each rank in addition
 FINDINGS: Final = (4_000, 200)
 MOST_EVENTS: Final = 50
+MOST_NODES: Final = 64  # nodes with a row each
 LONGEST_EVENT: Final = 200  # characters
 MOST_COLUMNS: Final = 2  # columns of variables that differ by rank: the one that failed and another
 
@@ -343,12 +351,26 @@ class Variables:
 
 
 @attrs.frozen(kw_only=True)
+class Nodes:
+    """The nodes of a job. `rows` have a kind, as those of ranks, and cells below the `heads`; `rest` counts the others.
+
+    `verdict` is the cause on which all have agreed.
+    """
+
+    verdict: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    rest: str
+
+
+@attrs.frozen(kw_only=True)
 class Content:
     """Everything on a page. The members are its sections."""
 
     job: str
     verdict: Verdict
     evidence: Evidence | None
+    nodes: Nodes | None
     findings: tuple[Group, ...]
     timeline: Timeline | None
     topology: Topology | None
@@ -376,12 +398,12 @@ def content_of(sources: Sources) -> Content:
     count, culprit = len(ranks), report.failed
     first = report.rank(report.cause.first_exit) if report.cause else None
     log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], count)
-    findings, _rest = page_ranks.within(list(_findings(report, culprit)), FINDINGS[0] + FINDINGS[1] * count)
     return Content(
         job=report.job_id,
         verdict=verdict_of(sources, known),
-        evidence=page_ranks.of_rank(culprit, known),
-        findings=tuple(findings),
+        evidence=_evidence(report, known),
+        nodes=_nodes(report),
+        findings=tuple(_findings(report, culprit)),
         timeline=page_ranks.draw(ranks, marks, attempt_seconds(sources), first or culprit),
         topology=topology.draw(sources.table, ranks, marks, functools.cache(masker.text)),
         ranks=tuple(page_ranks.rows(ranks, marks)),
@@ -418,14 +440,48 @@ def _marks_of_quiet(sources: Sources) -> dict[int, str]:
     return dict.fromkeys(sorted(quiet), page_ranks.QUIET)
 
 
-def _findings(report: JobRecord, culprit: RankRecord | None) -> Iterator[Group]:
-    """Yield the reports of the other ranks that failed, equal ones once."""
+def _findings(report: JobRecord, culprit: RankRecord | None) -> list[Group]:
+    """Return the reports of the other ranks that failed, equal ones once, as far as there is room."""
     lines: dict[int, Sequence[str]] = {}
     for rank in report.ranks:
         line = (rank.finding.exception or rank.finding.code_line or rank.finding.meaning) if rank.finding else ""
         if line and rank is not culprit:
             lines[rank.rank_id] = (line,)
-    yield from page_ranks.group(lines)
+    return page_ranks.within(page_ranks.group(lines), FINDINGS[0] + FINDINGS[1] * len(report.ranks))[0]
+
+
+def _evidence(report: JobRecord, known: list[Fact]) -> Evidence | None:
+    """Return why a rank failed, which may be one of another node."""
+    verdict, cause = report.verdict, report.cause
+    if verdict is None or verdict.is_alone or cause is None or cause.kind != PeerFailed.report_kind:
+        return page_ranks.of_rank(report.failed, known)
+    error = next((line for line in reversed(verdict.lines) if line.strip() and line.strip() in verdict.sentence), "")
+    found = facts.chosen([*facts.of_verdict(verdict)], "node", "log", "also", "unheard")
+    return Evidence(
+        rank=None,
+        device="",
+        excerpt=page_ranks.excerpt("From", os.path.basename(verdict.log), verdict.lines, error),
+        facts=tuple((label.capitalize(), text) for label, text in found),
+    )
+
+
+def _nodes(report: JobRecord) -> Nodes | None:
+    """Return the verdict of all nodes and those that this one knows of, None without both."""
+    verdict = report.verdict if report.verdict and not report.verdict.is_alone else None
+    cause = dict(facts.of_verdict(verdict))["cause"] if verdict else ""
+    if not (report.nodes or cause):
+        return None
+    shown, rest = facts.node_rows(report.nodes, MOST_NODES)
+    is_over = report.state is not None and report.state.is_final
+    cells = [facts.node_cells(row, is_over=is_over) for row in shown]
+    used = [index for index in range(len(facts.NODE_HEADS)) if any(row[index] for row in cells)]
+    kinds = [page_ranks.CAUSE if verdict and node.node == verdict.node else "" for node in shown]
+    return Nodes(
+        verdict=cause,
+        heads=tuple(facts.NODE_HEADS[index].capitalize() for index in used),
+        rows=tuple((kind, tuple(row[index] for index in used)) for kind, row in zip(kinds, cells)),
+        rest=rest,
+    )
 
 
 def _attempt(one: AttemptRecord) -> tuple[str, ...]:

@@ -226,6 +226,7 @@ EVIDENCE: Final = {
     "check": "Check",
     "first": "First",
     "also": "Also",
+    "unheard": "Unheard",
     "candidates": "Cause",
     "plog": "Plog",
     "plog error": "First error",

@@ -7,14 +7,14 @@ ranks ended.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner import programs
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.plan.spec import JobSpec
-from ascend_runner.record.job_record import CERTAINTY, JobRecord
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, machine
@@ -27,7 +27,6 @@ from ascend_runner.text import (
     clock,
     counted,
     duration,
-    format_numbers,
     printable,
     rank_list,
     rank_title,
@@ -137,17 +136,17 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
 
 def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
     spec, finding = next(spec for spec in job.processes if spec.rank_id == failed.rank_id), failed.finding
-    known = facts.facts(JobRecord(cause=wording.cause_record(outcome), ranks=outcome.ranks))
+    why = wording.cause_record(outcome)
+    known = facts.facts(JobRecord(cause=why, ranks=outcome.ranks, verdict=outcome.verdict))
     lines = _headline(cause, ending, failed, outcome)
-    lines += _laid_out(known, "also", "candidates")
+    lines += _laid_out(known, "also", "unheard", "candidates")
     lines += [*_evidence(finding), *_laid_out(known, "check")] if finding else _laid_out(known, "check")
     device = "" if spec.name else f", device {spec.local_rank}"
     lines.append(f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, pid {failed.pid}")
     lines += _laid_out(known, "log", "lost")
     if finding is None:  # its plogs could not be read
         lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
-    lines += [*_laid_out(known, "plog", "plog error"), *_doubts(outcome.verdict)]
-    lines += [_report(outcome, job), *_laid_out(known, "rerun")]
+    lines += [*_laid_out(known, "plog", "plog error"), _report(outcome, job), *_laid_out(known, "rerun")]
     if finding and _has_read_nothing(finding) and not spec.has_stdin:
         option = f"--stdin {max(spec.rank_id, 0)}"
         lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
@@ -156,27 +155,9 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
 
 def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> list[str]:
     """Return the lines on a failure of another node, as far as that has sent them."""
-    sure = CERTAINTY.get(verdict.certainty, "")
-    place = facts.place(verdict.address, verdict.pod)
-    return [
-        f"{verdict}{f' ({sure})' if sure else ''}",
-        *(f"  | {printable(line)}" for line in verdict.lines),
-        f"  node   {verdict.node}{f', {printable(place)}' if place else ''}",
-        *([f"  log    {printable(verdict.log)} on that node"] if verdict.log else []),
-        *_doubts(verdict),
-        _report(outcome, job),
-    ]
-
-
-def _doubts(verdict: JobVerdict | None) -> Iterator[str]:
-    """Yield lines on the other nodes that may have the cause, which is known once they have made the verdict."""
-    if verdict and not verdict.is_alone:
-        yield from [f"  also   {_nodes(verdict.tied)} may have failed first"] if verdict.tied else []
-        yield from [f"  unheard {_nodes(verdict.missing)}"] if verdict.missing else []
-
-
-def _nodes(numbers: Collection[int]) -> str:
-    return f"node{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
+    (_label, head), *known = [(label, printable(text)) for label, text in facts.of_verdict(verdict)]
+    lines = [head, *(f"  | {printable(line)}" for line in verdict.lines)]
+    return [*lines, *_laid_out(known, "node", "log", "also", "unheard"), _report(outcome, job)]
 
 
 def _laid_out(known: list[Fact], *labels: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.node.npu_smi import Figures
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.tools.job.top_frame import JobView, RankView, State, judged
 from ascend_runner.training.steps import Step
 
@@ -91,6 +92,23 @@ THOUSAND: Final = JobView(
     ranks=judged([of_many(number) for number in range(1024)]),
     now=NOW,
     step=Step(step=880, steps=5000, seconds=1.752),
+)
+LINKED: Final = attrs.evolve(
+    EIGHT,
+    nodes=tuple(
+        NodeRecord(
+            node=node,
+            pod=f"worker-{node}",
+            state="" if node == 9 else "running",
+            is_unreachable=node == 30,
+            ranks=8,
+            alive=8,
+            step=1204,
+            heard=None if node == 9 else 0.4,
+            differs="CANN 8.0.RC2" if node == 3 else "",
+        )
+        for node in range(40)
+    ),
 )
 JOBS: Final = {8: EIGHT, 64: SIXTY_FOUR, 1024: THOUSAND}  # by their ranks
 SIZES: Final = {80: 24, 140: 24, 300: 50}  # rows by columns

@@ -63,6 +63,12 @@ def rank(rank_id: int, text: str = "", **changes: object) -> dict[str, object]:
     return record | changes
 
 
+def node(number: int, text: str = "", **changes: object) -> dict[str, object]:
+    """Return the row of a node; `text` is in each of its texts that a user can choose."""
+    named = {"pod": f"pod-{number}{text}", "host": f"host-{number}{text}", "differs": f"CANN 8.0{text}"}
+    return {"node": number, "state": "stopped", "ranks": 8, "heard": 0.4, "round_trip": 0.0003, **named, **changes}
+
+
 def document(count: int, text: str = "", **changes: object) -> dict[str, object]:
     """Return a report in which one rank of many has failed; `text` is in each text that a user can choose."""
     culprit = min(5, count - 1)
@@ -124,6 +130,13 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
             for attempt in (0, 1)
         ],
         "conditions": [{"condition": f"slow{text}", "sentence": f"rank 3 is slow{text}", "since": BEGAN}],
+        "verdict": {
+            "node": 1,
+            "rank_id": culprit,
+            "sentence": f"rank {culprit} failed{text}",
+            "lines": [f"a line{text}"],
+        },
+        "nodes": [node(0, text), node(1, text, state="failed", sentence=f"rank {culprit} failed{text}")],
         "last_step": {"step": 17, "steps": 400, "seconds": 0.615, "at": FAILED},
         "last_checkpoint": {"step": 12, "path": f"/data/checkpoint-12{text}"},
         "warnings": [f"a warning{text}"],

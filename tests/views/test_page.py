@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.views.conftest import BEGAN, Elements, Write, document, rank, rendered, write_table
+from tests.views.conftest import BEGAN, Elements, Write, document, node, rank, rendered, write_table
 
 HOSTILE = (
     "</pre><script>alert(1)</script><img src=x onerror=alert(1)>",
@@ -194,7 +194,7 @@ def test_legend(write: Write) -> None:
 
 def test_cause_stands_out(write: Write, tmp_path: Path) -> None:
     """Of ranks that have all failed, only the cause is marked, in words and in each picture, and it comes first."""
-    report = document(8)
+    report = document(8, nodes=[])
     ends: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None}
     report["ranks"] = [rank(one, **ends) for one in range(8)]
     write_table(tmp_path, 8)
@@ -211,7 +211,7 @@ def test_cause_stands_out(write: Write, tmp_path: Path) -> None:
 
 def test_peer_to_check(write: Write, tmp_path: Path) -> None:
     """If all ranks here report a peer, that peer is marked in the topology, and none of them as the cause."""
-    report = document(16)
+    report = document(16, nodes=[])
     cause: Any = report["cause"]
     cause.update(is_a_consequence=True, suspected_peer={"rank_id": 12})
     report["ranks"] = [rank(one) for one in range(8)]
@@ -242,6 +242,45 @@ def test_evidence(finding: dict[str, object], title: str, key: str | None, write
     assert ([key] if key else []) == strong
     assert f">{title}</p>" in page
     assert lines == re.sub("</?b>", "", found[1]).strip().splitlines()
+
+
+def test_nodes(write: Write) -> None:
+    """The verdict is followed by the nodes, of which the one with the cause stands out; many are counted."""
+    text = rendered(write(document(8)))
+    shown = [one.strip() for one in Elements(text).texts if one.strip()]
+    table = shown[shown.index("Verdict of all nodes: rank 5 on node 1 failed") + 1 :]
+
+    assert ["Node", "Place", "State", "Round trip", "Differs", "Cause"] == table[:6]
+    assert ["0", "pod-0", "stopped", "0.3 ms", "CANN 8.0", "1", "pod-1", "failed"] == table[6:14]
+    assert '<tr class="cause"><th scope="row">1</th>' in text
+    assert ">and 960 nodes stopped<" in rendered(write(document(8, nodes=[node(number) for number in range(1024)])))
+
+
+def test_cause_on_another_node(write: Write) -> None:
+    """The end of its log is the evidence, with the line that the verdict quotes; the log is where it says."""
+    verdict = {
+        "node": 3,
+        "rank_id": 26,
+        "sentence": "rank 26 failed: exit status 1 (ValueError: loss is nan)",
+        "certainty": "likely",
+        "lines": ["step 16", "ValueError: loss is nan"],
+        "log": "/log/rank-26.txt",
+        "pod": "pod-3",
+        "tied": [1],
+        "missing": [2],
+    }
+    text = rendered(write(document(8, verdict=verdict, cause={"kind": "node_failed", "sentence": "it failed"})))
+    shown = [one.strip() for one in Elements(text).texts if one.strip()]
+    evidence = shown[shown.index("From rank-26.txt") :][:11]
+
+    assert ["step 16", "ValueError: loss is nan", "Node", "3, pod pod-3", "Log"] == evidence[1:6]
+    assert ["/log/rank-26.txt on that node", "Also", "node 1 may have failed first"] == evidence[6:9]
+    assert ["Unheard", "node 2"] == evidence[9:]
+    assert "<b>ValueError: loss is nan</b>" in text
+    assert (
+        "Verdict of all nodes: rank 26 on node 3 failed: exit status 1 (ValueError: loss is nan) (likely the cause)"
+        in shown
+    )
 
 
 def test_long_line(write: Write) -> None:

@@ -375,6 +375,16 @@ class Snapshot:
         return Condition.RUNNING if self.is_alive else Condition.RUNNER_KILLED
 
     @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.condition in {Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED}
+
+    @property
+    def all_nodes(self) -> tuple[NodeRecord, ...]:
+        """The nodes of the job as its runner knows them, or has known them at the end of an attempt."""
+        return self.nodes or self.record.nodes
+
+    @property
     def state(self) -> str:
         """The state of the job in its report, "" if that is unknown."""
         return self.record.state.value if self.record.state else ""

@@ -173,41 +173,12 @@ def _steps(snapshot: Snapshot) -> dict[int, int]:
     }
 
 
-NODE_HEADS: Final = ("node", "place", "state", "alive", "step", "heard", "round trip", "clock")
-
-
-def node_lines(nodes: Sequence[NodeRecord]) -> Iterator[str]:
+def node_lines(nodes: Sequence[NodeRecord], *, is_over: bool = False) -> Iterator[str]:
     """Yield the lines of a table of nodes; of many, first those that are missing or behind, and the others counted."""
-    if not nodes:
-        return
-    states = [_state_of(node) for node in nodes]
-    common = max(states, key=states.count)
-    late = sorted(nodes, key=lambda node: (_state_of(node) == common, node.step or 0, node.node))
-    shown_nodes = nodes if len(nodes) <= MOST_NODES else late[:MOST_NODES]
-    yield from columns(NODE_HEADS, [_cells_of_node(node) for node in shown_nodes])
-    rest = [_state_of(node) for node in late[MOST_NODES:]]
-    if rest:
-        counts = [f"{counted(rest.count(state), 'node')} {state}" for state in sorted({*rest})]
-        yield f"and {', '.join(counts)}"
-
-
-def _state_of(node: NodeRecord) -> str:
-    if node.is_unreachable:
-        return "unreachable"
-    return node.state or ("not joined" if node.heard is None else "reachable")
-
-
-def _cells_of_node(node: NodeRecord) -> tuple[str, ...]:
-    return (
-        str(node.node),
-        node.pod or node.host or node.address,
-        _state_of(node),
-        f"{node.alive} of {counted(node.ranks, 'rank')}" if node.ranks else "",
-        "" if node.step is None else str(node.step),
-        "" if node.heard is None else f"{duration(max(0.0, node.heard))} ago",
-        "" if node.round_trip is None else f"{1000 * node.round_trip:.1f} ms",
-        node.clock_offset,
-    )
+    if nodes:
+        rows, rest = facts.node_rows(nodes, MOST_NODES)
+        yield from columns(facts.NODE_HEADS, [facts.node_cells(row, is_over=is_over) for row in rows])
+        yield from [rest] if rest else []
 
 
 MOST_NODES: Final = 16  # nodes with a line each
@@ -232,8 +203,9 @@ def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
     rows = in_order(snapshot, now)
     for label, text in _facts(snapshot, now):
         lines += _labelled(label, shown(Masker().text(text)), width)
-    if snapshot.nodes:
-        lines += ["", *(f"  {line}"[:width].rstrip() for line in node_lines(snapshot.nodes))]
+    nodes = [*node_lines(snapshot.all_nodes, is_over=snapshot.is_over)]
+    if nodes:
+        lines += ["", *(f"  {line}"[:width].rstrip() for line in nodes)]
     if rows:
         silences, _succeeded = snapshot.record.silences(now)
         cells = [_cells_of(rank, silences) for rank in rows[:MOST_RANKS]]
@@ -285,7 +257,7 @@ def document(snapshot: Snapshot) -> dict[str, object]:
         "html": snapshot.html or None,
         "events": job.path("events", "jsonl"),
         "problem": Masker().text(snapshot.why) or None,
-        "nodes": [node.encode() for node in snapshot.nodes],
+        "nodes": [node.encode() for node in snapshot.all_nodes],
         "ranks": [_document_of(rank, record.started_at) for rank in record.ranks],
     }
 
@@ -356,7 +328,7 @@ def _of_record(snapshot: Snapshot, now: float | None) -> list[Fact]:
 def _facts(snapshot: Snapshot, now: float) -> Iterator[Fact]:
     job, found = snapshot.job, _of_record(snapshot, now)
     failed, limit_at = snapshot.record.failed, snapshot.limit_at
-    yield from facts.chosen(found, "cause", "also", "candidates", "means", "code", "log")
+    yield from facts.chosen(found, "cause", "also", "unheard", "candidates", "means", "code", "log")
     if failed and failed.finding:
         lines = failed.finding.excerpt or failed.finding.last_lines
         yield from (("", f"| {line}") for line in lines[-MOST_LINES:])

@@ -162,7 +162,6 @@ def _output(rank: RankRecord) -> tuple[int, ...]:
 
 
 MOST_NPUS: Final = 1024  # NPUs of a machine
-FINAL: Final = frozenset({Condition.SUCCEEDED, Condition.ENDED_BADLY, Condition.RUNNER_KILLED})
 
 
 class Part:
@@ -178,8 +177,8 @@ class Part:
     def look(self) -> list[RankView]:
         """Return the ranks as they are now."""
         had_live = self.seen.live is not None
-        if had_live:
-            self.seen = jobs.ask_runner(attrs.evolve(self.seen, live=None))
+        if had_live or self.seen.note:
+            self.seen = jobs.ask_runner(attrs.evolve(self.seen, live=None, nodes=(), note=""))
         stamp = self._new_stamp()
         is_killed = self.seen.condition is Condition.RUNNER_KILLED
         if stamp != self._stamp or (had_live and not self.seen.live) or is_killed:
@@ -203,7 +202,7 @@ class Part:
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
-        return self.seen.condition in FINAL
+        return self.seen.is_over
 
     def headline(self, *, is_brief: bool = False) -> str:
         """Return its state in a sentence, which is shorter without times of day."""
@@ -303,7 +302,8 @@ class Observer:
             now=now,
             place=self._place(),
             cause=worst.seen.sentence,
-            outlook=screens.outlook(worst.seen),
+            outlook="; ".join(filter(None, (worst.seen.note, screens.outlook(worst.seen)))),
+            nodes=max((part.seen.all_nodes for part in self._parts), key=len),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,

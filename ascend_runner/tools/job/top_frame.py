@@ -16,8 +16,9 @@ from typing import Final
 import attrs
 
 from ascend_runner.node.npu_smi import Figures
+from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.supervision import outliers
-from ascend_runner.text import counted, format_numbers, printable, rank_list, size
+from ascend_runner.text import columns, counted, format_numbers, printable, rank_list, size
 from ascend_runner.training.steps import Step
 from ascend_runner.views import facts
 
@@ -187,7 +188,7 @@ class JobView:
     `outlook` is how long it is held, or which attempt this is. It runs on the node or nodes of `place`. `step` is the
     last one that a rank has printed, with the seconds that a step takes. `now` is the time on the monotonic clock.
     Without `has_npus`, the numbers of NPUs are only the node's device ids. With `has_stacks`, the stacks of
-    its ranks can be read.
+    its ranks can be read. `nodes` are those of the job that its runner knows of, none if it has only one.
     """
 
     name: str
@@ -202,6 +203,7 @@ class JobView:
     is_over: bool = False
     has_npus: bool = False
     has_stacks: bool = False
+    nodes: tuple[NodeRecord, ...] = ()
 
 
 def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
@@ -481,7 +483,7 @@ class Frame:
 
 def frame(job: JobView, screen: Screen) -> Frame:
     """Draw a job."""
-    head = [_title(job, screen), *_facts(job, screen), BLANK]
+    head = [_title(job, screen), *_facts(job, screen), BLANK, *_nodes(job, screen)]
     room = max(1, screen.rows - len(head) - 2)  # without the heads of the columns and the keys
     ordered = in_order(job.ranks)
     odd = [rank for rank in ordered if rank.state in OUTLIERS]
@@ -616,6 +618,18 @@ def _odd(job: JobView, screen: Screen) -> Line:
         return ((cut(f" {sentence}", screen.columns), style),) if sentence else ()
     room = screen.columns - sum(width(text) for text, _style in STACKS)
     return ((cut(f" {sentence}", room), style), *STACKS)
+
+
+def _nodes(job: JobView, screen: Screen) -> list[Line]:
+    """Return the table of the nodes, which takes a quarter of the screen at most, and a blank line."""
+    if not job.nodes:
+        return []
+    rows, rest = facts.node_rows(job.nodes, max(2, screen.rows // 4 - 3))
+    odd = {row.node for row in facts.odd_nodes(job.nodes)}
+    cells = [facts.node_cells(row, is_over=job.is_over) for row in rows]
+    styles = Style.HEAD, *(Style.ODD if row.node in odd else Style.PLAIN for row in rows)
+    lines: list[Line] = [((f"  {line}", style),) for line, style in zip(columns(facts.NODE_HEADS, cells), styles)]
+    return [*lines, *([((f"  {rest}", Style.DIM),)] if rest else []), BLANK]
 
 
 def _table(job: JobView, rows: Sequence[RankView], selected: int | None, screen: Screen) -> list[Line]:

@@ -15,7 +15,7 @@ from hypothesis import given, strategies
 from ascend_runner.node.npu_smi import Figures
 from ascend_runner.tools.job.top_frame import Frame, JobView, Screen, State, Style, frame, in_order, judged, width
 from ascend_runner.training.steps import Step
-from tests.helpers.live_views import EIGHT, JOBS, NOW, SIXTY_FOUR, SIZES, THOUSAND, quiet, rank
+from tests.helpers.live_views import EIGHT, JOBS, LINKED, NOW, SIXTY_FOUR, SIZES, THOUSAND, quiet, rank
 
 GOLDEN: Final = Path(__file__).parents[4] / "fixtures" / "top"
 
@@ -49,7 +49,7 @@ def test_golden_frames(count: int, columns: int) -> None:
 @given(
     strategies.integers(1, 320),
     strategies.integers(1, 60),
-    strategies.sampled_from([*JOBS.values()]),
+    strategies.sampled_from([*JOBS.values(), LINKED]),
     strategies.booleans(),
 )
 def test_frame_fits(columns: int, rows: int, job: JobView, shows_all: bool) -> None:  # noqa: FBT001  hypothesis
@@ -68,6 +68,23 @@ def test_odd_rank_comes_first() -> None:
     assert " rank 5 has been quiet for 4 min 12 s, the others for at most 2 s  (s: stacks)" == lines[3]
     assert ["▸", "5", "5", "quiet"] == lines[6].split()[:4]
     assert {Style.ODD} == styles(EIGHT, "4 min") - {Style.TITLE}
+
+
+def test_nodes_of_a_linked_job() -> None:
+    """They have rows above the ranks; of many, a quarter of the screen, with those that are missing first."""
+    few = drawn(attrs.evolve(LINKED, nodes=LINKED.nodes[2:5]))
+    many = drawn(LINKED)
+
+    assert [
+        "  node  place     state    alive         step  heard      differs",
+        "  2     worker-2  running  8 of 8 ranks  1204  0.4 s ago",
+        "  3     worker-3  running  8 of 8 ranks  1204  0.4 s ago  CANN 8.0.RC2",
+        "  4     worker-4  running  8 of 8 ranks  1204  0.4 s ago",
+        "",
+    ] == few[5:10]
+    assert ["9", "30", "3"] == [line.split()[0] for line in many[6:9]]
+    assert "  and 37 nodes running" == many[9]
+    assert {Style.ODD} == styles(LINKED, "unreachable")
 
 
 def test_rank_that_is_left_alone() -> None:
