@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ascend_runner.views import page
 from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import bound_to_free_port
 
@@ -43,10 +44,19 @@ def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) 
     assert "ERROR rank 3 on node 1 failed: exit status 7" in runs[0].screen
     assert "  | bad input\n" in runs[0].lines
     assert "ERROR rank 3 failed: exit status 7" in runs[1].screen
+    assert all("  others stopped on all 2 nodes: ranks 0-2\n" in run.lines for run in runs)
     reports = [json.loads((program.log_dir / f"job-report-node-{node}.json").read_bytes()) for node in (0, 1)]
     assert [(1, 3, 7)] * 2 == [
         tuple(report["verdict"][name] for name in ("node", "rank_id", "status")) for report in reports
     ]
+    assert [("stopped", 0), ("failed", 0)] == [(row["state"], row["alive"]) for row in reports[0]["nodes"]]
+    assert [2, 2] == [row["ranks"] for row in reports[0]["nodes"]]
+    events = [[event["event"] for event in program.events(f"-node-{node}")] for node in (0, 1)]
+    assert [1, 1] == [names.count("verdict") for names in events]
+    for node, report in enumerate(reports):
+        text = page.make(report, str(program.log_dir / f"job-report-node-{node}.json")).decode()
+        assert "Verdict of all nodes: rank 3 on node 1 failed: exit status 7" in text
+        assert (node == 0) is ('aria-label="Table of nodes"' in text)
 
 
 def test_stop_signal_to_one_node_stops_both(start: START) -> None:
