@@ -112,23 +112,29 @@ class Lateness:
 
 
 def play(check: Callable[[Path], list[str]]) -> list[str]:
-    """Play a schedule in a folder, in a child process that adopts every orphan; return what was wrong."""
+    """Play a schedule in a folder, in a child process that adopts every orphan; return what was wrong.
+
+    If this process dies, the child ends what it has started, and removes the folder.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         process_tree.become_subreaper()
         folder, lateness = Path(tempfile.mkdtemp(prefix="ascend-runner-chaos-")), Lateness()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        process_tree.ask_for_signal_at_parent_death(signal.SIGTERM)
         try:
             wrong = check(folder)
-        except Exception:  # noqa: BLE001  any error is reported, and must not propagate in the forked child
+        except BaseException:  # noqa: BLE001  any error is reported, and must not propagate in the forked child
             wrong = traceback.format_exc().splitlines()
         sweep.sweep()  # nothing may go on beside the schedules that follow
         shutil.rmtree(folder, ignore_errors=True)
         if wrong and (lateness.seconds > LATE or lateness.load > OVERLOAD):
             late = f"{lateness.seconds:.2f} s at a load of {lateness.load:.1f} for each processor"
             wrong.insert(0, f"{MACHINE_LATE} {late}")
-        os.write(writer, "\n".join(wrong).encode()[:60_000])
+        with contextlib.suppress(BrokenPipeError):
+            os.write(writer, "\n".join(wrong).encode()[:60_000])
         os._exit(0)
     os.close(writer)
     with open(reader, "rb") as file:

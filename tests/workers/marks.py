@@ -1,6 +1,7 @@
 """A rank of scripts/chaos-nodes. For each process it leaves a mark in a folder: attempt, rank, pid, and start in ticks.
 
-It fails or ends when a file asks it to, and records each process of another attempt that is alive beside it.
+It fails or ends when a file asks it to, and records each process of another attempt that is alive beside it. No process
+of it outlives `LIFE`, whatever has become of the others.
 """
 
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 FOLDER = Path(sys.argv[-1])
 ATTEMPT, RANK = os.environ.get("ASCEND_RUNNER_ATTEMPT", "0"), os.environ.get("RANK", "0")
 FIRST_STATUS = 10  # of rank 0; that of each rank tells them apart
+LIFE = 600.0  # seconds
 
 
 def started(pid: str) -> str:
@@ -40,11 +42,12 @@ def main() -> None:
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         mark("child")
-        time.sleep(1000)
+        time.sleep(LIFE)
         os._exit(0)
     mark("rank")
     print("up", flush=True)
-    while True:
+    end = time.monotonic() + LIFE
+    while time.monotonic() < end:
         if (FOLDER / f"fail-{ATTEMPT}-{RANK}").exists():
             os._exit(FIRST_STATUS + int(RANK))
         if (FOLDER / "finish").exists():
