@@ -67,6 +67,8 @@ NAMESPACES: Final = "in network namespaces"  # what the program says if the node
 STOPPED: Final = 128 + signal.SIGTERM
 KILLED: Final = 128 + signal.SIGKILL
 WORKER: Final = (sys.executable, "-S", "-E", str(ROOT / "tests" / "workers" / "marks.py"))
+# A node is not to tell others that it has an address of its loopback interface, see ip-sysctl in the kernel's manual.
+NO_ARP: Final = ("sh", "-c", "echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore")
 PROXY: Final = str(ROOT / "tests" / "workers" / "proxy.py")
 LINK_FAULTS: Final = ("link killed", "link frozen", "cable pulled", "proxy inserted")
 FREEZES: Final = ("runner frozen", "guardian frozen")
@@ -279,10 +281,12 @@ class Play:
     def _trouble(self, fault: Fault) -> None:
         """Pull or plug the cable of a node; or let a proxy of its own have the hub's address there, or no longer."""
         if fault.name in {"cable pulled", "cable plugged"}:
-            self._ip(fault.node, "link", "set", INTERFACE, "down" if fault.name == "cable pulled" else "up")
-        elif fault.name == "proxy inserted" and fault.node not in self._proxies:
-            self._ip(0, "address", "add", f"{OTHER_HUB}/24", "dev", INTERFACE)
-            self._ip(fault.node, "address", "add", f"{HUB}/32", "dev", "lo")  # resets the connections that there are
+            self._run(fault.node, "ip", "link", "set", INTERFACE, "down" if fault.name == "cable pulled" else "up")
+        elif fault.name == "proxy inserted" and fault.node not in self._proxies and self._run(fault.node, *NO_ARP):
+            self._run(0, "ip", "address", "add", f"{OTHER_HUB}/24", "dev", INTERFACE)
+            self._run(
+                fault.node, "ip", "address", "add", f"{HUB}/32", "dev", "lo"
+            )  # resets the connections that there are
             seed, identity = f"{self._schedule.seed}", meeting.identity_of("", JOB, self._master_port)
             ports = meeting.derive_ports(identity, {}, {self._master_port})
             ports = (LINK_PORT + self._schedule.seed % PORTS,) if self._schedule.second.endswith("port") else ports
@@ -293,14 +297,15 @@ class Play:
             proxy = self._proxies.pop(fault.node)
             proxy.terminate()
             proxy.wait()
-            self._ip(fault.node, "address", "delete", f"{HUB}/32", "dev", "lo")
+            self._run(fault.node, "ip", "address", "delete", f"{HUB}/32", "dev", "lo")
 
     def _enter(self, node: int) -> tuple[str, ...]:
         """Return the command that runs another one where a node is."""
         return ("nsenter", f"--target={self._pids[node]}", "--net") if NAMESPACES in self.screen else ()
 
-    def _ip(self, node: int, *words: str) -> None:
-        subprocess.run([*self._enter(node), "ip", *words], capture_output=True, check=False)  # the node may have ended
+    def _run(self, node: int, *words: str) -> bool:
+        """Run a command where a node is, and return whether it has succeeded: the node may have ended."""
+        return subprocess.run([*self._enter(node), *words], capture_output=True, check=False).returncode == 0
 
     @staticmethod
     def _links_of(runner: int) -> list[int]:
