@@ -132,7 +132,7 @@ class LinkProcess(Generic[State]):
 
     def _next_moment(self) -> float:
         others = [self._bind_at, self._ends_at]
-        if self._spoke and self._spoke.lost_at:
+        if self._spoke and self._spoke.lost_at and (self._may_end or self._spoke.has_hub):
             others.append(self._spoke.lost_at + (BACK if self._may_end else REDIAL))
         if self._spoke and self._spoke.foreign and "foreign" not in self._told:
             others.append(self._started + FOREIGN)
@@ -203,7 +203,7 @@ class LinkProcess(Generic[State]):
                 self._feed(machine, Tick(now))
         if self._hub and now >= self._bind_at:
             self._bind(self._hub, now)
-        if self._spoke and self._spoke.lost_at and now >= self._spoke.lost_at + REDIAL:
+        if self._spoke and self._spoke.has_hub and 0 < self._spoke.lost_at <= now - REDIAL:
             self._spoke.dial()
         if self._spoke and self._spoke.foreign and now >= self._started + FOREIGN:
             self._report_foreign(self._spoke)

@@ -147,7 +147,7 @@ class SpokeSocket:
         self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
         self._last = b""  # message
         self.foreign: dict[str, None] = {}  # where somebody answers who does not know the key
-        self.lost_at = 0.0  # when the hub has closed the connection; 0: it has not
+        self.lost_at = 0.0  # when the hub has closed the connection; 0: it has not, or there is a new one
 
     @property
     def sources(self) -> list[zmq.Socket[bytes]]:
@@ -162,7 +162,6 @@ class SpokeSocket:
     def dial(self) -> None:
         """Look for the hub at all its addresses."""
         self.close(linger=0)
-        self.lost_at = 0.0
         for number, place in self._places:
             dealer = _socket(self._context, zmq.DEALER)
             dealer.setsockopt(zmq.AFFINITY, 1 << number)  # a name server that hangs holds up one I/O thread

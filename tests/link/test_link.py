@@ -24,6 +24,7 @@ from ascend_runner.link.messages import (
     StopAll,
     VerdictReached,
 )
+from ascend_runner.link.sockets import REDIAL
 from tests.helpers.waiting import is_gone, wait_until
 from tests.link.conftest import PORTS, Node, Nodes, own_address
 
@@ -307,6 +308,23 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
 
     assert ["an error"] * 2 == [news.of(number, VerdictReached)[0].verdict.sentence for number in range(2)]
     assert [[], []] == [node.warnings for node in linked]
+
+
+def test_lost_hub_keeps_nobody(nodes: Nodes) -> None:
+    """A node that leaves does not wait for a hub that has gone, even after it has looked for it again."""
+    hub = nodes.open(nodes.settings(0), Limits(first_delay=1000.0), run=RUN)
+    spoke = nodes.open(nodes.settings(1), run=RUN)
+    news = Read([hub, spoke])
+    spoke.link.tell(Local(stage=Stage.RUNNING))
+    wait_until(lambda: news.of(1, Joined))
+    os.kill(hub.pid, signal.SIGKILL)
+    looked_again = time.monotonic() + REDIAL + 1.0
+    wait_until(lambda: time.monotonic() > looked_again)
+    spoke.link.tell(Local(stage=Stage.LEFT, status=7))
+    started = time.monotonic()
+    spoke.link.close()
+
+    assert time.monotonic() - started < 2.5
 
 
 class Read:
