@@ -122,12 +122,13 @@ def play(check: Callable[[Path], list[str]]) -> list[str]:
         os.close(reader)
         process_tree.become_subreaper()
         folder, lateness = Path(tempfile.mkdtemp(prefix="ascend-runner-chaos-")), Lateness()
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        on_end(end_once)
         process_tree.ask_for_signal_at_parent_death(signal.SIGTERM)
         try:
             wrong = check(folder)
         except BaseException:  # noqa: BLE001  any error is reported, and must not propagate in the forked child
             wrong = traceback.format_exc().splitlines()
+        on_end(signal.SIG_IGN)  # what follows is not to be cut short
         sweep.sweep()  # nothing may go on beside the schedules that follow
         shutil.rmtree(folder, ignore_errors=True)
         if wrong and (lateness.seconds > LATE or lateness.load > OVERLOAD):
@@ -141,6 +142,18 @@ def play(check: Callable[[Path], list[str]]) -> list[str]:
         text = file.read().decode()
     os.waitpid(pid, 0)
     return text.splitlines()
+
+
+def on_end(handler: Callable[..., object] | signal.Handlers) -> None:
+    """Handle the signals that end a schedule. The kernel sends SIGHUP if a group is orphaned while we stop others."""
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, handler)
+
+
+def end_once(*_: object) -> None:
+    """Let this process clean up and exit, however many of these signals arrive."""
+    on_end(signal.SIG_IGN)
+    sys.exit(1)
 
 
 def check(schedule: Schedule, folder: Path) -> list[str]:
