@@ -531,6 +531,7 @@ def test_rows_name_what_differs(versions: list[str], differs: list[str]) -> None
         world.machines[node].tell(versions=(("CANN", version),))
     world.play(5.0)
 
+    assert world.hub
     assert differs == [record.differs for record in node_records(world.hub)]
 
 
