@@ -68,7 +68,7 @@ def _teardown(after: float, words: str) -> Iterator[Row]:
 
     def run(launcher: Launcher) -> float:
         with folder() as path:
-            worker = (sys.executable, "-S", f"{HERE}/workers/death.py", path, str(after))
+            worker = (sys.executable, "-S", f"{HERE}/workers/death.py", path, str(after), str(RANKS), "0")
             measure.seconds_of(launcher.command(path, *worker, ranks=RANKS))
             gone = time.monotonic_ns()
             names = [name for name in os.listdir(path) if name.startswith(("died-", "told-", "ended-"))]

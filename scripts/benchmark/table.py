@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -55,7 +56,9 @@ def line(row: Row) -> str:
 
 
 def seconds(value: float) -> str:
-    """Show a time."""
+    """Show a time; an infinite one is that of something that did not happen."""
+    if value == math.inf:
+        return "never"
     if value >= 1:
         return f"{value:.2f} s"
     if value < 0.001:

@@ -1,7 +1,7 @@
-"""A rank for the rows about teardown: rank 0 exits with 7 some seconds after the others are ready; these obey SIGTERM.
+"""A rank for the rows about teardown: one exits with 7 some seconds after the others are ready; these obey SIGTERM.
 
-Arguments: a directory, and the seconds. Each rank writes times (monotonic, in nanoseconds) to files in this directory:
-`died-0`, or `told-N` and `ended-N`.
+Arguments: a directory, the seconds, the number of ranks, and the one that exits. Each rank writes times (monotonic, in
+nanoseconds) to files in this directory: `died-N`, or `told-N` and `ended-N`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import signal
 import sys
 import time
 
-FOLDER, SECONDS = sys.argv[1], float(sys.argv[2])
+FOLDER, SECONDS, RANKS = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+DYING = sys.argv[4]
 RANK = next(os.environ[name] for name in ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK") if name in os.environ)
-RANKS = 8
 SAVING = 0.05  # seconds; an exit keeps a core busy for a millisecond, and would delay SIGTERM for others
 
 
 def main() -> None:
-    if RANK == "0":
+    if RANK == DYING:
         died = open_stamp("died")
         while sum(name.startswith("ready-") for name in os.listdir(FOLDER)) < RANKS - 1:
             time.sleep(0.01)
