@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import LIMIT, RUNNER, Ended, Started, TwoNodes, failed_ranks, run
+from ascend_runner.node.namespaces import INTERFACE
+from tests.clients.conftest import (
+    DYING,
+    LIMIT,
+    RESTARTING,
+    RUNNER,
+    Ended,
+    Nodes,
+    Started,
+    check_resumed,
+    failed_ranks,
+    run,
+)
 from tests.helpers.waiting import wait_until
 
 TELL = 'echo "$RANK of $WORLD_SIZE, node $NODE_RANK, on $(hostname), meets at $MASTER_ADDR"'
@@ -15,20 +27,20 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 @pytest.fixture
-def job(nodes: TwoNodes, tmp_path: Path) -> Callable[[str], Ended]:
+def job(nodes: Nodes, tmp_path: Path) -> Callable[..., Ended]:
     """Return a way to run `mpirun -N 1 ascend-runner ... sh -c SCRIPT` on two nodes, called on node 0."""
     network = ("--mca", "oob_tcp_if_include", "10.77.0.0/24", "--mca", "plm_rsh_agent", _agent(nodes, tmp_path))
     hosts = ",".join(f"{address}:1" for address in nodes.addresses)
     options = ("--nproc-per-node", "2", "--master-addr", nodes.addresses[0], "--log-dir", str(tmp_path / "log"))
 
-    def start(script: str) -> Ended:
-        words = ("mpirun", *network, "-N", "1", "--host", hosts, *RUNNER, *options, "sh", "-c", script)
+    def start(script: str, *more: str) -> Ended:
+        words = ("mpirun", *network, "-N", "1", "--host", hosts, *RUNNER, *options, *more, "sh", "-c", script)
         return run(*nodes.on(0), *words, env=AS_ROOT, cwd=tmp_path)
 
     return start
 
 
-def _agent(nodes: TwoNodes, folder: Path) -> str:
+def _agent(nodes: Nodes, folder: Path) -> str:
     """Make what mpirun calls in place of ssh, as `agent HOST COMMAND ...`: it runs the command on node 1."""
     agent = folder / "agent"
     agent.write_text(f'#!/bin/sh\nshift\nexec {_quoted(nodes.on(1))} sh -c "$*"\n')
@@ -40,7 +52,7 @@ def _quoted(words: tuple[str, ...]) -> str:
     return " ".join(f"'{word}'" for word in words)
 
 
-def test_two_nodes(job: Callable[[str], Ended]) -> None:
+def test_two_nodes(job: Callable[..., Ended]) -> None:
     """Each node starts its own ranks, and all of them meet at one address."""
     ended = job(TELL)
 
@@ -50,12 +62,17 @@ def test_two_nodes(job: Callable[[str], Ended]) -> None:
     ] == ended.lines
 
 
-def test_exit_status_is_carried_through(job: Callable[[str], Ended], tmp_path: Path) -> None:
+def test_exit_status_is_carried_through(job: Callable[..., Ended], tmp_path: Path) -> None:
     """The exit status of a rank becomes that of the runner and of mpirun, and mpirun stops the other node."""
     ended = job('if [ "$RANK" = 3 ]; then exit 9; fi; exec sleep 300')
 
     assert 9 == ended.status, ended.screen
     assert (3, 9, None) in failed_ranks(tmp_path / "log")
+
+
+def test_nodes_restart_and_resume_as_one(job: Callable[..., Ended], alone: list[float]) -> None:
+    """After the death of a rank of node 1, both runners start their ranks again, and mpirun notices nothing."""
+    check_resumed(job(f"GLOO_SOCKET_IFNAME={INTERFACE} exec {_quoted(DYING)}", *RESTARTING), alone)
 
 
 def test_process_per_card_is_not_multiplied(tmp_path: Path) -> None:
@@ -88,7 +105,7 @@ def test_mpirun_as_launcher(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_file", [True, False])
 @pytest.mark.parametrize("command", [("--launcher", "mpirun"), ("mpirun", "-np", "4")])
-def test_one_boot_command(command: tuple[str, ...], nodes: TwoNodes, tmp_path: Path, *, has_file: bool) -> None:
+def test_one_boot_command(command: tuple[str, ...], nodes: Nodes, tmp_path: Path, *, has_file: bool) -> None:
     """With the platform's hosts both nodes run one command: node 0 starts all ranks, and node 1 ends as node 0."""
     hosts = tmp_path / "hostfile"
     hosts.write_text("".join(f"{address} slots=2\n" for address in nodes.addresses))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import LIMIT, PATH, RUNNER, Ended, free_port, run
+from tests.clients.conftest import DYING, LIMIT, PATH, RESTARTING, RUNNER, Ended, check_resumed, free_port, run
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import wait_until
 
@@ -133,6 +133,18 @@ def test_two_nodes(cluster: Cluster) -> None:
 
     assert 143 == ended.status, ended.screen  # of node 0, stopped before or after its ranks were started
     assert re.search(r" ERROR rank 3\b.*\b9\b", ended.screen)  # both nodes have one host name, and so one report
+
+
+def test_linked_nodes(cluster: Cluster, alone: list[float]) -> None:
+    """Where node 0 can be reached, srun reports the status of the cause; all nodes restart and resume together."""
+    options = ("--nproc-per-node", "2", "--log-dir", "log", "--master-addr", "127.0.0.1")
+    script = 'if [ "$RANK" = 3 ]; then exit 9; fi; exec sleep 300'
+    ended = cluster.srun(*RUNNER, *options, "sh", "-c", script)
+
+    assert 9 == ended.status, ended.screen
+    assert {"9"} == {*re.findall(r"Exited with exit code (\d+)", ended.screen)}
+
+    check_resumed(cluster.srun(*RUNNER, *options, *RESTARTING, *DYING), alone)
 
 
 # What the manifest starts: it tells who it is. With FAILING set, that rank fails at the first start once rank 0 has

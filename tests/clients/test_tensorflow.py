@@ -6,12 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-from tests.clients.conftest import PROGRAMS, RUNNER, Started, TwoNodes
+from tests.clients.conftest import PROGRAMS, RUNNER, Nodes, Started
 
 MIRRORED = (sys.executable, str(PROGRAMS / "mirrored.py"))
 
 
-def test_workers_of_two_nodes_sum(nodes: TwoNodes, tmp_path: Path) -> None:
+def test_workers_of_two_nodes_sum(nodes: Nodes, tmp_path: Path) -> None:
     """A platform's TF_CONFIG with one worker per node (and its index as text) becomes one with a worker per rank."""
     cluster = {"worker": [f"{address}:2222" for address in nodes.addresses]}
     options = ("--framework", "tensorflow", "--nproc-per-node", "2", "--log-dir", "log")

@@ -1,4 +1,4 @@
-"""torch on CPU (gloo): distributed training has the losses of a single process, on one node and on two."""
+"""torch on CPU (gloo): distributed training has the losses of a single process, on one node and on several."""
 
 from __future__ import annotations
 
@@ -8,48 +8,55 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import PROGRAMS, RUNNER, Ended, Started, TwoNodes, failed_ranks, free_port, run
+from ascend_runner.node.namespaces import INTERFACE
+from tests.clients.conftest import (
+    DDP,
+    DYING,
+    PROGRAMS,
+    RESTARTING,
+    RUNNER,
+    Ended,
+    Nodes,
+    Started,
+    check_resumed,
+    failed_ranks,
+    free_port,
+    run,
+)
 
-DDP = (sys.executable, str(PROGRAMS / "ddp.py"))
+WORLD = 4  # ranks of all nodes
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
-    """Return the losses of a single process without the runner."""
-    env = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    ended = run(*DDP, env=env, cwd=tmp_path_factory.mktemp("alone"))
-    assert (0, 12) == (ended.status, len(ended.losses)), ended.screen
-    return ended.losses
-
-
-def _start_node(nodes: TwoNodes, index: int, folder: Path, *arguments: str, command: tuple[str, ...] = DDP) -> Started:
-    """Start one of two nodes of a ModelArts job, with two devices each, as the platform does."""
+def _start_node(nodes: Nodes, index: int, folder: Path, *arguments: str, command: tuple[str, ...] = DDP) -> Started:
+    """Start a node of a ModelArts job with four devices in all, as the platform does."""
+    devices = str(WORLD // len(nodes.addresses))
     mount = folder / f"node-{index}"
     mount.mkdir()
     (mount / "jobstart_hccl.json").write_text(json.dumps(_table(nodes)))
     env = {
         "MA_VJ_NAME": "ma-job-1",
         "MA_TASK_NAME": "worker",
-        "MA_NUM_HOSTS": "2",
-        "MA_NUM_GPUS": "2",
+        "MA_NUM_HOSTS": str(len(nodes.addresses)),
+        "MA_NUM_GPUS": devices,
         "MA_MOUNT_PATH": str(mount),
         "MA_CURRENT_INSTANCE_NAME": f"ma-job-1-worker-{index}",
         "MA_CURRENT_HOST_IP": nodes.addresses[index],
         "VC_TASK_INDEX": str(index),
         "VC_WORKER_HOSTS": ",".join(nodes.addresses),
         "RANK_TABLE_FILE": str(mount),
-        "GLOO_SOCKET_IFNAME": nodes.devices[index],
-        "NPROC": "2",
+        "GLOO_SOCKET_IFNAME": INTERFACE,
+        "NPROC": devices,
     }
     return Started((*nodes.on(index), *RUNNER, "--log-dir", str(mount / "log"), *command, *arguments), env, folder)
 
 
-def _table(nodes: TwoNodes) -> dict[str, object]:
+def _table(nodes: Nodes) -> dict[str, object]:
+    cards = range(WORLD // len(nodes.addresses))
     instances = [
         {
             "pod_name": f"ma-job-1-worker-{index}",
             "server_id": address,
-            "devices": [{"device_id": str(card), "device_ip": f"10.78.{index}.{card + 1}"} for card in range(2)],
+            "devices": [{"device_id": str(card), "device_ip": f"10.78.{index}.{card + 1}"} for card in cards],
         }
         for index, address in enumerate(nodes.addresses)
     ]
@@ -66,7 +73,7 @@ def test_four_ranks_learn_as_one(alone: list[float], tmp_path: Path) -> None:
     assert [f"rank {rank} of 4, local rank {rank}" for rank in range(4)] == _who(ended)
 
 
-def test_two_nodes_learn_as_one(alone: list[float], nodes: TwoNodes, tmp_path: Path) -> None:
+def test_two_nodes_learn_as_one(alone: list[float], nodes: Nodes, tmp_path: Path) -> None:
     """Two nodes need only the variables and the rank table of their platform."""
     started = [_start_node(nodes, index, tmp_path) for index in range(2)]
     first, second = (node.finish() for node in started)
@@ -77,16 +84,33 @@ def test_two_nodes_learn_as_one(alone: list[float], nodes: TwoNodes, tmp_path: P
     assert ["rank 2 of 4, local rank 0", "rank 3 of 4, local rank 1"] == _who(second)
 
 
-def test_death_of_one_rank_ends_both_nodes(nodes: TwoNodes, tmp_path: Path) -> None:
-    """Both nodes end with the status of the killed rank and name it, whatever gloo says of the lost peer."""
-    started = [_start_node(nodes, index, tmp_path, "--die", "1") for index in range(2)]
-    first, second = (node.finish() for node in started)
+@pytest.mark.parametrize("nodes", [2, 4], indirect=True)
+def test_death_of_one_rank_ends_all_nodes(nodes: Nodes, tmp_path: Path) -> None:
+    """All nodes end with the status of the killed rank and name it, whatever gloo says of the lost peer."""
+    numbers = range(len(nodes.addresses))
+    started = [_start_node(nodes, index, tmp_path, "--die", "1") for index in numbers]
+    ends = [node.finish() for node in started]
+    folders = [tmp_path / f"node-{index}" / "log" for index in numbers]
+    reports = [
+        json.loads((folders[index] / f"modelarts-job-1-report-node-{index}.json").read_bytes()) for index in numbers
+    ]
 
-    assert (137, 137) == (first.status, second.status), first.screen + second.screen
-    assert (1, None, 9) in failed_ranks(tmp_path / "node-0")
-    for node in range(2):
-        report = json.loads((tmp_path / f"node-{node}" / f"log/modelarts-job-1-report-node-{node}.json").read_bytes())
-        assert (0, 1, 137) == tuple(report["verdict"][name] for name in ("node", "rank_id", "status"))
+    assert [137 for _ in numbers] == [node.status for node in ends], "".join(node.screen for node in ends)
+    assert (1, None, 9) in failed_ranks(tmp_path)
+    assert [(len(numbers) // 4, 1, 137) for _ in numbers] == [
+        tuple(report["verdict"][name] for name in ("node", "rank_id", "status")) for report in reports
+    ]
+
+
+@pytest.mark.parametrize("nodes", [2, 4], indirect=True)
+def test_nodes_restart_and_resume_as_one(alone: list[float], nodes: Nodes, tmp_path: Path) -> None:
+    """After the death of a rank of the last node, all nodes start again and go on at the last checkpoint."""
+    numbers = range(len(nodes.addresses))
+    started = [_start_node(nodes, index, tmp_path, command=(*RESTARTING, *DYING)) for index in numbers]
+    first, *others = (node.finish() for node in started)
+
+    check_resumed(first, alone)
+    assert [0 for _ in others] == [node.status for node in others], "".join(node.screen for node in others)
 
 
 @pytest.mark.parametrize("program", ["accelerated.py", "lightened.py"])
@@ -110,7 +134,7 @@ def test_torchs_own_engines(launcher: str, alone: list[float], tmp_path: Path) -
     assert all(f"[{launcher}] rank {rank} of 2, local rank {rank}\n" in ended.screen for rank in range(2))
 
 
-def test_script_that_starts_its_own_processes(nodes: TwoNodes, tmp_path: Path) -> None:
+def test_script_that_starts_its_own_processes(nodes: Nodes, tmp_path: Path) -> None:
     """With --launcher init-method, one process per node starts the others, and all of them meet at node 0."""
     script = str(PROGRAMS / "init_method.py")
     command = ("--launcher", "init-method", sys.executable, script, "--epochs", "5")
