@@ -54,7 +54,7 @@ LONGEST: Final = 3.0  # seconds from the start of the ranks to the last fault
 FROZEN: Final = 2.0  # seconds at most, but for a link process that its runner is to kill
 BACK: Final = 8.0  # seconds in which nodes are certainly linked again
 TIE: Final = 2.0  # seconds in which another failure may come first, on a busy machine
-ON_THE_WAY: Final = 0.7  # seconds in which a failure has reached all nodes; a node that is signalled before ends alone
+ON_THE_WAY: Final = 0.7  # seconds in which a failure has reached all nodes
 CALM: Final = 1.0  # seconds in which all ranks of an attempt run, before they are asked to end
 MOST_FAULTS: Final = 4
 JOB: Final = "chaos"
@@ -117,14 +117,9 @@ class Schedule:
         troubled = {fault.node for fault in self.faults if fault.name not in STOPS and not fault.at < first - BACK}
         return set() if 0 in troubled else set(range(self.nodes)) - troubled
 
-    def signalled_early(self) -> set[int]:
-        """Return the nodes that a signal stops while the failure of another one may be on its way."""
-        signals = [fault for fault in self.stops if fault.name == "node stopped"]
-        return {
-            fault.node
-            for fault in signals
-            if any(other.node != fault.node and abs(other.at - fault.at) < ON_THE_WAY for other in self.stops)
-        }
+    def replaceable(self) -> set[int]:
+        """Return the nodes that a signal lets leave alone, for a replacement."""
+        return {fault.node for fault in self.stops if fault.name == "node stopped" and self.restarts}
 
     def expected(self) -> set[int]:
         """Return the statuses that the first cause explains, an empty set if that is not clear."""
@@ -361,7 +356,7 @@ class Play:
         if expected and not {statuses[node] for node in linked} <= expected | {KILLED}:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}, expected {expected}"
         killed = {fault.node for fault in schedule.stops if fault.name in {"runner killed", "guardian killed"}}
-        killed |= schedule.signalled_early()
+        killed |= schedule.replaceable()
         if len({statuses[node] for node in linked - killed}) > 1:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
         found_in = {node: self._verdict(node) for node in linked - killed if 0 not in killed}

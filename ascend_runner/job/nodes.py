@@ -6,6 +6,7 @@ The rules are in `link`, which also decides when a node is on its own. Here, not
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import threading
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from signal import SIGTERM
+from signal import SIGINT, SIGTERM
 from typing import Any, Final, Protocol
 
 import attrs
@@ -57,10 +58,12 @@ from ascend_runner.supervision.causes import Cause, Exited, HangDetected, PeerFa
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.text import counted, parse_numbers
+from ascend_runner.text import counted, duration, parse_numbers
 from ascend_runner.views import wording
 
 FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
+STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
+LONG: Final = 3.0  # seconds after which a wait for the others is said
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
 ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
@@ -101,21 +104,21 @@ class Peers(Protocol):
     def news(self) -> tuple[News, ...]:
         """Return what has arrived since the last call."""
 
-    def close(self) -> None:
-        """End it, once what it was told is sent. May be called twice."""
+    def close(self, is_cut: Callable[[], bool]) -> None:
+        """End it once what it was told has arrived, or soon after `is_cut` returns true. May be called twice."""
 
 
 class Nodes:
     """The other nodes of one job; without a link to them, there are none. An observer of the manager's facts."""
 
-    def __init__(self, setup: JobSetup, spec: JobSpec) -> None:
+    def __init__(self, setup: JobSetup, spec: JobSpec, plan: LinkPlan) -> None:
         self.verdict: JobVerdict | None = None  # on the newest attempt
         self.pids: Collection[int] = ()
-        self._setup, self._plan = setup, spec.link
-        self._restarts, self._grace = spec.restarts, spec.stopping.grace
-        self._local = Local(table=spec.link.table if spec.link else "")
+        self._setup, self._spec, self._plan = setup, spec, plan
+        self._local = Local(table=plan.table)
         self._peers: Peers | None = None
-        self._stop: StopAll | None = None
+        self._stop: StopAll | None = None  # the newest
+        self._signum_before: int | None = None  # the stop signal that had arrived when the ranks ended
         self._joined: Joined | None = None
         self._started = 0  # the newest attempt that may start
         self._refusal = ""
@@ -128,10 +131,8 @@ class Nodes:
         self._rereads = False  # the rank tables of the nodes differ
         self._read_table: Callable[[], str] = lambda: self._local.table
 
-    def open(self, spec: JobSpec) -> None:
-        """Start the link, if the plan has one."""
-        if not spec.link:
-            return
+    def open(self) -> None:
+        """Start the link."""
         messages = self._setup.messages
         around = Surroundings(
             environ=self._setup.environ,
@@ -139,7 +140,7 @@ class Nodes:
             wake=self.take_news,
             tell_guardian=self._setup.signals.tell_guardian,
         )
-        peers = Link(_settings(spec, spec.link), around)
+        peers = Link(_settings(self._spec, self._plan), around)
         try:
             peers.open()
         except (OSError, AscendRunnerError) as error:
@@ -147,7 +148,7 @@ class Nodes:
             return
         self.use(peers)
         with suppress(AscendRunnerError):  # without a thread, nothing is compared
-            bounded.start_thread(lambda: self._say(versions=versions.of_node(spec, Host())))
+            bounded.start_thread(lambda: self._say(versions=versions.of_node(self._spec, Host())))
 
     def use(self, peers: Peers) -> None:
         """Use a link that is open."""
@@ -157,7 +158,7 @@ class Nodes:
     def close(self) -> None:
         """End the link. May be called twice."""
         if self._peers:
-            self._peers.close()
+            self._peers.close(self._patience("for the other nodes to learn that this one ends"))
 
     # --- What this node says ------------------------------------------------------------------------------------------
 
@@ -180,8 +181,11 @@ class Nodes:
     def begin_attempt(self, number: int) -> None:
         """Say that an attempt begins. A stop that has arrived before is not lost."""
         self._say(stage=Stage.RUNNING, state=Phase.STARTING.value, alive=0, lost=(), silent_from=None)
-        stop = self._stop
-        if stop and stop.attempt == number:
+        if self._stop and self._stop.attempt == number:
+            self._pass_on(self._stop)
+
+    def _pass_on(self, stop: StopAll) -> None:
+        if stop.node != self._plan.node:
             self._setup.requests.pass_on(_cause_of(stop))
 
     def observe(self, fact: Fact, at: float) -> None:
@@ -221,6 +225,7 @@ class Nodes:
 
     def leave(self, status: int) -> None:
         """Say that the runner is about to exit."""
+        self._note_end()
         is_over = self._local.state in {state.value for state in JobState if state.is_final}
         state = self._local.state if is_over else JobState.FAILED.value
         self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=self._setup.signals.stop_signum)
@@ -229,6 +234,7 @@ class Nodes:
 
     def prepare(self, attempt: int) -> None:
         """Say that an attempt is being prepared."""
+        self._signum_before = None
         self._say(attempt=attempt, stage=Stage.PREPARING, state=JobState.RESTARTING.value, **UNHARMED)
 
     def check(self) -> None:
@@ -259,9 +265,9 @@ class Nodes:
         plan, peers = self._plan, self._peers
         self._read_table = read_table
         self._say(attempt=attempt, stage=Stage.READY, table=table, **UNHARMED)
-        if attempt == 0 and plan and plan.is_required:
+        if attempt == 0 and plan.is_required:
             self._await_all(plan)
-        elif peers and attempt == 0 and self._restarts.max_restarts:
+        elif peers and attempt == 0 and self._spec.restarts.max_restarts:
             self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
             self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
         if self._joined and self._joined.attempt > attempt:
@@ -302,49 +308,92 @@ class Nodes:
     def confer(self, end: Failed, outcome: Outcome) -> Failed:
         """Explain a failed attempt to the other nodes, wait for the verdict, and return the end with it."""
         diagnosed = None if outcome.cause is None or outcome.cause.is_elsewhere else _diagnosed(end, outcome)
+        self._note_end()
         self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed)
-        verdict = self._await_verdict(LAST_WORD + self._grace)
+        verdict = self._await_verdict()
         if verdict is None or verdict.is_alone:
             self._setup.messages.info("no verdict from the other nodes; this is what is known on this node")
-            decision = Verdict.NO_LINK if self._plan else None
-            return attrs.evolve(end, decision=decision)
+            return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
-        is_local = None if verdict.node is None or not self._plan else verdict.node == self._plan.node
+        is_local = verdict.node == self._plan.node if verdict.kind else None
         if is_local and verdict.kind == FailureClass.PEER.value:
             is_local = end.is_local  # nobody has a cause; this node knows whether the peer that it has lost is its own
         return attrs.evolve(
             end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
         )
 
-    def await_success(self, outcome: Outcome) -> Outcome:
-        """Wait until the ranks of all nodes have succeeded; a failure on another node is one of this node as well.
+    def await_end(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of an attempt that no failure on this node has ended, as all nodes have it.
 
-        A stop signal ends the wait with this node's success.
+        With restarts, a node that has succeeded waits for the others; a stop signal ends that with its success. A node
+        that a signal has stopped asks what came first: that signal, one to another node, or a failure.
         """
+        if outcome.cause is None and self._spec.restarts.max_restarts:
+            self._await_success()
+        elif isinstance(outcome.cause, SignalReceived) and outcome.cause.node is None and self._joined:
+            stop = self._await_stop()
+            if stop is None or stop.status == outcome.status:
+                return outcome
+            if stop.signum:
+                return attrs.evolve(outcome, cause=_cause_of(stop))
+            self._await_verdict()
+        else:
+            return outcome
+        verdict = self._verdict_so_far
+        if verdict is None or not (verdict.status or verdict.restarts) or (outcome.cause and verdict.restarts):
+            return outcome
+        cause = PeerFailed(attempt=verdict.attempt, sentence=str(verdict), exit_status=verdict.status or 1)
+        return attrs.evolve(outcome, cause=cause)
+
+    def _await_success(self) -> None:
         self._say(stage=Stage.DEAD, alive=0)
         attempt, signals = self._local.attempt, self._setup.signals
         while not (self._is_over(attempt) or signals.is_stopped()):
             signals.wait(1.0 if self._joined is None else 60.0)
-        verdict = self.verdict
-        if verdict is None or verdict.attempt != attempt or not (verdict.restarts or verdict.status):
-            return outcome
-        cause = PeerFailed(attempt=attempt, sentence=str(verdict), exit_status=verdict.status or 1)
-        return attrs.evolve(outcome, cause=cause)
 
-    def _await_verdict(self, seconds: float) -> JobVerdict | None:
-        """Wait for the verdict on this attempt. A stop signal does not end that, unless it is a second one."""
-        signals, attempt = self._setup.signals, self._local.attempt
+    def _await_stop(self) -> StopAll | None:
+        self._note_end()
+        self._say(stage=Stage.DEAD, alive=0)
+        self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD)
+        return self._stop if self._is_stopped else None
+
+    def _await_verdict(self) -> JobVerdict | None:
+        self._await(lambda: self._verdict_so_far is not None, LAST_WORD + self._spec.stopping.grace)
+        return self._verdict_so_far
+
+    @property
+    def _verdict_so_far(self) -> JobVerdict | None:
+        """The verdict on this attempt."""
+        return self.verdict if self.verdict and self.verdict.attempt == self._local.attempt else None
+
+    def _await(self, is_over: Callable[[], bool], seconds: float) -> None:
+        """Wait for news after the ranks have ended."""
+        signals = self._setup.signals
+        is_cut = self._patience(f"up to {duration(seconds)} for the verdict of the other nodes")
         end = signals.now() + seconds
-
-        def is_known() -> bool:
-            return self.verdict is not None and self.verdict.attempt == attempt
-
-        while self._peers and self._peers.is_usable and not (is_known() or signals.is_hurried()):
+        while self._peers and self._peers.is_usable and not (is_over() or is_cut()):
             if signals.now() >= end:
                 break
             signals.wait(min(end - signals.now(), 1.0))  # the link may turn out to be unusable
-        return self.verdict if is_known() else None
+
+    def _note_end(self) -> None:
+        if self._signum_before is None:
+            self._signum_before = self._setup.signals.stop_signum
+
+    def _patience(self, what: str) -> Callable[[], bool]:
+        """Return what ends a wait: Ctrl-C after the end of the ranks, or a second stop signal. It announces a long wait."""
+        signals, messages = self._setup.signals, self._setup.messages
+        due = signals.now() + LONG
+
+        def is_cut() -> bool:
+            nonlocal due
+            if signals.now() >= due:
+                due = math.inf
+                messages.info(f"waiting {what} (Ctrl-C to end the wait)")
+            return signals.is_hurried() or (signals.stop_signum == SIGINT and not self._signum_before)
+
+        return is_cut
 
     def _wait(self, is_over: Callable[[], bool], seconds: float | None = None) -> None:
         now = self._setup.signals.now
@@ -371,7 +420,7 @@ class Nodes:
     def _take(self, news: News) -> None:
         if isinstance(news, StopAll):
             self._stop = news
-            self._setup.requests.pass_on(_cause_of(news))
+            self._pass_on(news)
         elif isinstance(news, VerdictReached):
             self.verdict = news.verdict
         elif isinstance(news, StartAll):

@@ -104,9 +104,9 @@ class JobRunner:
         if spec.link:
             from ascend_runner.job import nodes  # noqa: PLC0415  most jobs have one node
 
-            self._nodes = nodes.Nodes(self._setup, spec)
+            self._nodes = nodes.Nodes(self._setup, spec, spec.link)
             self._setup.resources.enter_context(closing(self._nodes))
-            self._nodes.open(spec)
+            self._nodes.open()
             self._setup.check_nodes = self._nodes.check
 
     def fail(self, error: AscendRunnerError) -> None:
@@ -296,8 +296,8 @@ class JobRunner:
 
     def _end_of_attempt(self, recorder: Recorder) -> Event:
         outcome = recorder.finish(self._signals.first_stop if self._signals.is_stopped() else None)
-        if outcome.cause is None and self._nodes and self._writer.spec.restarts.max_restarts:
-            outcome = self._nodes.await_success(outcome)
+        if self._nodes:
+            outcome = self._nodes.await_end(outcome)
         cause, self._end.outcome = outcome.cause, outcome
         self._end.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:

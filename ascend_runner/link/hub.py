@@ -637,7 +637,8 @@ def _is_decidable(hub: Hub) -> bool:
     if hub.now >= since + hub.identity.grace + AFTER_GRACE:
         return True
     is_signalled = any(_is_signalled(hub, peer) for peer in hub.peers.values())
-    if is_signalled and hub.stop and not hub.stop.signum and hub.now < since + STOP_SPREAD:
+    may_restart = hub.policy.max_restarts > 0 and hub.stop is not None and not hub.stop.signum
+    if is_signalled and may_restart and hub.now < since + STOP_SPREAD:
         return False
     return all(_is_settled(hub, peer) or not peer.is_reachable(hub.now) for peer in hub.peers.values())
 

@@ -308,8 +308,8 @@ def _tell_stop(spoke: Spoke) -> Told:
         stop = StopAll(attempt=attempt, ending=f"the other nodes are at attempt {spoke.view.attempt}")
     if stop is None or stop.attempt != attempt or spoke.stopped >= attempt or not spoke.is_welcome:
         return spoke, ()
-    spoke = attrs.evolve(spoke, stopped=attempt, failed_at=spoke.now if spoke.failed_at is None else spoke.failed_at)
-    return spoke, (stop,) if stop.node != spoke.identity.node or is_late else ()
+    failed_at = spoke.now if spoke.failed_at is None else spoke.failed_at
+    return attrs.evolve(spoke, stopped=attempt, failed_at=failed_at), (stop,)
 
 
 def _tell_verdict(spoke: Spoke) -> Told:
@@ -391,6 +391,8 @@ def _alone_at(spoke: Spoke) -> float | None:
     """Return when this node decides alone, None if there is nothing to decide."""
     if spoke.parting is not None or spoke.is_gone:
         return None
+    if spoke.failed_at is not None and spoke.is_unlinked and spoke.local.stage is Stage.DEAD:
+        return spoke.failed_at
     if spoke.failed_at is not None:
         return spoke.failed_at + ALONE + (spoke.identity.grace if spoke.hub and not spoke.is_unlinked else 0.0)
     is_waiting = spoke.local.stage is Stage.DEAD or (spoke.local.stage in WAITS and spoke.local.attempt > 0)

@@ -112,7 +112,7 @@ def check_resumed(ended: Ended, alone: list[float]) -> None:
 
     assert 0 == ended.status, ended.screen
     assert [[half], [half + 1]].count(first), ended.screen  # rank 0 may be stopped while it saves the last step
-    assert [*range(half + 1), *range(*first, len(alone))] == steps
+    assert [*range(half + 1), *range(first[0], len(alone))] == steps
     assert pytest.approx([alone[step] for step in steps], abs=1e-9) == ended.losses
 
 

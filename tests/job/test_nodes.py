@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from signal import SIGTERM, SIGUSR1
+from signal import SIGINT, SIGTERM, SIGUSR1
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from ascend_runner.errors import AscendRunnerError, StopRequestedError
-from ascend_runner.job.nodes import LAST_WORD, Nodes, of_all_nodes
+from ascend_runner.job.nodes import LAST_WORD, STOP_WORD, Nodes, of_all_nodes
 from ascend_runner.link.messages import (
     NOT_REACHED,
     Answered,
@@ -54,10 +54,20 @@ STOP = StopAll(attempt=0, node=3, rank_id=26, ending="exit status 9", status=9)
 
 
 class Clock(FakeClock):
-    """Virtual time in which nobody sends a second signal."""
+    """Virtual time with the signals that a test sends; none comes from a launcher."""
 
     stop_signum = 0
+    has_second = False
     stops = 0  # how often this runner was stopped by a request
+
+    def receive_stop_at(self, signum: int, moment: float) -> None:
+        """Let a stop signal arrive."""
+
+        def arrive() -> None:
+            self.has_second = self.stop_signum != 0
+            self.stop_signum = self.stop_signum or signum
+
+        self.at(moment, arrive)
 
     def request_stop(self) -> None:
         """Count it."""
@@ -65,11 +75,11 @@ class Clock(FakeClock):
 
     def is_stopped(self) -> bool:
         """Return whether a stop signal has arrived."""
-        return False
+        return self.stop_signum != 0
 
     def is_hurried(self) -> bool:
         """Return whether a second stop signal has arrived."""
-        return False
+        return self.has_second
 
 
 class FakePeers:
@@ -83,6 +93,8 @@ class FakePeers:
         self.asked: list[Asked] = []
         self.reply: Callable[[Asked], object] = lambda _asked: None  # to what is asked
         self.waiting: list[News] = []
+        self.until: Callable[[Callable[[], bool]], float] = lambda _is_cut: 0.0  # waits; returns when that ended
+        self.closed_at = 0.0
 
     def open(self) -> None:
         """Do nothing."""
@@ -101,8 +113,9 @@ class FakePeers:
         news, self.waiting = tuple(self.waiting), []
         return news
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self, is_cut: Callable[[], bool]) -> None:
+        """Wait until that is cut short."""
+        self.closed_at = self.until(is_cut)
 
 
 class Scene:
@@ -118,7 +131,7 @@ class Scene:
         link = attrs.evolve(LINK, is_required=is_required)
         policy = Policy(max_restarts=restarts)
         spec = job_spec([rank_spec()], link=link, restarts=policy, grace=GRACE, nodes=(4, 4))
-        self.nodes = Nodes(setup, spec)
+        self.nodes = Nodes(setup, spec, link)
         self.nodes.use(self.peers)
         self.tables = ("a table", "a new table")  # the second one from `NEW_TABLE` on
 
@@ -252,7 +265,8 @@ def test_stop_becomes_a_cause(expected: object, stop: StopAll) -> None:
 def test_verdict_gives_status_and_decision() -> None:
     """All nodes exit with the status of the verdict, and restart if it says so; only the named one has the cause."""
     scene = Scene(restarts=3)
-    scene.send_at(2.0, VerdictReached(JobVerdict(attempt=0, node=3, status=9, restarts=True, delay=10.0)))
+    verdict = JobVerdict(attempt=0, node=3, kind="own", status=9, restarts=True, delay=10.0)
+    scene.send_at(2.0, VerdictReached(verdict))
     end = scene.nodes.confer(FAILED, Outcome(cause=EXITED))
 
     assert (9, Verdict.RESTART, 10.0, False) == (end.status, end.decision, end.delay, end.is_local)
@@ -397,10 +411,71 @@ def test_node_that_has_succeeded_waits_for_the_others(status: int, verdict: JobV
     """With restarts, a failure on another node is one of this node as well, until all have succeeded."""
     scene = Scene(restarts=1)
     scene.send_at(100.0, Joined(), VerdictReached(verdict))
-    outcome = scene.nodes.await_success(Outcome(cause=None))
+    outcome = scene.nodes.await_end(Outcome(cause=None))
 
     assert status == outcome.status
     assert 100.0 == scene.clock.now()
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts", "news"),
+    [
+        (143, 0, StopAll(attempt=0, node=1, signum=SIGTERM, status=143)),
+        (130, 0, StopAll(attempt=0, node=3, signum=SIGINT, status=130)),
+        (9, 0, STOP),
+        (143, 1, STOP),
+    ],
+    ids=["own signal", "another signal", "failure", "restart"],
+)
+def test_stop_signal_that_something_else_has_overtaken(status: int, restarts: int, news: StopAll) -> None:
+    """A node that a signal has stopped exits like the others if node 0 has heard of another end first, at once."""
+    scene = Scene(restarts=restarts)
+    scene.clock.stop_signum = SIGTERM
+    verdict = JobVerdict(attempt=0, node=3, kind="own", sentence="bad", status=9, restarts=restarts > 0)
+    scene.send(Joined())
+    scene.send_at(1.0, news)
+    scene.send_at(2.0, VerdictReached(verdict))
+    outcome = scene.nodes.await_end(Outcome(cause=SignalReceived(SIGTERM)))
+
+    assert status == outcome.status
+    assert (2.0 if news is STOP else 1.0) == scene.clock.now()
+    assert Stage.DEAD is scene.peers.told[-1].stage
+
+
+@pytest.mark.parametrize(("is_joined", "seconds"), [(True, STOP_WORD), (False, 0.0)])
+def test_stopped_node_does_not_wait_for_a_silent_node_0(*, is_joined: bool, seconds: float) -> None:
+    """It waits for a moment if node 0 was ever heard, and exits with the status of its signal."""
+    scene = Scene()
+    scene.clock.stop_signum = SIGTERM
+    if is_joined:
+        scene.send(Joined())
+
+    assert 143 == scene.nodes.await_end(Outcome(cause=SignalReceived(SIGTERM))).status
+    assert seconds == scene.clock.now()
+
+
+@pytest.mark.parametrize(("signals", "end"), [([SIGINT], 4.0), ([SIGTERM], 9.0), ([SIGTERM, SIGTERM], 5.0)])
+def test_impatient_user_ends_the_last_waits(signals: list[int], end: float) -> None:
+    """Ctrl-C or a second stop signal ends the wait for a verdict and for the last word; long ones are said."""
+    for wait in (
+        lambda scene: scene.nodes.confer(FAILED, Outcome(cause=EXITED)),
+        lambda scene: (scene.nodes.leave(7), scene.nodes.close()),
+    ):
+        scene = Scene()
+
+        def until(is_cut: Callable[[], bool], clock: Clock = scene.clock) -> float:
+            while not is_cut() and clock.now() < 9.0:
+                clock.wait(1.0)
+            return clock.now()
+
+        scene.peers.until = until
+        for number, signum in enumerate(signals):
+            scene.clock.receive_stop_at(signum, 4.0 + number)
+        scene.send_at(9.0, VerdictReached(JobVerdict(attempt=0, kind="own", node=3, status=7)))
+        wait(scene)
+
+        assert end == scene.clock.now()
+        assert ["waiting"] == [line.partition(" ")[0] for line in scene.shown if "Ctrl-C" in line]
 
 
 def results(scene: Scene) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from signal import SIGTERM
 from typing import Any, TypeVar
 
@@ -76,7 +77,7 @@ def test_a_failure_stops_all_nodes_with_one_cause() -> None:
     world.play(5.0)
     stops = [[at for at, news in machine.news if isinstance(news, StopAll)] for machine in world.machines.values()]
 
-    assert [[10.251], [10.252], [10.252], []] == [[round(at, 6) for at in ats] for ats in stops]
+    assert [[10.251], [10.252], [10.252], [10.252]] == [[round(at, 6) for at in ats] for ats in stops]
     assert {(3, "certain", 10)} == causes(world)
     assert {10} == statuses(world)
 
@@ -327,6 +328,42 @@ def test_sigterm_to_one_node_stops_the_job() -> None:
 
     assert {143} == statuses(world)
     assert {(1, "certain", 143)} == causes(world)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_signal_that_overtakes_a_failure(*, is_first: bool) -> None:
+    """Of a failure and a signal to another node within a millisecond, the hub's first is the status of all, at once."""
+    world = World(nodes=3).start().play(10.0)
+    happen: list[Callable[[], None]] = [world.machines[1].signal, world.machines[2].fail]
+    for each in happen if is_first else happen[::-1]:
+        each()
+        world.play(0.0002)
+    world.play(0.5)
+
+    assert {143 if is_first else 9} == statuses(world)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_node_that_is_stopped_learns_what_has_stopped_the_job(*, is_first: bool) -> None:
+    """The stop is told to all nodes, also to its own: only then it knows that nothing else came first."""
+    world = World(nodes=3).start().play(10.0)
+    if not is_first:
+        world.machines[2].fail()
+    world.machines[1].signal()
+    world.play(0.1)
+
+    assert [1 if is_first else 2] == [stop.node for _at, stop in told(world, 1, StopAll)]
+
+
+def test_without_node_0_a_node_decides_at_once() -> None:
+    """A node that fails after node 0 has succeeded and left waits for nobody."""
+    world = World(nodes=2).start().play(10.0)
+    world.machines[0].succeed()
+    world.play(1.0)
+    world.machines[1].fail()
+    world.play(0.5)
+
+    assert 8 == world.machines[1].local.status
 
 
 def test_sigterm_to_one_node_lets_it_be_replaced() -> None:
