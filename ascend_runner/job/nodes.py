@@ -382,7 +382,7 @@ class Nodes:
             self._signum_before = self._setup.signals.stop_signum
 
     def _patience(self, what: str) -> Callable[[], bool]:
-        """Return what ends a wait, and announces a long one: Ctrl-C after the end of the ranks, or a second stop signal."""
+        """Return what ends a wait, announced if long: Ctrl-C after the end of the ranks, or a second stop signal."""
         signals, messages = self._setup.signals, self._setup.messages
         due = signals.now() + LONG
 
