@@ -106,7 +106,9 @@ def test_death_of_one_rank_ends_all_nodes(nodes: Nodes, tmp_path: Path) -> None:
 def test_nodes_restart_and_resume_as_one(alone: list[float], nodes: Nodes, tmp_path: Path) -> None:
     """After the death of a rank of the last node, all nodes start again and go on at the last checkpoint."""
     numbers = range(len(nodes.addresses))
-    started = [_start_node(nodes, index, tmp_path, command=(*RESTARTING, *DYING)) for index in numbers]
+    # Absolute, since on ModelArts each rank has a working directory of its own.
+    command = [str(tmp_path / word) if word == "checkpoints" else word for word in (*RESTARTING, *DYING)]
+    started = [_start_node(nodes, index, tmp_path, command=tuple(command)) for index in numbers]
     first, *others = (node.finish() for node in started)
 
     check_resumed(first, alone)
