@@ -53,6 +53,7 @@ ALONE = 3  # times at most
 STUCK_LIMIT = 2.0  # seconds
 AWAIT_LIMIT = 5.0  # seconds for the first rank to write something, which none may be to do
 NO_RESPONSE = "the runner did not respond"  # what the guardian says
+UNKNOWN = "the result of the job is unknown"  # likewise, if it hung before it had one
 NO_RESULT = "cannot run: too many open files"  # a runner without descriptors counts nothing
 OWN_LINES = "  | "
 MACHINE_LATE = "this program was late by"
@@ -503,7 +504,8 @@ def wrong_status(schedule: Schedule, status: int, sent: list[tuple[str, int]], f
     if allowed & {128 + signal.Signals["SIG" + name] for name in STOPPING}:
         # Signals that are pending while the runner starts arrive in no particular order.
         allowed |= {128 + signal.Signals["SIG" + name] for name, _moment in sent if name in STOPPING}
-    if schedule.has_pause:
+    # A runner that is stopped, or hangs at a disk, may be killed by the guardian without having seen a rank's death.
+    if schedule.has_pause or any(UNKNOWN in line for line in own_lines(folder)):
         allowed |= {expected for _moment, expected in causes}
     # A signal may arrive after the last rank has ended.
     if not any(plan.endswith("linger") for plan in schedule.plans) and all(expected > 128 for expected in allowed):
