@@ -27,7 +27,8 @@ HASH_LENGTH: Final = 8  # characters
 
 def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
     """Return names and values as `link.messages.Local` has them. The disks that this reads may hang."""
-    rank = spec.ranks[0]
+    ranks = spec.ranks or spec.beside  # another launcher has no rank
+    rank = ranks[0]
     software = {
         "ascend-runner": spec.runner_version,
         "CANN": versions.cann(host, rank.env)[1],
@@ -35,7 +36,7 @@ def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
     }
     known = {name: version for name, version in software.items() if version}
     python = versions.of_python(host, _python(rank), rank.env)
-    found = {**known, **python, **_script(rank, host), **_variables([rank.env for rank in spec.ranks])}
+    found = {**known, **python, **_script(rank, host), **_variables([rank.env for rank in ranks])}
     return tuple((name, _short(value)) for name, value in found.items())
 
 

@@ -54,6 +54,14 @@ def test_script(tmp_path: Path, argv: str, is_told: bool) -> None:  # noqa: FBT0
     assert is_told == ("script" in told(trees.host(tmp_path, FILES), argv=argv))
 
 
+def test_process_without_a_rank(tmp_path: Path) -> None:
+    """Where one process starts the ranks, such as a launcher, its software and variables are told."""
+    process = rank_spec(executable=PYTHON, argv=("python", "train.py"), cwd="/job", env={"HCCL_EXEC_TIMEOUT": "1800"})
+    told = dict(of_node(job_spec([], beside=(process,)), trees.host(tmp_path, FILES)))
+
+    assert ("2.1.0", "1800") == (told["torch"], told["HCCL_EXEC_TIMEOUT"])
+
+
 def test_interpreter_of_a_shell_script(tmp_path: Path) -> None:
     """Of a shell script, the interpreter is the one that it would find."""
     folder = Path(sys.executable).parent
