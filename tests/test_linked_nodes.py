@@ -59,6 +59,17 @@ def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) 
         assert (node == 0) is ('aria-label="Table of nodes"' in text)
 
 
+def test_process_that_starts_the_ranks_of_its_node(start: START) -> None:
+    """The nodes are linked by such processes as by ranks."""
+    runs = start("[ $X -eq 1 ] && exit 7; sleep 600", "--launcher", "init-method")
+
+    assert [7, 7] == [run.finish() for run in runs]
+    assert "ERROR init-method-node-1 failed: exit status 7" in runs[1].screen
+    assert "INFO node 1 failed (exit status 7); stopping" in runs[0].screen
+    assert "ERROR node 1: init-method-node-1 failed: exit status 7" in runs[0].screen
+    assert not any("Traceback" in run.screen for run in runs)
+
+
 def test_stop_signal_to_one_node_stops_both(start: START) -> None:
     """A job that is not to be restarted is stopped everywhere by a signal to one of its runners."""
     runs = start("echo up; sleep 600")

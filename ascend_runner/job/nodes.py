@@ -48,7 +48,7 @@ from ascend_runner.link.messages import (
 from ascend_runner.link.protocol import ASK_LIMIT, BEAT, TABLE_WAIT
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
-from ascend_runner.plan.spec import JobSpec, LinkPlan
+from ascend_runner.plan.spec import NO_RANK, JobSpec, LinkPlan
 from ascend_runner.record.facts import CheckpointAsked, CheckpointPostponed, Fact, Swept
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
@@ -220,7 +220,7 @@ class Nodes:
         is_consequence = (isinstance(cause, Exited) and cause.is_consequence) or _is_peer_lost(cause)
         kind = FailureClass.PEER if is_consequence else FailureClass.UNKNOWN
         ending = str(cause.ending) if cause.ending else cause.reason
-        failure = Failure(rank_id=cause.rank_id, ending=ending, status=cause.exit_status, kind=kind, at=at)
+        failure = Failure(rank_id=_number(cause.rank_id), ending=ending, status=cause.exit_status, kind=kind, at=at)
         return {"failure": failure}
 
     def leave(self, status: int) -> None:
@@ -609,6 +609,11 @@ def _state_of(attempt: State) -> AnyState:
     return JobState.STOPPED if attempt.cause.is_elsewhere or attempt.cause.is_from_outside else JobState.FAILED
 
 
+def _number(rank_id: int | None) -> int | None:
+    """Return the number of a rank, None for a process that is none."""
+    return None if rank_id == NO_RANK else rank_id
+
+
 def _is_peer_lost(cause: Cause | None) -> bool:
     """Whether the ranks were silent because HCCL has lost one of another node."""
     return isinstance(cause, HangDetected) and bool(cause.peer)
@@ -627,7 +632,7 @@ def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
     finding = failed.finding if failed else None
     lines = (finding.excerpt or finding.last_lines) if finding else ()
     return Diagnosed(
-        rank_id=failed.rank_id if failed else None,
+        rank_id=_number(failed.rank_id) if failed else None,
         sentence=wording.sentence(outcome),
         kind=kind,
         certainty=root.certainty.value if root else "",
