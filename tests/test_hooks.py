@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
+from tests.helpers.npu_tools import NPU_SMI, fake_npu_smi
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.program import Program, Run
 from tests.helpers.waiting import is_gone, wait_until
@@ -243,15 +245,31 @@ def test_stop_signal_ends_a_hook_for_a_checkpoint(program: Program) -> None:
     assert "WARNING hook checkpoint was killed: received SIGHUP\n" in run.screen
 
 
-def test_hook_for_a_hang(program: Program) -> None:
-    """It runs beside the ranks when no rank has written anything for the limit, and is told what has happened."""
-    hook = 'hanging=printf "%s: %s" "$ASCEND_RUNNER_EVENT" "$ASCEND_RUNNER_CAUSE" > told'
-    options = ("--nproc-per-node", "1", "--hang-timeout", "1", "--hang-action", "warn", "--hook", hook)
-    run = program.start(*options, "sh", "-c", "until [ -s told ]; do sleep 0.05; done")
+SLOW_STEP = "this iteration hardware time is 2201.521 and e2e time is 3317.794921875 ms."
+
+
+@pytest.mark.deep(quick=2)
+@pytest.mark.parametrize(
+    ("options", "begin", "cause"),
+    [
+        ("hanging --hang-timeout 1 --hang-action warn", "", "no rank wrote any output for 1 s (--hang-timeout)"),
+        ("slow --perf-threshold 0.6", f"for i in 1 2 3; do echo '{SLOW_STEP}'; done; ", "slow training"),
+        ("unhealthy --inspect warn", "", "device 5 reported 80E24E00"),
+    ],
+    ids=["hanging", "slow", "unhealthy"],
+)
+def test_hook_for_a_condition(program: Program, options: str, begin: str, cause: str) -> None:
+    """It runs beside the ranks as soon as the condition is seen, and is told what has happened."""
+    event, *words = options.split()
+    hook = f'{event}=printf "%s: %s" "$ASCEND_RUNNER_EVENT" "$ASCEND_RUNNER_CAUSE" > told'
+    env = {"PATH": f"{fake_npu_smi(program.folder, NPU_SMI)}:{os.environ['PATH']}"}
+    script = f"{begin}until [ -s told ]; do sleep 0.05; done"
+    run = program.start("--nproc-per-node", "1", "--hook", hook, *words, "sh", "-c", script, env=env)
 
     assert 0 == run.finish()
     told = (program.folder / "told").read_text()
-    assert told.startswith("hanging: no rank wrote any output for 1 s (--hang-timeout)")
+    assert told.startswith(f"{event}: ")
+    assert cause in told
 
 
 def test_no_hook_without_a_checkpoint(program: Program) -> None:

@@ -157,6 +157,19 @@ def test_precheck_that_prevents_the_start(program: Program) -> None:
     assert ALARM in "".join(str(one["sentence"]) for one in events(program, "precheck"))
 
 
+def test_precheck_beside_the_ranks(program: Program) -> None:
+    """With a table that is there at once the ranks start first; the result of the check beside them is an event."""
+    (program.folder / "table.json").write_text(TABLE)
+    run = program.start("--rank-table", "table.json", "sh", "-c", f"echo started; {WAIT_FOR_FILE}")
+    run.wait_for("started")
+    wait_until(lambda: events(program, "precheck-over"))
+    go(program)
+
+    assert 7 == run.finish()
+    (found,) = events(program, "precheck-over")
+    assert ("running", "the pre-check found") == (found["state"], str(found["sentence"])[:19])
+
+
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_completed", [True, False])
 def test_precheck_while_the_table_is_awaited(program: Program, tmp_path: Path, *, is_completed: bool) -> None:

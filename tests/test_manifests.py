@@ -213,6 +213,16 @@ def test_acjob_has_its_rank_table_where_the_runner_looks() -> None:
         assert "ascend" == container["name"]
 
 
+def test_acjob_explains_newer_chips_and_rescheduling() -> None:
+    """Newer chips have another name for the resource, and why a failed pod is not replaced alone is said."""
+    lines = (MANIFESTS / "acjob.yaml").read_text().splitlines()
+    said = [line.partition("#")[2] for line in lines]
+
+    assert [True] * 2 == ["huawei.com/npu" in note for line, note in zip(lines, said) if NPUS in line]
+    assert any('No `pod-rescheduling: "on"`: ' in note for note in said)
+    assert "pod-rescheduling" not in documents("acjob.yaml")["AscendJob"]["metadata"]["labels"]
+
+
 def test_trainjob_fails_fast() -> None:
     """The first failed pod fails its job, and all pods restart together."""
     found = documents("trainjob.yaml")

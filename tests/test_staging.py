@@ -64,14 +64,22 @@ def test_ranks_read_the_copy(program: Program, source: Path) -> None:
     assert data_trees.read(source) == data_trees.read(program.folder / "copy")
 
 
-def test_link_to_the_dataset_leads_to_the_copy(program: Program, source: Path) -> None:
-    """DATASET of the ranks is the copy also where the platform's path is a link to what was staged."""
+def test_variables_of_datasets_lead_to_the_copy(program: Program, source: Path) -> None:
+    """The platform's variables lead the ranks to the copy, also where a path is a link to what was staged."""
     (program.folder / "link").symlink_to(source)
-    env = {"DATASET": f"{program.folder}/link/empty"}
-    run = start(program, source, "--nproc-per-node", "1", "sh", "-c", "echo $DATASET", env=env)
+    env = {
+        "DATASET": f"{program.folder}/link/empty",
+        "CACHED_DATASET": f"{source}",
+        "DATASET_MAP": json.dumps({"a": f"{source}/class-0", "b": "/elsewhere"}),
+    }
+    script = 'echo "$DATASET"; echo "$CACHED_DATASET"; echo "$DATASET_MAP"'
+    run = start(program, source, "--nproc-per-node", "1", "sh", "-c", script, env=env)
 
     assert 0 == run.finish(), run.screen
-    assert f"{program.folder}/copy/empty\n".encode() == program.log(0)
+    dataset, cached, listed = program.log(0).decode().splitlines()
+    copy = f"{program.folder}/copy"
+    assert (f"{copy}/empty", copy) == (dataset, cached)
+    assert {"a": f"{copy}/class-0", "b": "/elsewhere"} == json.loads(listed)
 
 
 def test_copy_is_made_while_the_table_is_awaited(program: Program, source: Path) -> None:
