@@ -208,15 +208,20 @@ def names_other_nodes(argv: Sequence[str]) -> bool:
 
     A configuration file of accelerate may say so, too.
     """
-    values: dict[str, str] = {}
-    command = engine_command(argv)
-    for word, following in itertools.zip_longest(command, command[1:], fillvalue=""):
-        option, equals, value = word.partition("=")
-        values.setdefault(option.replace("_", "-"), value if equals else following)
+    values = options_of(engine_command(argv))
     counts = {values.get(option, "1") for option in ("--nnodes", "--num-machines")}
     workers = {values.get(option, MSRUN_WORKERS) for option in ("--worker-num", "--local-worker-num")}
     is_configured = engine_in(argv) == "accelerate launch" and bool(CONFIGURED & values.keys())
     return is_configured or bool(counts - {"1", "1:1"}) or len(workers) > 1
+
+
+def options_of(words: Sequence[str]) -> dict[str, str]:
+    """Return each word with its value, or the first one if it comes again; options are spelled with dashes."""
+    values: dict[str, str] = {}
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
+        option, equals, value = word.partition("=")
+        values.setdefault(option.replace("_", "-"), value if equals else following)
+    return values
 
 
 def _without_wrappers(argv: Sequence[str]) -> tuple[str, ...]:

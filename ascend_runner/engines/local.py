@@ -12,7 +12,7 @@ training guide this applies to any command that contains torch.distributed.launc
 from __future__ import annotations
 
 import os.path
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -23,6 +23,7 @@ from ascend_runner.engines.command import (
     TORCHRUN_MODULE,
     PythonCommand,
     calls,
+    options_of,
     python_command,
     refuse_python_options,
 )
@@ -139,14 +140,8 @@ def rewrite_for_init_method(request: Request) -> Handover:
     if node.nnodes == 1 == request.nproc:
         return unchanged(request, "a single process needs no rendezvous")
 
-    # On one node the guide names the host as well, if it has a name.
-    host = node.hosts[0] if node.nnodes == 1 and node.hosts else node.master_addr
-    meeting = ["--init_method", f"tcp://{f'[{host}]' if ':' in host else host}:{node.master_port}"]
-    if node.nnodes > 1:
-        meeting += ["--rank", str(node.node_rank), "--world_size", str(node.nnodes)]
-    given = {word.partition("=")[0].replace("-", "_") for word in command.arguments if word.startswith("--")}
-    pairs = zip(meeting[::2], meeting[1::2])
-    added = [word for option, value in pairs if option.replace("-", "_") not in given for word in (option, value)]
+    given = options_of(command.arguments)
+    added = [word for option in _meeting(node).items() if option[0].replace("_", "-") not in given for word in option]
     if not added:
         return unchanged(request, "its arguments already contain the rendezvous address")
     target = attrs.evolve(command, arguments=(*added, *command.arguments))
@@ -155,6 +150,33 @@ def rewrite_for_init_method(request: Request) -> Handover:
         argv=(command.interpreter, *command.options, *target.words),
         note="adding the rendezvous address to the script's arguments",
     )
+
+
+def starts_its_processes(argv: Sequence[str], node: Node) -> bool:
+    """Whether a command is a boot command of ModelArts' guide to PyTorch, whose script runs once on each node.
+
+    Its arguments have the rendezvous address, with any port, and on several nodes their number and this node's rank.
+    """
+    command = python_command(argv)
+    if command is None or not node.hosts:
+        return False
+    given = options_of(command.arguments)
+    return all(
+        _without_port(given.get(option.replace("_", "-"), "")) == _without_port(value)
+        for option, value in _meeting(node).items()
+    )
+
+
+def _meeting(node: Node) -> dict[str, str]:
+    # On one node the guide names the host as well, if it has a name.
+    host = node.hosts[0] if node.nnodes == 1 and node.hosts else node.master_addr
+    address = {"--init_method": f"tcp://{f'[{host}]' if ':' in host else host}:{node.master_port}"}
+    nodes = {"--rank": str(node.node_rank), "--world_size": str(node.nnodes)}
+    return {**address, **nodes} if node.nnodes > 1 else address
+
+
+def _without_port(value: str) -> str:
+    return value.rpartition(":")[0] or value
 
 
 def _to_hand_over(request: Request) -> PythonCommand | Handover:

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.engines import command, node_0
+from ascend_runner.engines import command, local, node_0
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
@@ -30,6 +30,7 @@ COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
 VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options with their value in the next word
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
+RANKS_HERE: Final = "use --nproc-per-node N to start N ranks on this node"
 NO_RESTARTS: Final = (
     "--max-restarts requires a link between the nodes (--link auto), because ranks that are restarted on one node alone"
     " would wait forever for the others; or let the platform restart the whole job (Slurm: sbatch --requeue, Volcano:"
@@ -48,7 +49,7 @@ def find_single(context: PlanContext) -> SingleProcess | None:
         started = detect.find(context.environ, names_the_ranks=settings.names_the_ranks)
     if started or settings.launcher != DIRECT:
         return started
-    return _engine(context.command, settings) or _without_devices(context)
+    return _engine(context.command, settings) or _script_per_node(context) or _without_devices(context)
 
 
 def cluster(context: PlanContext) -> Mapping[str, str]:
@@ -128,6 +129,23 @@ def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
     return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="", is_part=names_other_nodes(argv))
 
 
+def _script_per_node(context: PlanContext) -> SingleProcess | None:
+    """Detect a boot command of ModelArts' guide to PyTorch, whose script would start all processes in each rank."""
+    if context.settings.names_the_ranks or context.has_table:
+        return None
+    try:
+        node = detect.find_node(context.environ, context.settings.overrides)
+    except SettingsError:  # reported with the node's place
+        return None
+    if not local.starts_its_processes(context.command, node):
+        return None
+    return SingleProcess(
+        why="--init_method names worker 0, so the script starts its processes itself; running it once, unchanged",
+        hint=RANKS_HERE,
+        is_part=False,
+    )
+
+
 def _without_devices(context: PlanContext) -> SingleProcess | None:
     """Detect that the platform gives this node no device, or a job or a task without a number of devices."""
     environ = context.environ
@@ -149,7 +167,7 @@ def _without_devices(context: PlanContext) -> SingleProcess | None:
         return None
     return SingleProcess(
         why=f"{why}; running the command once, unchanged",
-        hint="use --nproc-per-node N to start N ranks on this node",
+        hint=RANKS_HERE,
         is_part=False,
     )
 

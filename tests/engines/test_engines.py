@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import ascend_runner.engines
-from ascend_runner.engines import node_0
+from ascend_runner.engines import local, node_0
 from ascend_runner.engines.local import Handover, Request
 from ascend_runner.engines.registry import ENGINES, NAMES
 from ascend_runner.errors import SettingsError
@@ -170,6 +170,29 @@ MEETING = "--init_method tcp://ma-job-7c1d-worker-0.ma-job-7c1d:29500"
 def test_init_method(line: str, node: Node, nproc: int, given: str) -> None:
     """Rank and world size count nodes, and stand before the user's own arguments."""
     assert given == _given("init-method", line, node, nproc)
+
+
+@pytest.mark.parametrize(
+    ("options", "node", "expected"),
+    [
+        (MEETING, ONE_NODE, True),
+        (MEETING.replace("29500", "6666"), ONE_NODE, True),
+        ("--init-method=tcp://ma-job-7c1d-worker-0.ma-job-7c1d:1", ONE_NODE, True),
+        ("--init_method tcp://10.0.0.1:29500", ONE_NODE, False),
+        ("--init_method env://", ONE_NODE, False),
+        ("--init_method tcp://127.0.0.1:29500", ALONE, False),
+        ("--init_method", ONE_NODE, False),
+        ("", ONE_NODE, False),
+        (f"{MEETING} --rank 1 --world_size 2", MODELARTS, True),
+        (f"{MEETING} --rank=1 --world-size=2", MODELARTS, True),
+        (f"{MEETING} --rank 1 --world_size 16", MODELARTS, False),
+        (MEETING, MODELARTS, False),
+    ],
+)
+def test_script_that_starts_its_processes(options: str, node: Node, *, expected: bool) -> None:
+    """A script that is given worker 0's address and numbers of nodes starts the processes of its node itself."""
+    assert expected is local.starts_its_processes(f"python train.py {options} --epochs 5".split(), node)
+    assert not local.starts_its_processes(f"bash train.sh {options}".split(), node)
 
 
 # --- mpirun ----------------------------------------------------------------------------------------------------------
