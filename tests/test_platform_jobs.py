@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -320,13 +320,41 @@ def test_what_is_forbidden_is_refused_before_anything_starts(tmp_path: Path) -> 
     assert "HCCL_INTRA_PCIE_ENABLE and HCCL_INTRA_ROCE_ENABLE cannot both be 1" == error
 
 
-def test_what_is_odd_is_warned_of(tmp_path: Path) -> None:
+@pytest.mark.deep(quick=3)
+@pytest.mark.parametrize(
+    ("env", "options", "sentence"),
+    [
+        ({"HCCL_CONNECT_TIMEOUT": "60"}, "--nproc-per-node 1", "WARNING invalid value '60' for HCCL_CONNECT_TIMEOUT: "),
+        (
+            {"HCCL_EVENT_TIMEOUT": "1800"},
+            "--nproc-per-node 1",
+            "WARNING HCCL_EVENT_TIMEOUT (1800) does not exceed HCCL_EXEC_TIMEOUT (1836, the default): ",
+        ),
+        (
+            {"HCCL_EXEC_TIMEOUT": "17341"},
+            "--nproc-per-node 1 --chip 910",
+            "WARNING invalid value '17341' for HCCL_EXEC_TIMEOUT: expected 1 to 17340 seconds on the 910",
+        ),
+        (
+            {"CPU_AFFINITY_CONF": "1"},
+            "--nproc-per-node 1 --bind cores",
+            "WARNING --bind has no effect: CPU_AFFINITY_CONF is '1', with which torch_npu binds the ranks itself",
+        ),
+        (
+            {"HCCL_OP_RETRY_ENABLE": "L1:1"},
+            "--rank-table table.json",
+            "WARNING host_ip is missing for server '10.0.0.1', so that HCCL cannot retry operations",
+        ),
+        ({"TTP_OT": "1000"}, "--nproc-per-node 2", "INFO TTP_OT is set, so the framework recovers by itself: "),
+    ],
+)
+def test_what_is_odd_is_said(env: dict[str, str], options: str, sentence: str, tmp_path: Path) -> None:
     """A suspicious variable is a warning, and the job starts."""
-    env = {"HCCL_CONNECT_TIMEOUT": "60"}
-    ended = run_to_end("--nproc-per-node", "1", "--log-dir", "log", "true", env=env, cwd=tmp_path)
+    (tmp_path / "table.json").write_bytes(table({"10.0.0.1": 1}))
+    ended = run_to_end("--log-dir", "log", *options.split(), "true", env=env, cwd=tmp_path)
 
     assert 0 == ended.returncode
-    assert " WARNING invalid value '60' for HCCL_CONNECT_TIMEOUT: expected a whole number of seconds" in ended.stderr
+    assert 1 == ended.stderr.count(f" {sentence}"), ended.stderr
 
 
 @pytest.mark.deep(quick=1)
@@ -611,19 +639,35 @@ def test_horovod_in_its_documented_environment(program: Program) -> None:
     assert 0 == json.loads((program.log_dir / "job-report-node-0.json").read_bytes())["status"]
 
 
-@pytest.mark.deep(quick=1)
+def _listed(program: Program, host: str) -> dict[str, str]:
+    """Return the environment of a pod in which Volcano lists the hosts, without the index of this one."""
+    lists = {"VC_WORKER_HOSTS": "server1.job,server2.job", "SLOTS": "4", "HOSTNAME": host}
+    own = {"MA_VJ_NAME": "", "ASCEND_RUNNER_JOB_NAME": "job"}
+    return {**_engine(program, "mpirun"), **_engine(program, "horovodrun"), **lists, **own}
+
+
+@pytest.mark.deep(quick=3)
 @pytest.mark.parametrize(
-    "command", [("--launcher", "mpirun", "python", "train.py"), ("mpirun", "-np", "8", "python", "train.py")]
+    ("command", "environment"),
+    [
+        (("--launcher", "mpirun", "python", "train.py"), _horovod),
+        (("mpirun", "-np", "8", "python", "train.py"), _horovod),
+        (("mpirun", "-np", "8", "python", "train.py"), _listed),
+        (("horovodrun", "-np", "8", "python", "train.py"), _listed),
+    ],
 )
-def test_one_boot_command_for_all_nodes(command: tuple[str, ...], program: Program) -> None:
+def test_one_boot_command_for_all_nodes(
+    command: tuple[str, ...], environment: Callable[[Program, str], dict[str, str]], program: Program
+) -> None:
     """On the other nodes the runner waits, and ends as the report of node 0 in the shared log directory says."""
-    waiting = program.start(*command, env=_horovod(program, "server2"))
+    waiting = program.start(*command, env=environment(program, "server2"))
     waiting.wait_for("waiting for an exit status")
-    first = program.start(*command, env={**_horovod(program, "server1"), "END": "3"})
+    first = program.start(*command, env={**environment(program, "server1"), "END": "3"})
 
     assert 3 == first.finish()
     assert 3 == waiting.finish()
-    log = (program.log_dir / "job-proc-mpirun-node-1.txt").read_text("utf-8")
+    engine = "horovodrun" if "horovodrun" in command else "mpirun"
+    log = (program.log_dir / f"job-proc-{engine}-node-1.txt").read_text("utf-8")
     assert log.endswith("node 0 has ended with exit status 3\n")
 
 

@@ -54,11 +54,13 @@ class Request:
 class Handover:
     """The command that replaces the user's, run once on this node, after `files` (content by path) were written.
 
-    `note` says what was changed. With `is_waiting`, it only waits for another node and produces no output.
+    `note` says what was changed, and `warning` what the engine lacks ("": nothing). With `is_waiting`, it only waits
+    for another node and produces no output.
     """
 
     argv: tuple[str, ...]
     note: str
+    warning: str = ""
     variables: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
     is_waiting: bool = False

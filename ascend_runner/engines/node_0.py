@@ -1,12 +1,13 @@
-"""mpirun (for Horovod) and DeepSpeed's launcher: started on node 0, each starts the other nodes itself.
+"""mpirun and horovodrun (for Horovod), and DeepSpeed's launcher: started on node 0, each starts the other nodes itself.
 
-They read their hosts from files, which a platform may have written. By the task-training guide a command that contains
-mpirun, even inside bash -c, or that calls deepspeed stays as it is; the arguments of mpirun are the guide's, for Open
-MPI. On the other nodes a process waits until node 0 has ended.
+mpirun and DeepSpeed read their hosts from files, which a platform may have written. By the task-training guide a
+command that contains mpirun, even inside bash -c, or that calls deepspeed stays as it is; the arguments of mpirun are
+the guide's, for Open MPI. On the other nodes a process waits until node 0 has ended.
 """
 
 from __future__ import annotations
 
+import itertools
 import os.path
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -17,6 +18,7 @@ from ascend_runner.engines.command import (
     DEEPSPEED_MODULE,
     calls,
     engine_command,
+    is_python,
     python_command,
     refuse_python_options,
 )
@@ -40,9 +42,10 @@ HYDRA: Final = "HYDRA_HOST_FILE"
 OPEN_MPI_FILE: Final = "/etc/mpi/hostfile"
 MPICH_FILE: Final = "/etc/mpi/mpich_hostfile"
 DEEPSPEED_FILE: Final = "/job/hostfile"
+OWN_HOSTS: Final = ("-H", "-hostfile", "--host")  # how options that name hosts begin; horovodrun refuses two of them
 
 ON_THIS_NODE: Final = frozenset({"localhost", "--no_ssh"})  # words of commands that start processes on their node only
-WAITING: Final = "node 0 starts the processes of this node; waiting for node 0 to end"
+WAITING: Final = "node 0 starts the processes of this node, which waits for node 0 to end"
 PAUSE: Final = 5  # seconds
 # The report changes when node 0 ends, and has a status from then on, which a verdict below it replaces. A report that
 # has not changed since this node started may be from an earlier run.
@@ -70,7 +73,8 @@ def must_wait(engine: str, argv: Sequence[str], node: Node) -> bool:
 
 
 def _reaches_others(engine: str, argv: Sequence[str], node: Node) -> bool:
-    return engine in ENGINES and len(node.hosts) > 1 and ON_THIS_NODE.isdisjoint(engine_command(argv))
+    words = {word.partition(":")[0] for word in engine_command(argv)}  # localhost:4
+    return engine in ENGINES and len(node.hosts) > 1 and ON_THIS_NODE.isdisjoint(words)
 
 
 def wait(report: str, *, pause: int = PAUSE) -> Handover:
@@ -83,17 +87,69 @@ def wait(report: str, *, pause: int = PAUSE) -> Handover:
 
 
 def with_hosts(engine: str, request: Request) -> Handover:
-    """Leave a command that is an engine as it is, and let the engine know the hosts that no file of a platform lists.
+    """Leave a command that is an engine as it is, and let the engine know the hosts that it does not find by itself.
 
-    The user's own hosts in the command come first: mpirun and DeepSpeed read these only if it names none.
+    The user's own hosts in the command come first. An engine that takes hosts only by an option gets none in the line
+    of a shell.
     """
     node, handover = request.node, Handover(argv=request.argv, note="")
-    if node.sources.get("hosts", "").startswith("/") or not _reaches_others(engine, request.argv, node):
+    source = node.sources.get("hosts", "the platform")
+    if _finds(engine, source, request.environ) or not _reaches_others(engine, request.argv, node):
         return handover
     if engine in {"mpirun", "mpiexec"}:
         variables, files = _hosts_of_mpi(request)
-        return attrs.evolve(handover, variables=variables, files=files)
-    return rewrite_for_deepspeed(request) if engine == "deepspeed" and request.nproc else handover
+        return attrs.evolve(handover, variables=variables, files=files, note=_given(engine, source, files))
+
+    words = engine_command(request.argv)
+    if _names_hosts(words):
+        return handover
+    begin = len(request.argv) - len(words)
+    lacks = f"{engine} does not get the hosts of {source}, because"
+    if request.argv[begin:] != words:
+        return attrs.evolve(handover, warning=f"{lacks} a shell starts it: run it without the shell")
+    if not all(_slots(request)):
+        why = "no variable gives the number of devices of each: use --hosts HOST:N,HOST:N"
+        return attrs.evolve(handover, warning=f"{lacks} {why}")
+    rewrite = rewrite_for_deepspeed if engine == "deepspeed" else _rewrite_for_horovodrun
+    given = rewrite(attrs.evolve(request, argv=words))
+    argv = (*request.argv[:begin], *given.argv)
+    return attrs.evolve(given, argv=argv, note=_given(engine, source, given.files))
+
+
+def _finds(engine: str, path: str, environ: Mapping[str, str]) -> bool:
+    """Whether an engine reads a host file without an option. horovodrun reads none."""
+    named = [DEEPSPEED_FILE] if engine == "deepspeed" else [*map(environ.get, (*OPEN_MPI, HYDRA))]
+    return engine != "horovodrun" and path in named
+
+
+def _given(engine: str, source: str, files: Mapping[str, bytes]) -> str:
+    return f"{engine} gets the hosts of {source}{' in ' if files else ''}{', '.join(files)}"
+
+
+def _names_hosts(command: Sequence[str]) -> bool:
+    """Whether the options of DeepSpeed or horovodrun, which precede the script, name hosts."""
+    options = itertools.takewhile(
+        lambda word: not (is_python(word) or word.endswith(".py")), command[_own_words(command) :]
+    )
+    return any(word.startswith(OWN_HOSTS) for word in options)
+
+
+def _rewrite_for_horovodrun(request: Request) -> Handover:
+    """Write `horovodrun -H HOST:SLOTS,... ARGUMENTS`."""
+    own = _own_words(request.argv)
+    hosts = ",".join(f"{host}:{count}" for host, count in zip(request.node.hosts, _slots(request)))
+    return Handover(argv=(*request.argv[:own], "-H", hosts, *request.argv[own:]), note="")
+
+
+def _own_words(argv: Sequence[str]) -> int:
+    """Count the words of an engine itself: its name, or Python and its module."""
+    command = python_command(argv)
+    return len(argv) - len(command.arguments) if command else 1
+
+
+def _slots(request: Request) -> tuple[int, ...]:
+    """Return the number of processes on each host, 0 if it is unknown."""
+    return request.node.slots or (request.nproc,) * len(request.node.hosts)
 
 
 def rewrite_for_mpirun(request: Request) -> Handover:
@@ -136,7 +192,7 @@ def rewrite_for_deepspeed(request: Request) -> Handover:
     hostfile = (f"--hostfile={path}",) if path != DEEPSPEED_FILE else ()
     command = python_command(request.argv)
     if calls(request.argv, "deepspeed", DEEPSPEED_MODULE):
-        own = len(request.argv) - len(command.arguments) if command else 1  # the words of the engine itself
+        own = _own_words(request.argv)
         argv = (*request.argv[:own], *hostfile, *request.argv[own:])
         return attrs.evolve(unchanged(request, "it calls deepspeed itself"), argv=argv, files=files)
     if command is None:
@@ -167,9 +223,10 @@ def _host_file(request: Request, usual: str, separator: str) -> tuple[str, dict[
     written below the log directory: in the usual place a later job would take it for the platform's.
     """
     node = request.node
-    slots = node.slots or (request.nproc,) * len(node.hosts)
     # Without a number mpirun starts a process per core of a host.
-    lines = [f"{host}{separator}{count}\n" if count else f"{host}\n" for host, count in zip(node.hosts, slots)]
+    lines = [
+        f"{host}{separator}{count}\n" if count else f"{host}\n" for host, count in zip(node.hosts, _slots(request))
+    ]
     content = "".join(lines).encode()
     by_option = (node.sources.get("hosts"), node.sources.get("devices_per_node"))
     is_contradicted = by_option[0] == places.OPTION or by_option[1] == "--nproc-per-node"

@@ -302,8 +302,9 @@ class Preparer:
             return None
         ask = self._found.ask
         engine = ask(Subject.SETTINGS, ranks.with_hosts, alone.name, self.context, node) if node else None
-        if node and engine and (paths := ", ".join(engine.files)):
-            self.messages.note(f"{alone.name} gets the hosts of {node.sources.get('hosts', 'the platform')} in {paths}")
+        if engine and engine.note:
+            self.messages.note(engine.note)
+        self._warn(Subject.SETTINGS, engine.warning if engine else "")
         return ranks.plan_single(command, alone, self.context, node, engine or UNCHANGED)
 
     def _plan_node(self) -> JobSpec | None:

@@ -19,10 +19,9 @@ from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.plan.spec import NO_RANK, Files, JobSpec, RankSpec, Rotation, Stopping, TableFile, Watching
-from ascend_runner.platforms import chips, detect, places
+from ascend_runner.platforms import chips, detect, kubernetes, places
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
-from ascend_runner.platforms.kubernetes import INDICES
 from ascend_runner.platforms.node import MACHINE_ADDRESSES, POD_ADDRESSES, Node
 from ascend_runner.platforms.places import Hosts, TableFacts
 from ascend_runner.settings.model import LINK_SECRETS, STAGED, VARIABLES, Settings
@@ -239,6 +238,8 @@ def find_node(context: PlanContext, engine: str = "") -> Node:
     hosts, source = context.settings.hosts or (), places.OPTION
     if not hosts and engine in node_0.ENGINES and context.settings.nnodes != 1:
         hosts, source = _of_host_file(context, engine)
+        if not hosts and not node.hosts:  # no variable numbers the nodes in Volcano's lists
+            hosts, source = kubernetes.listed_hosts(environ)
     if not hosts:
         return node
 
@@ -249,7 +250,7 @@ def find_node(context: PlanContext, engine: str = "") -> Node:
         return node
     if "node_rank" not in node.sources:
         # A launcher outside the list, or a task that the list does not name; its index above 0 is not node 0's.
-        index = next(filter(None, map(environ.get, INDICES)), "0")
+        index = next(filter(None, map(environ.get, kubernetes.INDICES)), "0")
         rank = int(index) if is_whole_number(index) and int(index) < node.nnodes else 0
         node = attrs.evolve(node, node_rank=rank, ambiguity="")
     return node

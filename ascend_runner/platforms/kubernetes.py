@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.platforms.node import ALONE, Node, Variables, whole_number
+from ascend_runner.platforms.node import ALONE, Node, Variables, number_of, whole_number
 from ascend_runner.platforms.spec import PlatformSpec, counts_other_nodes
 from ascend_runner.text import is_whole_number
 
@@ -69,6 +69,7 @@ PYTORCH_JOB: Final = PlatformSpec(
 INDICES: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")  # the second is the older name
 LEADERS: Final = ("VC_MASTER_HOSTS", "VC_CHIEF_HOSTS")  # tasks with node 0 as their only pod
 WORKERS: Final = "VC_WORKER_HOSTS"
+SLOTS: Final = "SLOTS"  # devices of a node on the task-training platform, which is built on Volcano
 # Variables of platforms that give more facts about a job than Volcano, and of host files.
 OTHERS: Final = (
     *("MA_VJ_NAME", "PET_NNODES", "MLP_WORKER_NUM", "SLURM_JOB_ID"),
@@ -99,6 +100,15 @@ def _hosts(lists: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...
 def _pods(hosts: tuple[str, ...]) -> list[str]:
     """Return the names of the pods: a host is <pod>.<job>."""
     return [host.partition(".")[0] for host in hosts]
+
+
+def listed_hosts(environ: Mapping[str, str]) -> tuple[tuple[tuple[str, int], ...], str]:
+    """Return the hosts in Volcano's lists, node 0 first, each with its devices (0: unknown), and the variables' names.
+
+    There are none if it is unclear which tasks take part.
+    """
+    lists = _host_lists(environ)
+    return tuple((host, number_of(environ, SLOTS)) for host in _hosts(lists, environ)), " and ".join(lists)
 
 
 def _refine(node: Node, environ: Mapping[str, str]) -> Node:
@@ -150,7 +160,7 @@ HOSTS: Final = PlatformSpec(
     detected_by=("VC_TASK_INDEX",),
     is_confirmed=lambda environ: bool(_host_lists(environ)),
     node_rank=INDICES,
-    devices_per_node=("SLOTS",),  # of the task-training platform, which is built on Volcano
+    devices_per_node=(SLOTS,),
     refine=_refine,
 )
 HOSTS_BY_OLD_INDEX: Final = attrs.evolve(HOSTS, detected_by=("VK_TASK_INDEX",))

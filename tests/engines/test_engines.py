@@ -10,6 +10,7 @@ import pytest
 
 import ascend_runner.engines
 from ascend_runner.engines import local, node_0
+from ascend_runner.engines.command import engine_in
 from ascend_runner.engines.local import Handover, Request
 from ascend_runner.engines.registry import ENGINES, NAMES
 from ascend_runner.errors import SettingsError
@@ -355,6 +356,8 @@ def test_waiting_ends_as_node_0_does(tmp_path: Path, verdict: str, expected: int
     [
         ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), True),
         ("mpirun -H localhost python x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), False),
+        ("horovodrun -H localhost:4 python x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), False),
+        ("horovodrun -H a:4 python x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), True),
         ("deepspeed --no_ssh x.py", attrs.evolve(TASK_TRAINING, hosts=TASK_MASTER.hosts), False),
         ("mpirun -np 16 python x.py", attrs.evolve(TASK_TRAINING, hosts=()), False),
         ("mpirun -np 16 python x.py", TASK_MASTER, False),
@@ -373,15 +376,85 @@ def test_command_that_must_wait(line: str, node: Node, *, waits: bool) -> None:
         ("mpirun -H localhost python x.py", 4, {}),
         ("deepspeed x.py", 4, {"/log/hostfile": OPEN_MPI_HOSTS}),
         ("deepspeed x.py", 0, {}),
-        ("horovodrun -np 16 python x.py", 4, {}),
+        ("deepspeed -H own x.py", 4, {}),
+        ("env A=1 deepspeed x.py --host 0.0.0.0", 4, {"/log/hostfile": OPEN_MPI_HOSTS}),
     ],
 )
 def test_hosts_of_an_engine_that_is_the_command(line: str, nproc: int, files: dict[str, bytes]) -> None:
     """On node 0 an engine that is the command is given the hosts that only a variable lists."""
-    given = node_0.with_hosts(line.split(maxsplit=1)[0], _request(line, TASK_MASTER, nproc))
+    given = node_0.with_hosts(engine_in(line.split()), _request(line, TASK_MASTER, nproc))
 
     assert files == {path: content for path, content in given.files.items() if path == "/log/hostfile"}
     assert bool(files) is ("/log/hostfile" in " ".join((*given.argv, *given.variables.values())))
+
+
+LISTED = "-H s1:4,s2:4,s3:4,s4:4"
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("horovodrun -np 16 python x.py -H 3", f"horovodrun {LISTED} -np 16 python x.py -H 3"),
+        ("env A=1 horovodrun -np 16 ./x", f"env A=1 horovodrun {LISTED} -np 16 ./x"),
+        ("python -m horovod.runner.launch -np 16 ./x", f"python -m horovod.runner.launch {LISTED} -np 16 ./x"),
+        ("horovodrun -np 16 -H a:16 python x.py", ""),
+        ("horovodrun -Ha:16 -np 16 python x.py", ""),
+        ("horovodrun -np 16 --hosts=a:16 python x.py", ""),
+        ("horovodrun -np 16 -hostfile h python x.py", ""),
+        ("horovodrun -np 16 --hostfile h python x.py", ""),
+        ("horovodrun -np 16 --host-discovery-script ./h python x.py", ""),
+        ("horovodrun -np 4 -H localhost:4 python x.py", ""),
+    ],
+)
+@pytest.mark.parametrize("source", ["VC_WORKER_HOSTS", "/etc/mpi/hostfile"])
+def test_hosts_of_horovodrun(line: str, given: str, source: str) -> None:
+    """It reads no file of a platform, so that it is given the hosts as an option, unless its command names hosts."""
+    node = attrs.evolve(TASK_MASTER, sources={**TASK_MASTER.sources, "hosts": source})
+    handover = node_0.with_hosts("horovodrun", _request(line, node, 4))
+
+    assert given or line == " ".join(handover.argv)
+    assert (f"horovodrun gets the hosts of {source}" if given else "", "") == (handover.note, handover.warning)
+
+
+@pytest.mark.parametrize("engine", ["horovodrun", "deepspeed"])
+@pytest.mark.parametrize(
+    ("before", "options", "nproc", "warning"),
+    [
+        ((), "", 0, "no variable gives the number of devices of each: use --hosts HOST:N,HOST:N"),
+        (("bash", "-c"), "", 4, "a shell starts it: run it without the shell"),
+        (("bash", "-c"), "-H own:16", 4, ""),
+    ],
+)
+def test_hosts_that_an_engine_cannot_be_given(
+    engine: str, before: tuple[str, ...], options: str, nproc: int, warning: str
+) -> None:
+    """A warning says so, because the engine would start all processes on node 0."""
+    line = f"{engine} {options} x.py"
+    argv = (*before, line) if before else tuple(line.split())
+    handover = node_0.with_hosts(engine, attrs.evolve(_request("", TASK_MASTER, nproc), argv=argv))
+
+    assert argv == handover.argv
+    assert (
+        f"{engine} does not get the hosts of the platform, because {warning}" if warning else ""
+    ) == handover.warning
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "environ", "is_found"),
+    [
+        ("mpirun ./x", "/etc/mpi/hostfile", {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"}, True),
+        ("mpirun ./x", "/h", {"HYDRA_HOST_FILE": "/h"}, True),
+        ("mpirun ./x", "/etc/mpi/hostfile", {}, False),
+        ("deepspeed x.py", "/job/hostfile", {}, True),
+        ("deepspeed x.py", "/etc/mpi/hostfile", {"OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile"}, False),
+    ],
+)
+def test_host_file_that_an_engine_finds(line: str, source: str, environ: dict[str, str], *, is_found: bool) -> None:
+    """An engine is given the platform's host file only if it does not read it anyway."""
+    node = attrs.evolve(TASK_MASTER, sources={**TASK_MASTER.sources, "hosts": source})
+    request = attrs.evolve(_with_files(_request(line, node, 4), source), environ=environ)
+
+    assert is_found is (node_0.with_hosts(engine_in(line.split()), request) == Handover(argv=request.argv, note=""))
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "deepspeed"])

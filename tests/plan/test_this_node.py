@@ -530,6 +530,14 @@ def test_variables_name_the_hosts_first() -> None:
     assert (("a.job", "b.job"), (4, 4), 1) == (node.hosts, node.slots, node.node_rank)
 
 
+@pytest.mark.parametrize(("engine", "node_rank"), [("mpirun", 1), ("horovodrun", 1), ("direct", 0)])
+def test_list_without_an_index(engine: str, node_rank: int) -> None:
+    """An engine that starts all nodes from node 0 needs no number of this node beside the list of hosts."""
+    node = _on_host("server2", engine, {"VC_WORKER_HOSTS": "server1.job,server2.job"})
+
+    assert (node_rank, node_rank == 0) == (node.node_rank, bool(node.ambiguity))
+
+
 def test_own_address_in_a_list() -> None:
     """A list of addresses names a node by an address of its own."""
     settings = Settings(hosts=(("10.0.0.1", 2), ("10.0.0.2", 2)))
