@@ -154,15 +154,14 @@ def append(path: str, line: bytes) -> None:
     """
     fd = reopen_log(path)
     try:
-        size = os.fstat(fd).st_size
-        written = os.write(fd, line)
-        if written < len(line):
-            os.ftruncate(fd, size)
-            raise OutputError(f"cannot write {path!r}: {reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))}")
+        with open(fd, "ab", buffering=0):  # to close it may fail as well, on a disk that is gone
+            size = os.fstat(fd).st_size
+            written = os.write(fd, line)
+            if written < len(line):
+                os.ftruncate(fd, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
-    finally:
-        os.close(fd)
 
 
 def move(path: str, target: str) -> None:

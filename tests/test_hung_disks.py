@@ -8,11 +8,15 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from ascend_runner import files
 from ascend_runner.guardian import process_tree
+from ascend_runner.node.bounded import Patience
+from ascend_runner.report.writing import WriteQueue
 from tests.helpers import disk
 from tests.helpers.program import Program, Run, sentence
 from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
@@ -131,6 +135,20 @@ def test_one_signal_ends_a_start_that_hangs(program: Program, hung: disk.Disk) -
     assert "the runner did not respond and was killed" in run.screen
 
 
+def test_logs_on_a_disk_that_hangs_delay_no_stop(program: Program, hung: disk.Disk) -> None:
+    """After one SIGTERM the program ends with 143, although the runner cannot close the logs, and names the runner."""
+    script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+    options = ("--log-dir", str(hung.path / "log"), "--nproc-per-node", "2", "--grace", "1")
+    run = program.start(*options, "sh", "-c", script)
+    run.wait_for("ready", times=2)
+    runner = run.runner_pid
+    hung.inject("HANG")
+    run.send(signal.SIGTERM)
+
+    assert 143 == status(run, hung)
+    assert f"still alive after SIGKILL: {runner} (" in run.screen
+
+
 def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None:
     """A job with its logs on a disk that hangs ends with the status of its ranks, and says how many events are lost."""
     script = f"echo ready; until [ -e {program.folder}/go ]; do sleep 0.05; done; exit 7"
@@ -161,6 +179,27 @@ def test_lost_disk_fails_no_job(program: Program, hung: disk.Disk, ranks: tuple[
     ]
 
 
+def test_disk_that_is_lost_during_a_write(tmp_path: Path) -> None:
+    """If neither the write nor the close of a file returns from a disk that is lost, that is one warning as well."""
+    if not disk.is_possible():
+        pytest.skip("a disk that is lost needs bindfs(1), /dev/fuse and root")
+    slow = disk.Disk(tmp_path, rate=1)
+    slow.mount()
+    path = f"{slow.path}/events"
+    warnings: list[str] = []
+    writes = WriteQueue(Patience(warn=warnings.append))
+    try:
+        writes.put(path, partial(files.append, path, bytes(4096)))
+        wait_until(lambda: (slow.content / "events").exists() and is_any_waiting(os.getpid()))
+        slow.inject("LOSE")
+
+        assert writes.flush(LIMIT)
+    finally:
+        slow.unmount()
+        writes.close()
+    assert [f"the disk with '{slow.path}' is gone; output, events and report are incomplete there"] == warnings
+
+
 def status(run: Run, hung: disk.Disk) -> int:
     """Return the status of the guardian, once the runner has ended too: only the disk's end ends each call on it."""
     pids = [found.pid for found in process_tree.descendants(run.popen.pid)]
@@ -173,7 +212,10 @@ def status(run: Run, hung: disk.Disk) -> int:
 
 def is_hanging(run: Run) -> bool:
     """Whether any thread of the runner waits for the server of a disk."""
-    pids = [run.popen.pid, *(found.pid for found in process_tree.descendants(run.popen.pid))]
-    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
-    functions = [process_tree.wchan(int(task.name)) for task in tasks]
+    return any(map(is_any_waiting, [run.popen.pid, *(found.pid for found in process_tree.descendants(run.popen.pid))]))
+
+
+def is_any_waiting(pid: int) -> bool:
+    """Whether any thread of a process waits for the server of a disk."""
+    functions = [process_tree.wchan(int(task.name)) for task in Path(f"/proc/{pid}/task").glob("*")]
     return any("fuse" in function or "request_wait" in function for function in functions)

@@ -84,24 +84,18 @@ def _errors(path: str) -> tuple[str, ...]:
 
 def _read_plog(path: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO would block otherwise
+        fd = os.open(path, files.READ_FLAGS)
+        with open(fd, "rb", buffering=0) as file:
+            pieces = []
+            left = READ_LIMIT if stat.S_ISREG(os.fstat(fd).st_mode) else 0
+            while left > 0 and (piece := file.read(min(left, 1024 * 1024))):
+                pieces.append(piece)
+                left -= len(piece)
+                if b"[ERROR]" in piece and len(pieces) > 1:
+                    break  # the first error and most of its consequences are in this piece
+            return b"".join(pieces)
     except OSError:
         return b""
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return b""
-        pieces = []
-        left = READ_LIMIT
-        while left > 0 and (piece := os.read(fd, min(left, 1024 * 1024))):
-            pieces.append(piece)
-            left -= len(piece)
-            if b"[ERROR]" in piece and len(pieces) > 1:
-                break  # the first error and most of its consequences are in this piece
-        return b"".join(pieces)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
 
 
 FAR_BACK: Final = 1024 * 1024  # bytes of a log to search for an exception if its last bytes contain none
