@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.program import Program
+from tests.helpers.program import Program, Run
 from tests.helpers.waiting import is_gone, wait_until
 
 
@@ -50,6 +51,38 @@ def test_report_of_a_failure_is_kept(program: Program) -> None:
     assert {"run-2", "run-3"} == {path.name for path in program.log_dir.glob("run-*")}
     assert "removed 1 earlier run from" in last.screen
     assert "runs-removed" in [event["event"] for event in program.events()]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_only_success_survives_fifty_failures(program: Program, *, is_shared: bool) -> None:
+    """By default 50 earlier runs are kept, and the newest success however old it is; a start says what it removes."""
+    logs = program.folder / ("log" if is_shared else "logs")
+
+    def start(status: int) -> Run:
+        rank = ("--nproc-per-node", "1", "sh", "-c", f"exit {status}")
+        run = program.start(*rank) if is_shared else program.start_plain(*rank)
+        assert status == run.finish()
+        return run
+
+    def runs() -> list[Path]:
+        return sorted(logs.glob("run-*" if is_shared else "sh-*"), key=lambda run: run.stat().st_mtime_ns)
+
+    start(0)
+    start(7)
+    start(7)
+    success, failure = runs()[:2]
+    for number in range(49):
+        copy = logs / (f"run-{3 + number}" if is_shared else f"{failure.name[:-6]}{number:06}")
+        shutil.copytree(failure, copy)
+        next(copy.glob("*-report.json")).touch()  # newer than the one that was copied
+    newest = start(7)
+    left = {*runs()}
+
+    assert success in left
+    assert failure not in left
+    assert (51 if is_shared else 52) == len(left)
+    kept = "the newest 50 and the newest success are kept (--log-runs)"
+    assert f"removed 1 earlier run from '{logs}' ({failure.name}): {kept}\n" in newest.screen
 
 
 def test_refused_start_touches_nothing(program: Program) -> None:

@@ -151,21 +151,30 @@ def test_usual_name_of_a_checkpoint(program: Program) -> None:
     assert ["from=", *saved] == program.log(0).decode().splitlines()
 
 
-@pytest.mark.parametrize(("name", "why"), [("weights.abc", "weights.abc"), ("last.pt", "last.pt: it is empty")])
-def test_unknown_checkpoints_do_not_end_a_job(program: Program, name: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("save", "why"),
+    [
+        ("touch $N.abc", "8.abc"),
+        ("touch model_$N.pt", "model_8.pt: it is empty"),
+        ("mkdir checkpoint-$N && echo > checkpoint-$N/model.bin", "checkpoint-8: trainer_state.json is missing"),
+        ("echo > net-$N.ckpt", "net-8.ckpt: it is still writable"),
+    ],
+)
+def test_unknown_checkpoints_do_not_end_a_job(program: Program, save: str, why: str) -> None:
     """Files of which none is a complete checkpoint are named before the ranks start; the job goes on to its limit.
 
     They are named once, although each attempt leaves another one.
     """
     (program.folder / "saved").mkdir()
-    (program.folder / "saved" / name).touch()
+    program.shell(f"cd saved; N=8; {save}")
     options = ("--max-restarts", "5", "--checkpoint-dir", "saved")
-    run = start(program, f"echo started; touch saved/$ASCEND_RUNNER_ATTEMPT{name}; exit 7", *options, ranks=1)
+    script = f"echo started; cd saved; N=$((9 + ASCEND_RUNNER_ATTEMPT)); {save}; exit 7"
+    run = start(program, script, *options, ranks=1)
 
     assert 7 == run.finish()
     assert [None] * 6 == [attempt["progress"] for attempt in program.report()["attempts"]]
     assert 1 == run.screen.count("until one is, the progress of the training is unknown")
-    assert run.screen.index(f"({why})") < run.screen.index("] started")
+    assert run.screen.index(f"({why}") < run.screen.index("] started")
 
 
 # --- What the ranks find ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import PATIENT, Program, Run
+from tests.helpers.waiting import wait_until
 
 # Saves for 2.4 of the 5 seconds of grace: all steps of the back-off (0.3, 1 and 2.3 s) fall into it, and a machine
 # that is slow has as much time again.
@@ -138,6 +139,32 @@ def test_straggler_below_a_process_outside_its_session(program: Program) -> None
 
     assert 7 == run.finish()
     assert "killed" not in run.screen
+
+
+HEADLESS = """
+import ctypes, signal, threading, time
+def save():
+    print("ready", flush=True)
+    signal.sigwait({signal.SIGTERM})
+    print("asked", flush=True)
+    time.sleep(1)
+    print("saved", flush=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+threading.Thread(target=save).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_straggler_with_a_living_thread_below_a_process_outside_its_session(program: Program) -> None:
+    """A process in state Z of which a thread still saves has the grace, whoever its parent is."""
+    (program.folder / "headless.py").write_text(HEADLESS)
+    straggler = f"({program.python} headless.py & exec setsid sleep 999) &"
+    run = start(program, "sh", "-c", f"{straggler} until [ -e go ]; do sleep 0.01; done; exit 7")
+    wait_until(lambda: "Z" in [found.state for found in process_tree.descendants(run.runner_pid)])
+    (program.folder / "go").touch()
+
+    assert 7 == run.finish()
+    assert b"ready\nasked\nsaved\n" == program.log(0)
 
 
 def test_signal_to_guardian_and_runner_alike(program: Program) -> None:

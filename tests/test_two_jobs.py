@@ -206,6 +206,8 @@ class Mount:
             run = self.program.run([self.program.python, "-c", PREPARES, str(table), name], env)
         else:
             options = ("--rank-table", str(table), "--log-dir", f"{name}-log", "--workdir", "inherit")
+            if kind == "job without a mount":
+                options, env = (*options, "--log-dir", "log", "--job-name", name), {}
             run = self.program.start_plain(*options, "sh", "-c", LOOKS, name, env=env)
         run.wait_for("looked ")
         self._begun[name] = run
@@ -242,6 +244,16 @@ def test_tables_of_programs_that_share_a_mount(first: str, second: str, mount: M
 
     assert (mount.documented, mount.documented) == (of_a, mount.end("d"))
     assert 3 == len({mount.documented, of_b, of_c})
+
+
+def test_tables_of_jobs_that_share_a_log_directory(mount: Mount) -> None:
+    """Each has its table below its own name, and what starts beside it changes nothing."""
+    for name in ("a", "b"):
+        mount.begin("job without a mount", name)
+
+    assert [f"{mount.program.folder}/log/{name}/rank_table/jobstart_hccl.json" for name in ("a", "b")] == [
+        mount.end(name) for name in ("a", "b")
+    ]
 
 
 def test_table_of_a_killed_job(mount: Mount) -> None:
