@@ -57,6 +57,17 @@ def test_processes(elsewhere: Program, limit: int) -> None:
         assert ": resource temporarily unavailable (RLIMIT_NPROC, see ulimit -u, " in run.screen
 
 
+@pytest.mark.deep(quick=2)
+@pytest.mark.parametrize("limit", [2, 3, 4, 5, 6])
+def test_processes_of_simulated_nodes(elsewhere: Program, limit: int) -> None:
+    """The same with --simulate, for the runner of a node or a process of it."""
+    run = elsewhere.start("--simulate", "2x2", "sleep", "1000", under=with_processes(limit))
+
+    assert 125 == run.finish()
+    assert "(RLIMIT_NPROC, see ulimit -u, " in run.screen
+    assert "Traceback" not in run.screen
+
+
 @pytest.mark.parametrize("module", ["ascend_runner.errors", "ascend_runner.cli", "ascend_runner.manager.manager"])
 def test_memory(program: Program, module: str) -> None:
     """Memory that runs out at an import of the guardian or of the runner: the same."""

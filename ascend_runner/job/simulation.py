@@ -17,7 +17,7 @@ from signal import SIGCHLD
 from typing import IO, Final
 
 from ascend_runner import files, programs
-from ascend_runner.errors import JobFailedError, OutputError
+from ascend_runner.errors import AscendRunnerError, JobFailedError, OutputError, reason
 from ascend_runner.job.preparation import ports_from
 from ascend_runner.job.setup import current, of_logs
 from ascend_runner.node import network, terminal
@@ -55,9 +55,7 @@ def simulate(
     nodes, devices = settings.simulate or (1, 1)
     with ExitStack() as resources:
         namespaces, addresses, how = _addresses(nodes, resources)
-        started_at = datetime.now().strftime("%Y%m%d-%H%M%S")  # noqa: DTZ005  local time, as in all messages
-        folder = os.path.abspath(settings.log_dir or os.path.join(of_logs(current()), f"simulation-{started_at}"))
-        files.make_folder(folder)
+        folder = _make_folder(settings)
         path = os.path.join(folder, TABLE_NAME)
         files.write_atomically(path, json.dumps(table(addresses, devices), indent=2).encode())
         size = f"{counted(nodes, 'node')} with {counted(devices, 'rank')} each"
@@ -67,12 +65,15 @@ def simulate(
             flags["master_port"] = _free_port(environ, resources)
         if namespaces:
             environ = {"GLOO_SOCKET_IFNAME": INTERFACE, **environ}  # the host name resolves to an address outside
-        running = []
-        for number in range(nodes):
-            flags["log_dir"] = os.path.join(folder, f"node-{number}")
-            argv = node_argv(flags, nodes, number, line.command)
-            with namespaces.inside(number) if namespaces else nullcontext():
-                running.append(resources.enter_context(closing(_Node(number, argv, environ, console))))
+        running: list[_Node] = []
+        try:
+            for number in range(nodes):
+                flags["log_dir"] = os.path.join(folder, f"node-{number}")
+                argv = node_argv(flags, nodes, number, line.command)
+                with namespaces.inside(number) if namespaces else nullcontext():
+                    running.append(resources.enter_context(closing(_Node(number, argv, environ, console))))
+        except OSError as error:  # at a limit; the guardian kills the runners that have started
+            raise AscendRunnerError(f"cannot start the runner of node {len(running)}: {reason(error)}") from error
         messages.info("runners: " + ", ".join(f"node {node.number} has pid {node.process.pid}" for node in running))
         signals.begin(settings.grace + settings.checkpoint_grace)
         _follow(running, signals, messages)
@@ -121,6 +122,13 @@ def titled(line: bytes, number: int) -> bytes:
     if not found:
         return b"[node %d] %b" % (number, line)
     return b"%bnode %d %b" % (found[1], number, line[found.end() :])
+
+
+def _make_folder(settings: Settings) -> str:
+    started_at = datetime.now().strftime("%Y%m%d-%H%M%S")  # noqa: DTZ005  local time, as in all messages
+    folder = os.path.abspath(settings.log_dir or os.path.join(of_logs(current()), f"simulation-{started_at}"))
+    files.make_folder(folder)
+    return folder
 
 
 def _addresses(nodes: int, resources: ExitStack) -> tuple[Namespaces | None, list[str], str]:
