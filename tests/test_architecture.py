@@ -115,6 +115,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
         ("tools.job.commands", f"tools.job.{name}"): "only the command that is run: each needs much"
         for name in ("batch", "logs", "processes", "reports", "screens")
     },
+    ("tools.job.logs", "views.page_content"): "50 ms that only a log on another node needs, for the rank table",
     ("tools.job.commands", "importlib.resources"): "15 ms, with pathlib, tempfile and urllib, for completions",
     ("tools.job.commands", "tools.job.metrics"): "prometheus_client, of the optional extra `view`",
     ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",

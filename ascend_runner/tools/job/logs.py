@@ -21,6 +21,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.errors import SettingsError, UnreadableError, reason
+from ascend_runner.members import Members
 from ascend_runner.node import bounded
 from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
@@ -390,7 +391,7 @@ class LogViewer:
         seen = jobs.take(self._parts[0])
         carried = _carried(seen.record)
         silent = missing - {carried.rank_id if carried else None}
-        nodes = _nodes_of(silent, seen.record)
+        nodes = _nodes_of(silent, seen)
         if unknown := silent.difference(*nodes.values()):
             where = f"in {self._parts[0].log_dir!r}, only of {rank_list(there)}"
             raise SettingsError(f"no log of {rank_list(unknown)} {where}")
@@ -445,17 +446,41 @@ def _carried(record: JobRecord) -> JobVerdict | None:
     return verdict if verdict and verdict.lines and is_elsewhere else None
 
 
-def _nodes_of(ranks: set[int], record: JobRecord) -> dict[int, set[int]]:
-    """Return the ranks of other nodes by the number of their node, if each node has as many as this one."""
+def _nodes_of(ranks: set[int], seen: Snapshot) -> dict[int, set[int]]:
+    """Return the ranks of other nodes by the number of their node, as far as that is known."""
+    own = seen.record.node_rank or 0
+    nodes = {node: ranks & {*share} for node, share in enumerate(_shares(seen)) if node != own}
+    return {node: found for node, found in nodes.items() if found}
+
+
+def _shares(seen: Snapshot) -> Sequence[Sequence[int]]:
+    """Return the ranks of each node: those in the rank table, else as many as each node has, else equally many.
+
+    They are unknown if this node has others.
+    """
+    record, node = seen.record, seen.record.node_rank or 0
+    count = record.node_count or 1
+    sizes = [row.ranks for row in seen.all_nodes]
+    if len(sizes) != count or 0 in sizes:
+        sizes = [record.rank_size // count] * count
+    ends = [*itertools.accumulate(sizes)]
+    shares = _shares_of_table(seen) or [range(end - size, end) for end, size in zip(ends, sizes)]
     own = {rank.rank_id for rank in record.ranks if rank.rank_id >= 0}
-    each = record.rank_size // (record.node_count or 1)
-    first = (record.node_rank or 0) * each
-    is_even = bool(own) and own <= {*range(first, first + each)}
-    nodes: dict[int, set[int]] = {}
-    for rank_id in sorted(ranks - own):
-        if is_even and 0 <= rank_id < record.rank_size:
-            nodes.setdefault(rank_id // each, set()).add(rank_id)
-    return nodes
+    return shares if node < len(shares) and own == {*shares[node]} else ()
+
+
+def _shares_of_table(seen: Snapshot) -> Sequence[Sequence[int]]:
+    """Return the ranks of each node in the rank table of the job, none if that cannot be read."""
+    from ascend_runner.views import page_content  # noqa: PLC0415  50 ms, and most logs are here
+
+    table = page_content.table_of(Members(seen.record.encode()), seen.job.path("report", "json"))
+    if table is None:
+        return ()
+    nodes: dict[str, list[int]] = {}
+    for device in table.devices:  # a pod is a node; without pods, a server is
+        nodes.setdefault(device.pod_name, []).append(device.rank_id)
+    servers = [[device.rank_id for device in server.devices] for server in table.servers_by_rank]
+    return [*nodes.values()] if table.pod_names else servers
 
 
 def _where(node: int, ranks: set[int], seen: Snapshot) -> str:
@@ -466,8 +491,8 @@ def _where(node: int, ranks: set[int], seen: Snapshot) -> str:
     row = next((row for row in seen.nodes or record.nodes if row.node == node), known)
     place = facts.place(row.address, row.pod, row.host)
     folder = os.path.dirname(verdict.log) or record.log_dir
-    device = min(ranks) - node * (record.rank_size // (record.node_count or 1))
-    name = f"{min(ranks)}-device-{device}" if len(ranks) == 1 else "*"
+    rank_id, share = min(ranks), dict(enumerate(_shares(seen))).get(node, ())
+    name = f"{rank_id}-device-{share.index(rank_id)}" if ranks == {rank_id} <= {*share} else "*"
     path = os.path.join(folder, f"{record.job_id}-proc-rank-{name}.txt")
     doubt = "" if verdict.log else ", unless that node has another log directory"
     verb, log = ("is", "its log is") if len(ranks) == 1 else ("are", "their logs are")

@@ -229,6 +229,29 @@ def test_rank_of_another_node_without_lines(first: Path, tool: Tool) -> None:
     )
 
 
+@pytest.mark.parametrize("source", ["table", "nodes", ""])
+def test_rank_of_another_node_with_more_ranks(first: Path, tool: Tool, source: str) -> None:
+    """The nodes of a job may differ in their ranks: the rank table shows it, or else what node 0 knows of the nodes."""
+    report = json.loads((first / "job-report-node-0.json").read_text())
+    sizes, table = {"10.0.0.1": 2, "10.0.0.2": 6}, first / "jobstart_hccl.json"
+    ranks = iter(range(8))
+    servers = [
+        {"server_id": server, "device": [{"device_id": str(one), "rank_id": str(next(ranks))} for one in range(size)]}
+        for server, size in sizes.items()
+    ]
+    if source == "table":
+        text = {"version": "1.0", "status": "completed", "server_count": "2", "server_list": servers}
+        table.write_text(json.dumps(text))
+    rows = [{"node": node, "ranks": size} for node, size in enumerate(sizes.values())] if source == "nodes" else []
+    report.update(node_count=2, server_id="10.0.0.1", rank_table=str(table), nodes=rows, verdict=None)
+    (first / "job-report-node-0.json").write_text(json.dumps(report))
+    where = "rank 4 is on node 1; its log is /log/job-proc-rank-4-device-2.txt there"
+    unknown = f"no log of rank 4 in {str(first)!r}, only of ranks 0, 1"
+    known = f"{where}, unless that node has another log directory"
+
+    assert (2, f"ascend-job: {known if source else unknown}\n") == tool("logs", str(first), "-r", "4")
+
+
 @pytest.mark.deep
 def test_directory_of_other_machines_is_followed(shared: Path, follow: Follow) -> None:
     """Until all reports say that their part of the job has ended."""
