@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, Optional, Protocol, TypeVar
 
+import attrs
 import zmq
 
 from ascend_runner.link import channel
@@ -43,6 +44,8 @@ LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and th
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
+SILENT: Final = 10.0  # seconds without a question of the runner, which asks every 5, until it is said to be silent
+NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end what a dead runner has left; it needs at most 65
 NEVER: Final = float("inf")
 
@@ -87,6 +90,8 @@ class LinkProcess(Generic[State]):
         self._hub = HubSocket(self._context, keys) if hub else None
         self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
         self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
+        self._local: Local | None = None  # the newest that the runner has said
+        self._silent_at = NEVER  # when the runner is said to be silent
         self._is_ending = False
         self._ends_at = NEVER  # when to end although there is something left to say
         self._may_end = False  # once everything is said
@@ -131,7 +136,7 @@ class LinkProcess(Generic[State]):
         return {source for source, _events in poller.poll(max(0, int(limit * 1000) + 1))}
 
     def _next_moment(self) -> float:
-        others = [self._bind_at, self._ends_at]
+        others = [self._bind_at, self._ends_at, self._silent_at]
         if self._spoke and self._spoke.lost_at and (self._may_end or self._spoke.has_hub):
             others.append(self._spoke.lost_at + (BACK if self._may_end else REDIAL))
         if self._spoke and self._spoke.foreign and "foreign" not in self._told:
@@ -169,7 +174,11 @@ class LinkProcess(Generic[State]):
             except ConnectionResetError:  # it has died with messages unread
                 message = b""
             order = channel.decode(message, channel.ORDERS) if message else None
+            if self._silent_at == NEVER and self._local:
+                self._feed_all(LocalChanged(self._local, now))
+            self._silent_at = now + SILENT
             if isinstance(order, Local):
+                self._local = order
                 self._feed_all(LocalChanged(order, time.monotonic()))  # an answer to the one before is not for this one
             elif isinstance(order, channel.Ping):
                 self._news.append(order)
@@ -178,7 +187,7 @@ class LinkProcess(Generic[State]):
             elif isinstance(order, channel.Close):
                 self._may_end, self._ends_at = True, now + CLOSE_LIMIT
             else:
-                self._is_orphan = True
+                self._is_orphan, self._silent_at = True, NEVER
                 self._ends_at = min(self._ends_at, now + ORPHAN_LIMIT)
                 self._feed_all(RunnerGone(now))
 
@@ -201,6 +210,9 @@ class LinkProcess(Generic[State]):
             if now >= wake:
                 self._wakes[machine] = NEVER
                 self._feed(machine, Tick(now))
+        if self._local and now >= self._silent_at:
+            self._silent_at = NEVER
+            self._feed_all(LocalChanged(attrs.evolve(self._local, state=NOT_RESPONDING), now))
         if self._hub and now >= self._bind_at:
             self._bind(self._hub, now)
         if self._spoke and self._spoke.has_hub and 0 < self._spoke.lost_at <= now - REDIAL:

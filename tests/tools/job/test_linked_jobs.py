@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
+from ascend_runner.tools.job import jobs
 from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import bound_to_free_port
+from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import Start, Tool, document
 
@@ -83,6 +88,33 @@ def test_status_shows_the_nodes(start_nodes: StartNodes, tool: Tool) -> None:
     assert [(0, False), (1, False)] == [(row["node"], row["is_unreachable"]) for row in there]
     assert "  node  place" in screen
     assert (0, "job-node-0: node 0: all ranks were asked for a checkpoint; node 1: no answer\n") == checkpoint
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("node", [0, 1])
+def test_frozen_runner_of_a_node(program: Program, run_dir: Path, tool: Tool, node: int) -> None:
+    """`status` and `top` of its node say in a moment that it does not answer, those of node 0 that it does not respond."""
+    env = {RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": "job"}
+    run = program.start("--simulate", "2x2", "sh", "-c", "echo up; exec sleep 1000", env=env)
+    run.wait_for("] up", times=4)
+    frozen = jobs.find(f"job-node-{node}", os.environ).runner_pid
+    os.kill(frozen, signal.SIGSTOP)
+    status, screen = tool("status", f"job-node-{node}")
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "top"]
+    tops = [Terminal([*command, f"job-node-{number}"], program.folder, env, 140) for number in (node, 0)]
+    try:
+        tops[0].wait_for("the runner does not respond")
+        tops[1].wait_for("not responding" if node else "the runner does not respond")
+        ends = [top.finish("q") for top in tops]
+    finally:
+        for top in tops:
+            top.close()
+        os.kill(frozen, signal.SIGCONT)
+    run.send(signal.SIGTERM)
+
+    assert 143 == run.finish()
+    assert (0, [0, 0]) == (status, ends)
+    assert "the runner does not respond" in " ".join(screen.split())
 
 
 @pytest.mark.deep
