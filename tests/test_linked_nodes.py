@@ -70,8 +70,8 @@ def test_process_that_starts_the_ranks_of_its_node(start: START) -> None:
     assert not any("Traceback" in run.screen for run in runs)
 
 
-def test_stop_signal_to_one_node_stops_both(start: START) -> None:
-    """A job that is not to be restarted is stopped everywhere by a signal to one of its runners."""
+def test_stop_signal_to_one_node_stops_both(program: Program, start: START) -> None:
+    """A job that is not to be restarted is stopped everywhere by a signal to one of its runners, as both reports say."""
     runs = start("echo up; sleep 600")
     for run in runs:
         run.wait_for("up", times=2)
@@ -79,6 +79,28 @@ def test_stop_signal_to_one_node_stops_both(start: START) -> None:
 
     assert [143, 143] == [run.finish() for run in runs]
     assert "node 1 received SIGTERM" in runs[0].screen
+    check_stopped_by_node_1(program, runs)
+
+
+@pytest.mark.deep
+def test_stop_signal_between_two_attempts(program: Program, start: START) -> None:
+    """The same while the nodes wait for a restart."""
+    runs = start(FAIL_ON_RANK_3, "--max-restarts", "1", "--restart-delay", "600")
+    for run in runs:
+        run.wait_for("restarting in 10 min")
+    runs[1].send(signal.SIGTERM)
+
+    assert [143, 143] == [run.finish() for run in runs]
+    check_stopped_by_node_1(program, runs)
+
+
+def check_stopped_by_node_1(program: Program, runs: list[Run]) -> None:
+    """Check that the screens and reports of both nodes name the one that has received SIGTERM."""
+    assert all("ERROR stopped by SIGTERM on node 1" in run.screen for run in runs)
+    reports = [program.report(f"-node-{node}") for node in (0, 1)]
+    assert ["stopped"] * 2 == [report["state"] for report in reports]
+    assert ["stopped by SIGTERM on node 1"] * 2 == [report["cause"]["sentence"].partition(";")[0] for report in reports]
+    assert [(1, 143)] * 2 == [(report["verdict"]["node"], report["status"]) for report in reports]
 
 
 def test_nodes_restart_together(program: Program, start: START) -> None:

@@ -25,7 +25,7 @@ from ascend_runner.report.html_page import PageWriter
 from ascend_runner.report.job_writer import REPORT_LIMIT, JobWriter
 from ascend_runner.report.writing import WriteQueue
 from ascend_runner.services import hooks
-from ascend_runner.supervision.causes import LimitReached, SignalReceived
+from ascend_runner.supervision.causes import Cause, LimitReached
 from ascend_runner.supervision.job_machine import (
     Event,
     Expired,
@@ -48,6 +48,7 @@ class End:
 
     def __init__(self, setup: JobSetup, writer: JobWriter, job_hooks: JobHooks) -> None:
         self.outcome = Outcome(cause=None, started_at=time.time())
+        self.stopped: Outcome | None = None  # by a stop signal between two attempts
         self.processes: Sequence[RankSpec] = ()  # of the newest attempt
         self.limit = REPORT_LIMIT  # seconds for the disk with the report
         self.page = PageWriter(WriteQueue(setup.patience))  # another thread: no event waits for a page
@@ -66,7 +67,8 @@ class End:
         end = None if attempt.is_from_outside else self._from_outside(job)
         if end:
             last = attrs.evolve(attempt, ranks=self._with_reruns(attempt)) if attempt.cause else None
-            changes = {"cause": end, "root": None, "suspected_peer": None, "last_failure": last}
+            verdict = self.stopped.verdict if self.stopped else None
+            changes = {"cause": end, "verdict": verdict, "root": None, "suspected_peer": None, "last_failure": last}
         record = None if attempt is self._reported else _record(attempt, job, event)
         self.outcome = self._reported = attrs.evolve(
             attempt,
@@ -120,9 +122,9 @@ class End:
         delay = job.delay if job.verdict is Verdict.NO_TIME else 0.0
         return LimitReached(self._setup.requests.limit or 0.0, delay)
 
-    def _from_outside(self, job: Job) -> SignalReceived | LimitReached | None:
+    def _from_outside(self, job: Job) -> Cause | None:
         if job.state is JobState.STOPPED:
-            return self._signals.first_stop()
+            return self.stopped.cause if self.stopped else self._signals.first_stop()
         return self.limit_reached(job) if job.state is JobState.EXPIRED else None
 
     def _with_reruns(self, outcome: Outcome) -> tuple[RankRecord, ...]:

@@ -46,6 +46,7 @@ from ascend_runner.link.messages import (
     Warned,
 )
 from ascend_runner.link.protocol import ASK_LIMIT, BEAT, TABLE_WAIT
+from ascend_runner.link.verdict import stopped_by
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import NO_RANK, JobSpec, LinkPlan
@@ -331,12 +332,10 @@ class Nodes:
         """
         if outcome.cause is None and self._spec.restarts.max_restarts:
             self._await_success()
-        elif isinstance(outcome.cause, SignalReceived) and outcome.cause.node is None and self._joined:
-            stop = self._await_stop()
-            if stop is None or stop.status == outcome.status:
-                return outcome
-            if stop.signum:
-                return attrs.evolve(outcome, cause=_cause_of(stop))
+        elif isinstance(outcome.cause, SignalReceived) and self._joined:
+            stop = self._await_stop() if outcome.cause.node is None else self._stop
+            if stop is None or stop.signum or stop.status == outcome.status:
+                return self._of_stop(outcome)
             self._await_verdict()
         else:
             return outcome
@@ -345,6 +344,25 @@ class Nodes:
             return outcome
         cause = PeerFailed(attempt=verdict.attempt, sentence=str(verdict), exit_status=verdict.status or 1)
         return attrs.evolve(outcome, cause=cause)
+
+    def stopped(self) -> Outcome:
+        """Return the outcome of a job that a stop signal to this or another node has ended between two attempts."""
+        signals = self._setup.signals
+        if signals.stop_signum and self._joined:
+            self._note_end()
+            self._say(signum=signals.stop_signum)
+            self._await(lambda: self._is_stopped, STOP_WORD)
+        return self._of_stop(Outcome(cause=signals.first_stop()))
+
+    def _of_stop(self, outcome: Outcome) -> Outcome:
+        """Return an outcome as all nodes have it if a stop signal to one of them is for all."""
+        stop, cause = self._stop if self._is_stopped else None, outcome.cause
+        if not (stop and stop.signum and isinstance(cause, SignalReceived)):
+            return outcome
+        is_known = cause.stop_signal == stop.signum  # also who has sent it
+        cause = attrs.evolve(cause, node=stop.node) if is_known else _cause_of(stop)
+        verdict = stopped_by(stop.attempt, stop.node or 0, stop.signum, is_sure=True)
+        return attrs.evolve(outcome, cause=cause, verdict=verdict)
 
     def _await_success(self) -> None:
         self._say(stage=Stage.DEAD, alive=0)

@@ -154,7 +154,8 @@ class JobRunner:
         try:
             return performers[action]()
         except StopRequestedError as stop:
-            return StopRequested(stop.signum, sentence=str(self._signals.first_stop()))
+            self._end.stopped = self._nodes.stopped() if self._nodes else Outcome(cause=self._signals.first_stop())
+            return StopRequested(stop.signum, sentence=str(self._end.stopped.cause))
         except LimitReachedError:
             return Expired(str(self._end.limit_reached(self._job)))
 

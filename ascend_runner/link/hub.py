@@ -250,9 +250,9 @@ def _objection(hub: Hub, message: FromSpoke) -> str:
     """Return why a node can never take part, "" if it can."""
     node, identity, protocol = message.node, message.identity, message.header.protocol
     if protocol != PROTOCOL:
-        return f"node {node} has protocol {protocol} of the link, node 0 has {PROTOCOL}"
+        return f"node {node} speaks version {protocol} of the link protocol, node 0 version {PROTOCOL}"
     if identity and identity.nodes != hub.identity.nodes:
-        return f"node {node} counts {identity.nodes} nodes, node 0 counts {hub.identity.nodes}"
+        return f"node {node} expects {identity.nodes} nodes, node 0 expects {hub.identity.nodes}"
     return "" if node < hub.identity.nodes else f"a job of {hub.identity.nodes} nodes has no node {node}"
 
 
@@ -375,7 +375,7 @@ def _replace(hub: Hub, event: Received, message: FromSpoke, identity: Identity) 
 def _wait_for(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
     """Let a second runner wait; it is refused as soon as the first one has answered what was sent after it came."""
     node, known = message.node, hub.peers[message.node]
-    both = f"node {node} is run by {_place(known.identity)} already, and again by {_place(identity)}"
+    both = f"node {node} is already running on {_place(known.identity)}, and was started again on {_place(identity)}"
     rival = hub.contenders.get(node)
     is_same = rival is not None and rival.identity.incarnation == identity.incarnation
     if not is_same and _has_rival(hub, node):
@@ -573,11 +573,11 @@ def _stop_all(hub: Hub) -> Told:
             status=failure.status if failure else peer.local.status or 1,
         )
     else:
-        peer = signalled[0]
-        signum = peer.local.signum
+        asked = _asked_to_stop(hub)
+        peer, signum = asked or signalled[0], signalled[0].local.signum
         leaves = f"received {signal_name(signum)}"
         stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves, status=128 + signum)
-        if not _may_be_replaced(hub, peer):
+        if asked or not _may_be_replaced(hub, peer):
             stop = attrs.evolve(stop, signum=signum)
     return attrs.evolve(hub, stop=stop, stopped_at=hub.now, hold_until=None), ()
 
@@ -591,6 +591,14 @@ def _has_failed(hub: Hub, peer: Peer) -> bool:
 
 def _is_signalled(hub: Hub, peer: Peer) -> bool:
     return peer.local.signum > 0 and peer.attempt == hub.attempt
+
+
+def _asked_to_stop(hub: Hub) -> Peer | None:
+    """Return the node that was asked to stop the whole job, None if none was."""
+    if hub.asked is None or hub.asked.request != "stop":
+        return None
+    by, _colon, _number = hub.asked.request_id.rpartition(":")
+    return next((peer for peer in hub.peers.values() if peer.identity.incarnation == by), None)
 
 
 def _may_be_replaced(hub: Hub, peer: Peer) -> bool:
@@ -735,7 +743,7 @@ def _start(hub: Hub) -> Told:
         return attrs.evolve(hub, start=hub.attempt, give_up_at=math.inf), ()
     if late and hub.now >= hub.give_up_at and not is_leased:
         waited = duration(hub.identity.link_timeout)
-        sentence = f"{_nodes(late)} {_has(late)} not been ready for a restart within {waited}"
+        sentence = f"{_nodes(late)} {'were' if len(late) > 1 else 'was'} not ready for a restart within {waited}"
         status = hub.verdict.status if hub.verdict and hub.verdict.status else 1
         missing = tuple(late)[:MOST_NAMED]
         verdict = JobVerdict(attempt=hub.attempt, sentence=sentence, certainty="likely", status=status, missing=missing)

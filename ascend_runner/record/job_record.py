@@ -209,7 +209,7 @@ class JobRecord:
     secrets_masked: Count = 0  # in variables and in the ends of logs
     schema_version: Count = SCHEMA_VERSION
     findings: tuple[NodeFinding, ...] = ()  # of the inspection and the pre-check, the newest of each subject
-    verdict: JobVerdict | None = None  # on the attempt, if it has failed and the nodes of the job are linked
+    verdict: JobVerdict | None = None  # on the attempt that has failed or was stopped, if the nodes are linked
     nodes: tuple[NodeRecord, ...] = ()  # of the job, as node 0 knew them at the end of the attempt; none on the others
 
     @property

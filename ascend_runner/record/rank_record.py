@@ -242,7 +242,7 @@ class Outcome:
     last_failure: Outcome | None = None  # of the last attempt that failed, if something else ended the job after it
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)  # ranks that failed instead of saving before a stop
     exit_verdict: int | None = None  # the exit status of the runner if that is not `status`: whether a retry may help
-    verdict: JobVerdict | None = None  # on the failed attempt of all nodes, if there are several
+    verdict: JobVerdict | None = None  # on the attempt of all nodes that has failed or was stopped, if they are linked
     report: Mapping[str, object] = attrs.field(factory=dict, repr=False)  # the content of the report file
     report_problem: str = ""  # why the report could not be written
     report_place: str = ""  # where it was written, which is the run directory if there is a problem; "": nowhere

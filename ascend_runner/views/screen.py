@@ -232,7 +232,7 @@ def _node(job: JobSpec) -> str:
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     """Return the lines on the ranks that are not the cause, one for each kind of end.
 
-    The verdict on a job of several nodes is made when the ranks of all of them have ended, but for those it misses.
+    The verdict on a failure is made when the ranks of all nodes have ended, but for those that it misses.
     """
     cause, verdict, elsewhere = outcome.cause, outcome.verdict, outcome.elsewhere
     root = None if elsewhere else outcome.root
@@ -244,7 +244,7 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
             fate = "failed in the same way" if is_alike else described(rank.state, rank.ending)
             fates.setdefault(fate, []).append(rank.rank_id)
     here, there = {rank.rank_id for rank in outcome.ranks}, set(range(job.rank_size))
-    if verdict and there > here and not (verdict.is_alone or verdict.missing):
+    if verdict and there > here and not (verdict.is_alone or verdict.missing or outcome.is_from_outside):
         is_alike = all(fate.startswith("stopped by the runner") for fate in fates)
         nodes = f"all {job.nodes[0]} nodes" if is_alike else f"the other {counted(job.nodes[0] - 1, 'node')}"
         fates = {} if is_alike else fates

@@ -73,6 +73,10 @@ class Clock(FakeClock):
         """Count it."""
         self.stops += 1
 
+    def first_stop(self) -> SignalReceived:
+        """Return the first stop signal."""
+        return SignalReceived(self.stop_signum)
+
     def is_stopped(self) -> bool:
         """Return whether a stop signal has arrived."""
         return self.stop_signum != 0
@@ -440,6 +444,24 @@ def test_stop_signal_that_something_else_has_overtaken(status: int, restarts: in
     assert status == outcome.status
     assert (2.0 if news is STOP else 1.0) == scene.clock.now()
     assert Stage.DEAD is scene.peers.told[-1].stage
+
+
+@pytest.mark.parametrize("cause", [SignalReceived(SIGTERM), SignalReceived(SIGTERM, node=3)])
+@pytest.mark.parametrize("is_between", [False, True])
+def test_stopped_nodes_agree_on_the_node_with_the_signal(*, cause: SignalReceived, is_between: bool) -> None:
+    """The report of every node names the one whose signal has stopped the job, also between two attempts."""
+    scene = Scene(restarts=1)
+    scene.clock.stop_signum = 0 if cause.node else SIGTERM
+    scene.send(Joined())
+    scene.send_at(1.0, StopAll(attempt=0, node=3, signum=SIGTERM, status=143))
+    while cause.node and scene.clock.now() < 1.0:  # this node learns of the signal by the news
+        scene.clock.wait(1.0)
+    outcome = scene.nodes.stopped() if is_between else scene.nodes.await_end(Outcome(cause=cause))
+
+    assert outcome.verdict
+    assert (3, 143) == (outcome.verdict.node, outcome.status)
+    assert "stopped by SIGTERM on node 3" == str(outcome.cause) == str(outcome.verdict)
+    assert 1.0 == scene.clock.now()
 
 
 @pytest.mark.parametrize(("is_joined", "seconds"), [(True, STOP_WORD), (False, 0.0)])

@@ -275,7 +275,7 @@ def test_node_counts_that_differ_are_refused_at_once() -> None:
     world.boot(2, nodes=4)
     world.play(1.0)
 
-    assert ["node 2 counts 4 nodes, node 0 counts 3"] * 3 == [
+    assert ["node 2 expects 4 nodes, node 0 expects 3"] * 3 == [
         news.sentence for node in range(3) for _at, news in told(world, node, Refused)
     ]
 
@@ -298,7 +298,7 @@ def test_a_second_runner_is_refused_when_the_first_one_answers() -> None:
     world.boot(1, "second", pod="pod-x")
     world.play(2.5)
 
-    assert ["node 1 is run by pod-1 already, and again by pod-x"] == [
+    assert ["node 1 is already running on pod-1, and was started again on pod-x"] == [
         news.sentence for _at, news in told(world, 1, Refused)
     ]
     assert Stage.RUNNING is first.local.stage
@@ -659,7 +659,7 @@ def test_requests_for_one_checkpoint_are_one() -> None:
 
 
 def test_a_request_to_stop_outlives_the_stop() -> None:
-    """The first node that is stopped does not end the request before the others have answered."""
+    """The first node that is stopped does not end the request before the others have answered, nor is it the cause."""
     world = World(nodes=3, max_restarts=1).start().play(5.0)
     world.machines[1].feed(Requested(Asked(request="stop"), world.machines[1].at()))
     world.play(0.1)
@@ -667,11 +667,13 @@ def test_a_request_to_stop_outlives_the_stop() -> None:
         [(_at, asked)] = told(world, node, Asked)
         world.machines[node].tell(answered=asked.request_id, answer="stopping")
         world.machines[node].signal()
-        world.play(0.1)
+        world.play(0.01)
     world.play(5.0)
 
     assert [(("0-2", "stopping"),)] == [news.results for _at, news in told(world, 1, Answered)]
-    assert [128 + SIGTERM] * 3 == [world.machines[node].verdicts[-1].status for node in range(3)]
+    assert [(1, 128 + SIGTERM)] * 3 == [
+        (verdict.node, verdict.status) for verdict in (world.machines[node].verdicts[-1] for node in range(3))
+    ]
 
 
 def test_a_node_knows_itself_and_whether_it_reaches_node_0() -> None:
