@@ -58,6 +58,7 @@ class Options(TypedDict, total=False):
     log_runs: int | None
     log_max_size: int | str | None
     html: str | None
+    catalogue: str | os.PathLike[str] | None
     console: str | Iterable[int] | None
     timestamps: bool
     color: str | None

@@ -77,19 +77,19 @@ PURE_ROOMS: Final = {
     "link",
 }
 IMPURE_MODULES: Final = {
-    *("rank_table.source", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"),
+    *("rank_table.source", "diagnosis.catalogue", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"),
     *("link.link", "link.process", "link.rules", "link.sockets"),
 }
 PURE_MODULES: Final = set(
     "__future__ ast attrs base64 binascii bisect collections dataclasses difflib enum functools graphlib hashlib"
-    " importlib ipaddress itertools json math operator orjson re shlex statistics string textwrap types typing"
-    " typing_extensions zlib".split()
+    " importlib ipaddress itertools json math operator orjson re shlex sre_parse statistics string textwrap types"
+    " typing typing_extensions zlib".split()
 )
 PURE_NAMES: Final = set(
     "os.path.basename os.path.commonpath os.path.dirname os.path.isabs os.path.join os.path.normpath os.path.split"
     " os.path.splitext os.fsdecode os.fsencode os.sep pathlib.PurePath pathlib.PurePosixPath"
     " signal.Signals signal.strsignal"
-    " socket.AF_INET socket.AF_INET6 socket.inet_ntop socket.inet_pton".split()
+    " socket.AF_INET socket.AF_INET6 socket.inet_ntop socket.inet_pton sys.version_info".split()
 )
 IMPURE_BUILTINS: Final = {"open", "print", "input", "exec", "eval", "breakpoint"}
 
@@ -132,6 +132,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("settings.command_line", "textwrap"): "2 ms that only --help needs",
     ("settings.parsing", "difflib"): "3 ms that only a misspelled word needs",
     ("job.launch", "job.dry_run"): "only --dry-run needs it",
+    ("job.preparation", "diagnosis.catalogue"): "10 ms; only --catalogue needs it before a failure",
     ("job.preparation", "job.table"): "20 ms, with the readers and checks of rank tables, for jobs that have one",
     ("job.setup", "job.table"): "as above",
     ("job.preparation", "job.link_plan"): "10 ms with the next one and the room `link`, for jobs of several nodes",
@@ -310,11 +311,12 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _is_condition_on_the_start(node: ast.stmt) -> bool:
-    """Whether it is `if TYPE_CHECKING`, its contrary, or what only `python -m` runs."""
+    """Whether it is `if TYPE_CHECKING`, its contrary, about the version of Python, or what only `python -m` runs."""
     if not isinstance(node, ast.If):
         return False
     test = ast.unparse(node.test)
-    return test in {"TYPE_CHECKING", "not TYPE_CHECKING"} or test.startswith("__name__ == '__main__'")
+    is_of_versions = test.startswith("sys.version_info")
+    return test in {"TYPE_CHECKING", "not TYPE_CHECKING"} or is_of_versions or test.startswith("__name__ == '__main__'")
 
 
 def test_importing_leaves_no_trace(tmp_path: Path) -> None:

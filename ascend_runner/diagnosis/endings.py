@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.diagnosis import catalogue
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.text import signal_name, size
 
@@ -154,34 +155,34 @@ def _memory(circumstances: Circumstances) -> str:
 
 def may_be_a_full_disk(code: str) -> bool:
     """Return whether an error may be due to a full disk, so that `Circumstances.full_disks` explains it."""
-    return code in _OF_DISKS
+    return _beside(code) == "disks"
 
 
 def may_be_a_listener(code: str) -> bool:
     """Return whether an error may be due to another process that listens on a port."""
-    return code == "Address already in use"
+    return _beside(code) == "ports"
 
 
 def beside(code: str, circumstances: Circumstances) -> str:
     """Return how the present state of the machine explains an error, such as a full disk, or "" if it does not."""
-    if may_be_a_full_disk(code) and circumstances.full_disks:
+    shown = _beside(code)
+    if shown == "disks" and circumstances.full_disks:
         return f"full now: {', '.join(circumstances.full_disks)}"
-    if may_be_a_listener(code) and circumstances.listeners:
+    if shown == "ports" and circumstances.listeners:
         return f"listening now: {', '.join(circumstances.listeners)}"
     usage = _shm_usage(circumstances)
-    if code in _OF_SHM and usage:
+    if shown == "shm" and usage:
         return f"/dev/shm {'is full' if _is_shm_full(circumstances) else 'now'}: {usage}"  # noqa: S108  only named
-    if code in _OF_MEMORY and circumstances.own_oom_kills:
+    if shown == "memory" and circumstances.own_oom_kills:
         return f"the OOM killer was active {_memory(circumstances)}"
     is_excluded = circumstances.own_oom_kills == circumstances.machine_oom_kills == 0
-    return "but the kernel reports no OOM kill" if code in _OF_MEMORY and is_excluded else ""
+    return "but the kernel reports no OOM kill" if shown == "memory" and is_excluded else ""
 
 
-_OF_DISKS: Final = frozenset({"No space left on device", "file write failed"})
-_OF_SHM: Final = frozenset({"DataLoader worker: bus error", "SIGBUS", "shared memory", "shared memory segment"})
-_OF_MEMORY: Final = frozenset(
-    {"DataLoader worker killed", "DataLoader worker ended", "process pool", "SIGKILL", "ray worker died"}
-)
+def _beside(code: str) -> str:
+    """Return which state of the machine is shown beside an error."""
+    entry = catalogue.entry_of(code)
+    return entry.beside if entry else ""
 
 
 def _bus_error(circumstances: Circumstances) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ascend_runner.diagnosis import catalogue
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import signal_behind
 from ascend_runner.diagnosis.finding import Finding
@@ -24,16 +25,6 @@ _SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _IMPORT: Final = frozenset({"ImportError", "ModuleNotFoundError"})
 _CONNECTION: Final = re.compile(
     r"Connection\w*Error|BrokenPipeError|TimeoutError|timeout|gaierror|DistNetworkError|DistStoreError"
-)
-# Codes of HCCL and ACL that report wrong settings.
-_SETTINGS: Final = re.compile(r"EI00(01|03|04|05|08|14|16|17)|107001")
-_DEVICE_MEMORY: Final = "EI0011"
-# Of the codes and phrases that are usually the root cause: the ones that may not recur in a later attempt.
-_PASSING: Final = re.compile(
-    r"EI\d+|EJ\d+|EL00(?:01|05|20)|507\d+|SIG[A-Z]+|the last training process is running"
-    r"|other processes occupying this card|device busy or unavailable|memory error of the device|server not reachable"
-    r"|input/output error|Address already in use|listen on ip|Name or service not known|HDF5 file lock"
-    r"|DataLoader timed out|file system|server failed|download cut off|DUE TO (?:PREEMPTION|NODE FAILURE)"
 )
 
 
@@ -56,12 +47,14 @@ def _of_rank(ending: Ending, finding: Finding, *, may_import: bool) -> Restart:
     exception = _exception_type(finding.exception)
     is_import = exception in _IMPORT and SHARED_LIBRARY not in finding.exception
     is_wrong_usage = ending.exit_code == USAGE and _shows_usage(finding)
-    if exception in _SYNTAX or _SETTINGS.fullmatch(finding.code) or is_wrong_usage or (is_import and not may_import):
+    entry = catalogue.entry_of(finding.code)
+    restart = entry.restart if entry else ""
+    if exception in _SYNTAX or restart == "never" or is_wrong_usage or (is_import and not may_import):
         return Restart.NEVER
-    if exception in _IMPORT or finding.is_out_of_memory or finding.code == _DEVICE_MEMORY:
+    if exception in _IMPORT or finding.is_out_of_memory:
         return Restart.CONFIRM
     if finding.code:
-        may_pass = finding.code_kind != Kind.ROOT.value or _PASSING.fullmatch(finding.code)
+        may_pass = finding.code_kind != Kind.ROOT.value or restart == "helps"
         return Restart.TRANSIENT if may_pass else Restart.CONFIRM
     if exception and not signal_behind(ending) and not _CONNECTION.fullmatch(exception):
         return Restart.CONFIRM

@@ -14,9 +14,9 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis import statements, tracebacks
-from ascend_runner.diagnosis.codes import Found, Kind, first_code
+from ascend_runner.diagnosis.catalogue import class_of, first_code, first_phrase
+from ascend_runner.diagnosis.codes import Found, Kind
 from ascend_runner.diagnosis.finding import Finding, Peer
-from ascend_runner.diagnosis.phrases import class_of, first_phrase
 from ascend_runner.diagnosis.statements import innermost, is_own, records, since_progress, up_to
 from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
 from ascend_runner.supervision.causes import Ending
@@ -215,7 +215,7 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
         return around
     phrase = first_phrase([*message, *records(lines, told)])
     if phrase and phrase.line not in message and told and (found or not statements.passes_on(told)):
-        phrase = None if phrase.code.name.startswith(_OF_WORKERS) else phrase
+        phrase = None if phrase.code.is_of_worker else phrase
     if phrase and phrase.code.is_wrapper:
         return found or around or phrase
     found = phrase or (around if found and found.code.is_empty else None) or found or around
@@ -241,8 +241,6 @@ def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
 _OF_A_VALUE: Final = re.compile(r"ValueError: (?:invalid literal for|could not convert string to|time data )")
 _TOLD_BY_SOURCE: Final = re.compile(r"(?:AssertionError|KeyError)\b")  # often without a message that says what is wrong
 _AT_EXIT: Final = "Error in atexit._run_exitfuncs:"
-# How a worker or a job ended, which does not explain an error of its own.
-_OF_WORKERS: Final = ("SIG", "ray ", "CANCELLED")
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
@@ -254,7 +252,7 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     if found and found.code.kind is Kind.SECONDARY:
         return Found(found.code, next((line for line in lines if "Cluster Exception Location[" in line), found.line))
     message = told.message if told else ()
-    if found and found.code.name.startswith("nccl") and "Last error:" in message[:-1]:
+    if found and found.code.name.startswith("nccl-") and "Last error:" in message[:-1]:
         reason = message[message.index("Last error:") :][:2]
         told_by = first_phrase(reason) or found
         return Found(told_by.code, f"{found.line} {' '.join(reason)}")

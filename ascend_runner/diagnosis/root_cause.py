@@ -29,7 +29,7 @@ from ascend_runner.text import rank_list
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
-INTERRUPTIONS: Final = frozenset({"KeyboardInterrupt", "SignalException"})  # what Python raises after a signal
+INTERRUPTIONS: Final = frozenset({"keyboard-interrupt", "signal-exception"})  # what Python raises after a signal
 
 
 class Suspicion(enum.IntEnum):
@@ -391,7 +391,7 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
 
 
 def _code_meaning(evidence: Finding, circumstances: Circumstances) -> str:
-    package = _PACKAGE.search(evidence.code_line) if evidence.code == "No module named" else None
+    package = _PACKAGE.search(evidence.code_line) if evidence.code == "no-module-named" else None
     meaning = f"{evidence.code_meaning}: {package[1]}" if package else evidence.code_meaning
     return "; ".join(filter(None, (meaning, endings.beside(evidence.code, circumstances))))
 

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final
 
 from ascend_runner.diagnosis import crashes, tracebacks
-from ascend_runner.diagnosis.codes import Kind, first_code
-from ascend_runner.diagnosis.phrases import first_phrase
+from ascend_runner.diagnosis.catalogue import first_code, first_phrase
+from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
 from ascend_runner.text import LAST_LINES
 
@@ -178,7 +178,7 @@ def _reports_a_signal(error: Traceback) -> bool:
     """Whether the first worker to fail died of a signal; SIGABRT is what a watchdog ends a worker with."""
     first = next((index for index, line in enumerate(error.message) if line.startswith("Root Cause")), 0)
     found = first_phrase(error.message[first:])
-    return found is not None and found.code.name in {"SIGKILL", "SIGSEGV", "SIGBUS"}
+    return found is not None and found.code.name in {"sigkill", "sigsegv", "sigbus"}
 
 
 def _last_together(told: Sequence[Traceback]) -> list[Traceback]:

@@ -40,7 +40,7 @@ from ascend_runner.plan.spec import JobSpec, TableFile
 from ascend_runner.platforms import detect
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.node import FREE_PORT, HIGHEST_PORT, Node, hccl_ports
-from ascend_runner.problems import Collector, Problem, Severity, Subject, warning
+from ascend_runner.problems import Collector, Problem, Severity, Subject, error, warning
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.record.facts import Fact
 from ascend_runner.settings import command_line
@@ -259,8 +259,22 @@ class Preparer:
             why=self._why,
         )
 
+    def _read_catalogue(self, path: str) -> None:
+        from ascend_runner.diagnosis import catalogue  # noqa: PLC0415  only --catalogue needs it before a failure
+
+        try:
+            data = catalogue.read(path)
+        except OSError as failure:
+            raise SettingsError(f"cannot read --catalogue {path!r}: {reason(failure)}") from failure
+        faults = catalogue.faults(data, path)
+        if faults:
+            self._found.add(Subject.SETTINGS, map(error, faults), SettingsError(faults[0]))
+        self.context = attrs.evolve(self.context, catalogue=data)
+
     def _complete_environment(self) -> None:
-        """Add the conda environment, a TF_CONFIG of lists of hosts, and the directory of a relative script."""
+        """Add the site's catalogue, the conda environment, a TF_CONFIG, and the directory of a relative script."""
+        if self.context.settings.catalogue and not self.context.catalogue:
+            self._found.ask(Subject.SETTINGS, self._read_catalogue, self.context.settings.catalogue)
         entered = self._found.ask(Subject.SETTINGS, commands.enter_conda, self.context) or self.context
         environ = {**entered.environ, **commands.cluster(entered)}
         self.context = attrs.evolve(entered, resolve=self._resolve, environ=environ)

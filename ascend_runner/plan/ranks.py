@@ -123,6 +123,7 @@ class PlanContext:
     has_colors: bool = False  # whether the prefixes of these lines are colored
     is_in_background: Callable[[], bool] = lambda: False  # whether something else reads the terminal's input
     stages: tuple[Stage, ...] = ()  # the datasets that are copied to this node before its ranks start
+    catalogue: bytes = b""  # the content of the file of --catalogue
 
     @cached_property
     def job_id(self) -> str:
@@ -675,6 +676,7 @@ def _files(context: PlanContext, processes: Sequence[RankSpec], kind: Kind) -> F
         log_runs=settings.log_runs,
         newest_link=context.newest_link,
         checkpoint_dir=os.path.join(context.cwd, settings.checkpoint_dir) if settings.checkpoint_dir else "",
+        catalogue=context.catalogue,
         html_states=HTML_STATES[settings.html],
         folds_progress_bars=settings.progress_bars == FOLD,
         has_timestamps=settings.timestamps,

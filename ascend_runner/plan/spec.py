@@ -88,6 +88,7 @@ class Files:
     log_runs: int = 50  # earlier runs to keep the files of
     newest_link: str = ""  # the symlink that points at the newest log directory ("": none)
     checkpoint_dir: str = ""  # where the checkpoints of the training appear ("": unknown)
+    catalogue: bytes = b""  # a site's own entries about errors, see diagnosis.catalogue
     html_states: frozenset[JobState] = frozenset()  # in one of these the report is also written as HTML
     folds_progress_bars: bool = True  # limits how often a redrawn line is shown on the console
     has_timestamps: bool = False  # each line on the console begins with the time

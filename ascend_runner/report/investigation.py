@@ -9,11 +9,21 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.diagnosis import endings, failed_rank, failure, log_evidence, oom, root_cause, stacks, tracebacks
+from ascend_runner.diagnosis import (
+    catalogue,
+    endings,
+    failed_rank,
+    failure,
+    log_evidence,
+    oom,
+    root_cause,
+    stacks,
+    tracebacks,
+)
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
-from ascend_runner.diagnosis.root_cause import Diagnosis, NodePlace, Place, diagnose
+from ascend_runner.diagnosis.root_cause import Death, Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
@@ -46,6 +56,15 @@ class Investigation:
     pids: Mapping[int, int]  # the pids of the ranks' leaders, by rank id
     masker: Masker = attrs.Factory(Masker)
     patience: Patience = PATIENT
+
+    @staticmethod
+    def load_catalogue() -> None:
+        """Read the catalogue ahead of a failure.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        catalogue.ours()
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -93,7 +112,7 @@ class Investigation:
         circumstances = attrs.evolve(circumstances, oom_victims=oom.victims(Host(), circumstances, self.patience))
         relevant = [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
         others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant)]
-        deaths = list(failed_rank.gather([*ranks, *others], circumstances, on_disk))
+        deaths = [self._advised(death) for death in failed_rank.gather([*ranks, *others], circumstances, on_disk)]
         if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
         in_use = [death.evidence.code_line for death in deaths if endings.may_be_a_listener(death.evidence.code)]
@@ -102,6 +121,13 @@ class Investigation:
         is_one_of_several = self.job.nodes[0] > 1 and not self.job.is_passed_through
         nodes = nodes_of(self.job) if is_one_of_several else None
         return diagnose(deaths, circumstances, places_of(self.job), first_exit, nodes)
+
+    def _advised(self, death: Death) -> Death:
+        """Return a rank with what the site's own catalogue says about its error."""
+        if not self.job.files.catalogue:
+            return death
+        site = catalogue.build(catalogue.parse(self.job.files.catalogue))
+        return attrs.evolve(death, evidence=catalogue.advised(death.evidence, site))
 
     def judge(self, outcome: Outcome, cause: Cause, *, has_progressed: bool | None) -> tuple[Restart, str]:
         """Return whether a failure permits a restart, and its fingerprint; see `diagnosis.failure`."""

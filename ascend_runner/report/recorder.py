@@ -272,7 +272,7 @@ def _load() -> type[Investigation]:
 def _load_ahead(has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
     loaded = len(sys.modules)
     with suppress(ImportError, OSError):  # a failure will try again, and report it
-        _load()
+        _load().load_catalogue()
         if has_page:
             html_page.load_own_modules()
     if len(sys.modules) > loaded:  # in the first attempt: later there would be garbage of attempts that have ended

@@ -91,6 +91,7 @@ class Settings:
     log_runs: int = 50
     log_max_size: int = 0
     html: str = "failure"
+    catalogue: str | None = None
     console: frozenset[int] | None = None
     timestamps: bool = False
     color: str = "auto"

@@ -354,6 +354,14 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             help="when to also write the report as an HTML file; failure: unless the job succeeds or a signal stops it",
         ),
         Option(
+            name="catalogue",
+            metavar="FILE",
+            parse=parsing.path,
+            default_text="none",
+            help="TOML file with this site's own explanations of errors, which precede the built-in ones on the failure"
+            " screen; its format is that of ascend_runner/diagnosis/catalogue",
+        ),
+        Option(
             name="console",
             metavar="all|none|RANKS",
             parse=parsing.ranks,

@@ -108,7 +108,7 @@ def of_finding(finding: Finding) -> Iterator[Fact]:
     """Yield what the diagnosis of a rank says, apart from the lines of its log."""
     yield "origin", finding.origin + (f" ({finding.origin_place})" if finding.origin and finding.origin_place else "")
     yield "means", finding.meaning
-    yield explained(finding.code, finding.code_kind, finding.code_meaning) if finding.code else ("code", "")
+    yield explained(finding.code, finding.code_kind, finding.code_meaning) if finding.code_meaning else ("code", "")
     yield "blames", ", ".join(map(peer, finding.points_at))
     yield "plog", finding.plog_path
     yield "plog error", finding.plog_error

@@ -7,7 +7,7 @@ from signal import SIGABRT, SIGHUP, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 
-from ascend_runner.diagnosis.codes import CODES
+from ascend_runner.diagnosis.catalogue import ours
 from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.root_cause import Death, Place, Suspicion, by_suspicion, suspected_peer, suspicion
 from ascend_runner.supervision.causes import Ending
@@ -24,7 +24,7 @@ def by_itself(rank_id: int) -> Death:
 
 def reporting(rank_id: int, *peers: Peer, code: str = "EI0006") -> Death:
     """Make a rank whose log reports a code and names peers."""
-    evidence = Finding(code=code, code_kind=CODES[code].kind.value, points_at=peers)
+    evidence = Finding(code=code, code_kind=ours().codes[code].kind.value, points_at=peers)
     return Death(rank_id=rank_id, ending=FAILED, evidence=evidence)
 
 

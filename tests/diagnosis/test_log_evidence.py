@@ -195,7 +195,7 @@ def test_record_after_an_exception_that_says_why(record: bytes) -> None:
     """What torch_npu warns of while it tears down does not explain an exception that states its cause."""
     evidence = read(OUT_OF_MEMORY + record + b"\n", Ending(exit_code=1))
 
-    assert "NPU out of memory" == evidence.code
+    assert "npu-out-of-memory" == evidence.code
 
 
 def test_hint_of_torch_about_assertions() -> None:
@@ -204,7 +204,7 @@ def test_hint_of_torch_about_assertions() -> None:
     hint = b"Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
     evidence = read(b"".join([*OUT_OF_MEMORY.splitlines(keepends=True)[:-1], message, hint]), Ending(exit_code=1))
 
-    assert "invalid device ordinal" == evidence.code
+    assert "invalid-device-ordinal" == evidence.code
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_phrase_without_a_code() -> None:
     """A telling phrase counts if there is no code."""
     evidence = read(b"OSError: [Errno 28] No space left on device\n")
 
-    assert "No space left on device" == evidence.code
+    assert "no-space-left-on-device" == evidence.code
 
 
 def test_phrase_far_from_the_end() -> None:
@@ -373,7 +373,7 @@ def test_reason_of_nccl() -> None:
 @pytest.mark.parametrize(
     ("code", "above"),
     [
-        ("asynchronous operator", b"step 8\n"),
+        ("asynchronous-operator", b"step 8\n"),
         ("EZ9999", b"EZ9999: Inner Error!\n"),
         ("EZ3003", b"EZ3003: [PID: 7] no\n"),
     ],
@@ -388,7 +388,7 @@ def test_asynchronous_operator(code: str, above: bytes) -> None:
 
 def test_code_before_an_abort() -> None:
     """That native code aborts says less than a code that it has reported."""
-    log = b"CANN error: EZ9903: [PID: 7] support for Ascend910 is not implemented\n  current device: 0\n"
+    log = b"CANN error: EZ9903: [PID: 7] a kernel failed\n  current device: 0\n"
 
     assert "EZ9903" == read(log + b"Aborted (core dumped)\n", Ending(exit_code=134)).code
 
@@ -535,7 +535,7 @@ def test_excerpt_of_what_was_under_way() -> None:
     found = read(log)
 
     assert "RuntimeError: basic_ios::clear: iostream error" == found.exception == found.excerpt[-1]
-    assert "file write failed" == found.code
+    assert "file-write-failed" == found.code
 
 
 def test_end_of_a_c_string() -> None:
@@ -566,7 +566,7 @@ def test_worker_whose_connection_ended() -> None:
     )
     found = read(log)
 
-    assert "DataLoader worker ended" == found.code
+    assert "data-loader-worker-ended" == found.code
     assert "EOFError" == found.excerpt[-1]
 
 
@@ -663,8 +663,8 @@ def test_record_before_progress() -> None:
     progress = "step 17 loss 2.31\n"
 
     assert "" == read(f"{record}{progress}".encode(), Ending(exit_code=1)).summary
-    assert "No space left on device" == read(f"{progress}{record}".encode(), Ending(exit_code=1)).code
-    assert "wait socket establish timeout" == read(f"{of_hccl}{progress}".encode(), Ending(exit_code=1)).code
+    assert "no-space-left-on-device" == read(f"{progress}{record}".encode(), Ending(exit_code=1)).code
+    assert "wait-socket-establish-timeout" == read(f"{of_hccl}{progress}".encode(), Ending(exit_code=1)).code
 
 
 @pytest.mark.parametrize(
@@ -690,7 +690,7 @@ def test_record_before_an_error_in_own_words() -> None:
     record = "[ERROR] HCCL(7,python):2026-01-02-03:04:05 [socket.cc:9] Connection refused\n"
     error = 'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    {}\nRuntimeError: no slot\n'
 
-    assert "Connection refused" == read(f"{record}{error.format('g()')}".encode(), Ending(exit_code=1)).code
+    assert "connection-refused" == read(f"{record}{error.format('g()')}".encode(), Ending(exit_code=1)).code
     assert "" == read(f"{record}{error.format('raise RuntimeError(text)')}".encode(), Ending(exit_code=1)).code
 
 
@@ -712,7 +712,7 @@ def test_epilogue_of_an_error(epilogue: str) -> None:
 
 def test_hedge_after_a_record() -> None:
     """What a record says before it guesses counts."""
-    assert "Connection refused" == read(b"ERROR Connection refused, the server may be down\n", Ending(exit_code=1)).code
+    assert "connection-refused" == read(b"ERROR Connection refused, the server may be down\n", Ending(exit_code=1)).code
 
 
 def test_cancelled_job_does_not_explain_an_error() -> None:
@@ -721,7 +721,7 @@ def test_cancelled_job_does_not_explain_an_error() -> None:
     record = b"slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T16:38:01 ***\n"
 
     assert "" == read(error + record, Ending(exit_code=1)).code
-    assert "CANCELLED" == read(b"step 7\n" + record, Ending(exit_code=143)).code
+    assert "slurm-cancelled" == read(b"step 7\n" + record, Ending(exit_code=143)).code
 
 
 def test_long_message_at_the_end_of_a_log() -> None:

@@ -35,7 +35,7 @@ def judged(
 NEVER = {
     "syntax": (FAILED, python("SyntaxError: invalid syntax")),
     "indentation": (FAILED, python("IndentationError: unexpected indent")),
-    "module": (FAILED, code("No module named", exception="ModuleNotFoundError: No module named 'apex'")),
+    "module": (FAILED, code("no-module-named", exception="ModuleNotFoundError: No module named 'apex'")),
     "name in module": (FAILED, python("ImportError: cannot import name 'x' from 'torch'")),
     "arguments": (Ending(exit_code=2), Finding(last_lines=("usage: train.py [-h]", "train.py: error: argument --lr"))),
     "not executable": (Ending(exit_code=126), None),
@@ -49,8 +49,8 @@ CONFIRM = {
     "exception": (FAILED, python("ValueError: loss is nan")),
     "library": (FAILED, python("ImportError: libhccl.so: cannot open shared object file")),
     "NPU memory": (FAILED, code("EL0004")),
-    "memory": (FAILED, code("NPU out of memory")),
-    "disk": (FAILED, code("No space left on device", exception="OSError: [Errno 28] No space left on device")),
+    "memory": (FAILED, code("npu-out-of-memory")),
+    "disk": (FAILED, code("no-space-left-on-device", exception="OSError: [Errno 28] No space left on device")),
     "killed for memory": (Ending(signum=SIGKILL), Finding(is_out_of_memory=True)),
     "exit status of a program of its own": (Ending(exit_code=2), python("KeyError: 'a'")),
 }
@@ -59,7 +59,7 @@ TRANSIENT = {
     "link": (FAILED, code("EI0009", Kind.EITHER)),
     "device exception": (FAILED, code("507015")),
     "device in use": (FAILED, code("EJ0001")),
-    "port": (FAILED, code("Address already in use")),
+    "port": (FAILED, code("address-already-in-use")),
     "connection": (FAILED, python("ConnectionResetError: [Errno 104] Connection reset by peer")),
     "store": (FAILED, python("torch.distributed.DistStoreError: timed out")),
     "crash": (Ending(signum=SIGSEGV), Finding(exception="Fatal Python error: Segmentation fault", place="a.py:1")),

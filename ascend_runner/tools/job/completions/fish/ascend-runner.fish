@@ -29,7 +29,7 @@ function __ascend_runner_command
                 break
             case '--*=*'
                 set -e words[1]
-            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --link --link-port --link-timeout --node-timeout --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --simulate
+            case --rank-table --rank-table-timeout --chip --nproc-per-node --nnodes --min-nodes --node-rank --master-addr --master-port --pod-name --server-id --link --link-port --link-timeout --node-timeout --framework --conda-env --workdir --bind --stdin --launcher --hosts --job-name --log-dir --log-runs --log-max-size --html --catalogue --console --color --progress-bars --summary --grace --stop-signal --hang-timeout --hang-action --checkpoint-signal --checkpoint-grace --time-limit --max-restarts --no-restart-on --restart-on --restart-delay --linger --checkpoint-dir --perf-pattern --perf-threshold --perf-drop --perf-action --stage --hold --hook --precheck --inspect --simulate
                 set -e words[1]
                 set -e words[1]
             case '-*'
@@ -83,6 +83,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-dir -d '
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-runs -d 'number of earlier runs whose logs and reports are kept, in DIR/run-<n> or in ./logs, in addition to the newest one that succeeded' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l log-max-size -d 'rotate a log file before it exceeds SIZE, such as 500M, without splitting a line' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l html -d 'when to also write the report as an HTML file; failure: unless the job succeeds or a signal stops it' -r -f -a 'failure always never'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l catalogue -d 'TOML file with this site\'s own explanations of errors, which precede the built-in ones on the failure screen; its format is that of ascend_runner/diagnosis/catalogue' -r -F
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l console -d 'ranks to show on the console, such as 0 or 0,8-15' -r -f -a 'all none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l timestamps -d 'begin each line on the console with the time'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l color -d 'color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and always with FORCE_COLOR' -r -f -a 'auto always never'

@@ -1,0 +1,317 @@
+"""The catalogue of known errors: what a code or a message means, what to do about it, and which document says so.
+
+Its entries are the TOML files in the directory `catalogue` beside this module, one for each subject; README.md explains
+their keys. They are read once, after a failure, and checked by the tests alone. A site adds a file of its own with
+--catalogue, which is checked before the job starts. Its entries only advise: they never decide which rank is the cause.
+
+An expression is compiled only where its longest literal occurs in the text, because compiling all of them would take
+longer than everything else that is done for a failed rank.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from ascend_runner.diagnosis import codes, expressions
+from ascend_runner.diagnosis.codes import Code, Found, Kind
+from ascend_runner.diagnosis.finding import Finding
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER: Final = os.path.join(os.path.dirname(__file__), "catalogue")
+BEGINNING: Final = 1000  # characters; the time that some expressions take grows with their square
+
+LINE: Final = "line"
+EXCEPTION: Final = "exception"
+# The kinds of entries; "lost" is a lost connection, which in a collective is a lost peer.
+KINDS: Final = {"own": Kind.ROOT, "either": Kind.EITHER, "peer": Kind.SECONDARY, "lost": Kind.EITHER}
+_TURNS: Final = {"own": 0, "either": 1, "peer": 1, "lost": 2}  # what a rank did itself precedes what it reports
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """One known error, with the keys of its table in TOML. It has either a `code` or expressions that `match`."""
+
+    id: str
+    means: str
+    source: str
+    next: str = ""
+    code: str = ""
+    match: tuple[str, ...] = ()
+    on: str = LINE
+    sample: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    title_zh: str = ""
+    words_zh: tuple[str, ...] = ()
+    # The following keys are only for the program's own entries.
+    kind: str = "own"
+    wrapper: bool = False
+    general: bool = False
+    package: bool = False
+    worker: bool = False
+    restart: str = ""
+    beside: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What it means and what to do, in one line."""
+        return f"{self.means}: {self.next}" if self.next else self.means
+
+    def as_code(self, name: str) -> Code:
+        """Return the code `name` of this entry, or the entry itself by its id."""
+        return Code(
+            name,
+            self.advice,
+            KINDS[self.kind],
+            is_wrapper=self.wrapper,
+            is_connection=self.kind == "lost",
+            is_of_worker=self.worker,
+        )
+
+
+Rule = tuple[Entry, Sequence[str]]  # an entry, and the literals one of which must occur
+
+
+@attrs.frozen(eq=False, repr=False)
+class Catalogue:
+    """Entries in the order in which they are tried, and the codes that they explain."""
+
+    rules: Mapping[str, Sequence[Rule]]  # by what they match on
+    codes: Mapping[str, Code]
+    names: Mapping[str, Entry]  # by each code, and by the id
+
+    def first(self, on: str, lines: Sequence[str], *, is_own: bool = False) -> Found | None:
+        """Find the first entry that matches a line; `is_own` leaves out those for the words of packages."""
+        text = "\n".join(lines).lower()
+        for entry, literals in self.rules[on]:
+            if (is_own and entry.package) or not any(literal in text for literal in literals):
+                continue
+            matches = re.compile("|".join(entry.match), re.IGNORECASE).search
+            line = next(filter(matches, lines), None)
+            if line is not None:
+                return Found(entry.as_code(entry.id), line)
+        return None
+
+
+def build(entries: Iterable[Entry]) -> Catalogue:
+    """Return a catalogue of entries."""
+    found = sorted(entries, key=lambda entry: (entry.wrapper, _TURNS[entry.kind], entry.general))
+    rules: dict[str, list[Rule]] = {LINE: [], EXCEPTION: []}
+    for entry in found:
+        if entry.match:
+            rules[entry.on].append((entry, [*expressions.literals("|".join(entry.match))]))
+    named = [(name, entry) for entry in found for name in code_names(entry.code)]
+    return Catalogue(
+        rules=rules,
+        codes={name: entry.as_code(name) for name, entry in named},
+        names=dict([*named, *((entry.id, entry) for entry in found)]),
+    )
+
+
+@functools.cache
+def ours() -> Catalogue:
+    """Return the program's own catalogue.
+
+    Raises:
+        OSError: Its files cannot be read.
+    """
+    return build(itertools.chain.from_iterable(map(parse, _read_files())))
+
+
+def _read_files() -> Iterator[bytes]:
+    for name in sorted(os.listdir(FOLDER)):
+        with open(os.path.join(FOLDER, name), "rb") as file:
+            yield file.read()
+
+
+def read(path: str) -> bytes:
+    """Return the content of a site's file; a FIFO counts as empty.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(LARGEST)
+
+
+LARGEST: Final = 1 << 20  # bytes of a site's file
+
+
+def parse(data: bytes) -> Iterator[Entry]:
+    """Yield the entries of a file that has no faults."""
+    for fields in tomllib.loads(data.decode())["entry"]:
+        yield _entry(fields)
+
+
+def _entry(fields: Mapping[str, Any]) -> Entry:
+    lists = {key: _listed(fields[key]) for key in LISTS if key in fields}
+    return Entry(**{**fields, **lists})
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+LISTS: Final = ("match", "sample", "near", "words_zh")  # each is a string or a list of strings
+
+
+def first_code(lines: Sequence[str]) -> Found | None:
+    """Find the first known code, see `codes.first`."""
+    return codes.first(lines, ours().codes)
+
+
+def first_phrase(lines: Sequence[str]) -> Found | None:
+    """Find a telling phrase, the most specific first. Meant for the lines around a failure only."""
+    return ours().first(LINE, lines)
+
+
+def class_of(message: Sequence[str], *, is_own: bool = False) -> Found | None:
+    """Find the class of an error with an unknown message, by the beginnings of its lines.
+
+    With `is_own`, the user's program has chosen the words, not a package.
+    """
+    return ours().first(EXCEPTION, [line[:BEGINNING] for line in message], is_own=is_own)
+
+
+def entry_of(name: str) -> Entry | None:
+    """Return the entry that a finding names by a code or an id, None if it names none."""
+    return ours().names.get(name)
+
+
+def advised(finding: Finding, site: Catalogue) -> Finding:
+    """Return a finding with the advice of a site's own entry, if one matches; nothing else changes."""
+    frames = [line for line in finding.traceback if line.startswith("  ")]
+    said = [*texts_of("\n".join([*frames, finding.exception])), *finding.traceback]
+    around = [*said, finding.code_line, finding.plog_error, *finding.last_lines]
+    found = site.first(EXCEPTION, [line[:BEGINNING] for line in said]) or site.first(LINE, around)
+    code = found.code if found else site.codes.get(finding.code)
+    return attrs.evolve(finding, code_meaning=code.meaning) if code else finding
+
+
+def code_names(text: str) -> Iterator[str]:
+    """Yield each code of a list such as "EK0003-EK0005, HCCL 7"."""
+    for part in filter(None, text.split(", ")):
+        match = _CODES.fullmatch(part)
+        if match:
+            prefix, first, last, suffix = match.groups(default="")
+            for number in range(int(first), int(last or first) + 1):
+                yield f"{prefix}{number:0{len(first)}d}{suffix}"
+
+
+_CODES: Final = re.compile(r"(E[A-Z]?|HCCL |driver )?(\d+)(?:-(?:E[A-Z]?)?(\d+))?( MallocHost)?")
+
+
+# --- Faults -----------------------------------------------------------------------------------------------------------
+
+_TYPES: Final = {field.name: bool if field.type == "bool" else str for field in attrs.fields(Entry)}
+_OURS: Final = frozenset({"kind", "wrapper", "general", "package", "worker", "restart", "beside"})
+_CHOICES: Final = {
+    "on": (LINE, EXCEPTION),
+    "kind": tuple(KINDS),
+    "restart": ("never", "helps"),
+    "beside": ("disks", "memory", "ports", "shm"),
+}
+LONGEST_ADVICE: Final = 160  # characters, which take two lines of a terminal
+SHORTEST: Final = 3  # letters, or bytes of UTF-8, of a literal; a shorter one occurs in most logs
+
+
+def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
+    """Return everything that is wrong with a file of entries, one sentence each; `name` is its path."""
+    try:
+        document = tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return [f"{name} is not TOML: {error}"]
+    tables = document.pop("entry", [])
+    if document or not isinstance(tables, list) or not all(isinstance(fields, dict) for fields in tables):
+        return [f"{name}: unknown key {next(iter(document), 'entry')!r}, expected only tables [[entry]]"]
+
+    found, numbers = [], dict[str, int]()
+    for number, fields in enumerate(tables, 1):
+        label = f"{name}, entry {number}" + (f" ({fields['id']})" if isinstance(fields.get("id"), str) else "")
+        reasons = list(_faults_of_keys(fields, is_ours=is_ours))
+        if not reasons:
+            entry = _entry(fields)
+            reasons = list(_faults_of_entry(entry))
+            names = (one for one in (entry.id, *code_names(entry.code)) if numbers.setdefault(one, number) != number)
+            reasons += [f"{one!r} belongs to entry {numbers[one]} already" for one in names]
+        found += [f"{label}: {reason}" for reason in reasons]
+    return found
+
+
+def _faults_of_keys(fields: Mapping[str, object], *, is_ours: bool) -> Iterator[str]:
+    """Yield what is wrong with the keys of an entry, and with the types of their values."""
+    for key, value in fields.items():
+        if key not in _TYPES:
+            expected = ", ".join(one for one in _TYPES if is_ours or one not in _OURS)
+            yield f"unknown key {key!r}, expected one of {expected}"
+        elif key in _OURS and not is_ours:
+            yield f"key {key!r} decides which rank is blamed, or how; only the program's own entries have it"
+        elif key in LISTS and isinstance(value, list):
+            if not value or not all(isinstance(one, str) and one for one in value):
+                yield f"{key} must be a string or a list of strings, none of them empty"
+        elif not isinstance(value, _TYPES[key]) or not value:
+            yield f"{key} must be {'true' if _TYPES[key] is bool else 'a string'}, and not empty"
+        elif key in _CHOICES and value not in _CHOICES[key]:
+            yield f"invalid {key} {value!r}, expected {' or '.join(map(repr, _CHOICES[key]))}"
+    needed = ("id", "means", "source", *(("sample", "near") if "match" in fields else ()))
+    yield from (f"missing key {key!r}" for key in needed if key not in fields)
+    if ("code" in fields) is ("match" in fields):
+        yield "an entry has either a 'code' or a 'match'"
+
+
+def _faults_of_entry(entry: Entry) -> Iterator[str]:
+    """Yield what is wrong with the values of an entry."""
+    if not re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*", entry.id):
+        yield f"invalid id {entry.id!r}, expected words in lower case with hyphens between them"
+    if not re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", entry.source):
+        yield f"invalid source {entry.source!r}, expected a URL"
+    if not entry.advice.isprintable() or len(entry.advice) > LONGEST_ADVICE:
+        yield f"means and next must be one printable line of at most {LONGEST_ADVICE} characters together"
+    reasons = [
+        *(f"invalid code {part!r}" for part in entry.code.split(", ") if part and not _CODES.fullmatch(part)),
+        *(f"expression {one!r}: {reason}" for one in entry.match for reason in _faults_of_expression(one, entry.on)),
+    ]
+    yield from reasons or _faults_of_samples(entry)
+
+
+def _faults_of_expression(pattern: str, on: str) -> Iterator[str]:
+    reasons = list(expressions.faults(pattern))
+    yield from reasons
+    if on == LINE and not reasons and min(len(text.encode()) for text in expressions.literals(pattern)) < SHORTEST:
+        yield f"each alternative needs a text of at least {SHORTEST} letters outside of groups"
+
+
+def _faults_of_samples(entry: Entry) -> Iterator[str]:
+    """Yield the samples that an entry does not match, and the near misses that it does."""
+    catalogue = build([entry])
+
+    def is_found(text: str) -> bool:
+        lines = texts_of(text)
+        if entry.code:
+            found = codes.first(lines, catalogue.codes)
+            return found is not None and found.code.name in catalogue.codes
+        return catalogue.first(entry.on, lines) is not None
+
+    yield from (f"it does not match its sample {text.strip()!r}" for text in entry.sample if not is_found(text))
+    yield from (f"it matches its near miss {text.strip()!r}" for text in entry.near if is_found(text))
+
+
+def texts_of(sample: str) -> list[str]:
+    """Return what of a sample is searched: its lines, or of a traceback its message, last frame and source line."""
+    lines = [line for line in sample.splitlines() if line.strip()]
+    at = max((at for at, line in enumerate(lines) if line.startswith("  File ")), default=-1)
+    message = [line for line in lines if not line.startswith("  ")]
+    if at < 0 or not message:
+        return lines
+    return [*message, *(f"{line.strip()}: {message[0]}" for line in lines[at : at + 2] if line.startswith("  "))]
