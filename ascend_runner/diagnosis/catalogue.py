@@ -214,7 +214,7 @@ _CODES: Final = re.compile(r"(E[A-Z]?|HCCL |driver )?(\d+)(?:-(?:E[A-Z]?)?(\d+))
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
 
-_TYPES: Final = {field.name: bool if field.type == "bool" else str for field in attrs.fields(Entry)}
+_TYPES: Final = {field.name: bool if str(field.type) == "bool" else str for field in attrs.fields(Entry)}
 _OURS: Final = frozenset({"kind", "wrapper", "general", "package", "worker", "restart", "beside"})
 _CHOICES: Final = {
     "on": (LINE, EXCEPTION),
@@ -233,48 +233,56 @@ def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return [f"{name} is not TOML: {error}"]
     tables = document.pop("entry", [])
-    if document or not isinstance(tables, list) or not all(isinstance(fields, dict) for fields in tables):
-        return [f"{name}: unknown key {next(iter(document), 'entry')!r}, expected only tables [[entry]]"]
+    if document or not tables or not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        return [f"{name}: expected tables [[entry]] and nothing else"]
 
     found, numbers = [], dict[str, int]()
     for number, fields in enumerate(tables, 1):
         label = f"{name}, entry {number}" + (f" ({fields['id']})" if isinstance(fields.get("id"), str) else "")
-        reasons = list(_faults_of_keys(fields, is_ours=is_ours))
-        if not reasons:
-            entry = _entry(fields)
-            reasons = list(_faults_of_entry(entry))
-            names = (one for one in (entry.id, *code_names(entry.code)) if numbers.setdefault(one, number) != number)
-            reasons += [f"{one!r} belongs to entry {numbers[one]} already" for one in names]
+        wrong = {key: reason for key in fields if (reason := _fault_of_key(key, fields[key], is_ours=is_ours))}
+        entry = _entry({**dict.fromkeys(_NEEDED, ""), **{key: fields[key] for key in fields if key not in wrong}})
+        names = (one for one in (entry.id, *code_names(entry.code)) if numbers.setdefault(one, number) != number)
+        reasons = [
+            *wrong.values(),
+            *_missing(fields),
+            *_faults_of_entry(entry),
+            *(f"{one!r} belongs to entry {numbers[one]} already" for one in names if one),
+        ]
         found += [f"{label}: {reason}" for reason in reasons]
     return found
 
 
-def _faults_of_keys(fields: Mapping[str, object], *, is_ours: bool) -> Iterator[str]:
-    """Yield what is wrong with the keys of an entry, and with the types of their values."""
-    for key, value in fields.items():
-        if key not in _TYPES:
-            expected = ", ".join(one for one in _TYPES if is_ours or one not in _OURS)
-            yield f"unknown key {key!r}, expected one of {expected}"
-        elif key in _OURS and not is_ours:
-            yield f"key {key!r} decides which rank is blamed, or how; only the program's own entries have it"
-        elif key in LISTS and isinstance(value, list):
-            if not value or not all(isinstance(one, str) and one for one in value):
-                yield f"{key} must be a string or a list of strings, none of them empty"
-        elif not isinstance(value, _TYPES[key]) or not value:
-            yield f"{key} must be {'true' if _TYPES[key] is bool else 'a string'}, and not empty"
-        elif key in _CHOICES and value not in _CHOICES[key]:
-            yield f"invalid {key} {value!r}, expected {' or '.join(map(repr, _CHOICES[key]))}"
-    needed = ("id", "means", "source", *(("sample", "near") if "match" in fields else ()))
+def _fault_of_key(key: str, value: object, *, is_ours: bool) -> str:
+    """Return what is wrong with a key or the type of its value, "" if nothing."""
+    if key not in _TYPES:
+        return f"unknown key {key!r}, expected one of {', '.join(one for one in _TYPES if is_ours or one not in _OURS)}"
+    if key in _OURS and not is_ours:
+        return f"key {key!r} decides which rank is blamed, or how; only the program's own entries have it"
+    if key in LISTS and isinstance(value, list):
+        is_good = bool(value) and all(isinstance(one, str) and one for one in value)
+        return "" if is_good else f"{key} must be a string or a list of strings, none of them empty"
+    if not isinstance(value, _TYPES[key]) or not value:
+        return f"{key} must be {'true' if _TYPES[key] is bool else 'a string'}, and not empty"
+    if key in _CHOICES and value not in _CHOICES[key]:
+        return f"invalid {key} {value!r}, expected {' or '.join(map(repr, _CHOICES[key]))}"
+    return ""
+
+
+def _missing(fields: Mapping[str, object]) -> Iterator[str]:
+    needed = (*_NEEDED, *(("sample", "near") if "match" in fields else ()))
     yield from (f"missing key {key!r}" for key in needed if key not in fields)
     if ("code" in fields) is ("match" in fields):
         yield "an entry has either a 'code' or a 'match'"
 
 
+_NEEDED: Final = ("id", "means", "source")
+
+
 def _faults_of_entry(entry: Entry) -> Iterator[str]:
-    """Yield what is wrong with the values of an entry."""
-    if not re.fullmatch(r"[a-z0-9]+(?:-[a-z0-9]+)*", entry.id):
+    """Yield what is wrong with the values of an entry, as far as it has them."""
+    if not re.fullmatch(r"(?:[a-z0-9]+(?:-[a-z0-9]+)*)?", entry.id):
         yield f"invalid id {entry.id!r}, expected words in lower case with hyphens between them"
-    if not re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", entry.source):
+    if not re.fullmatch(r"(?:https?://[^\s/]+(?:/\S*)?)?", entry.source):
         yield f"invalid source {entry.source!r}, expected a URL"
     if not entry.advice.isprintable() or len(entry.advice) > LONGEST_ADVICE:
         yield f"means and next must be one printable line of at most {LONGEST_ADVICE} characters together"
@@ -298,10 +306,10 @@ def _faults_of_samples(entry: Entry) -> Iterator[str]:
 
     def is_found(text: str) -> bool:
         lines = texts_of(text)
-        if entry.code:
-            found = codes.first(lines, catalogue.codes)
-            return found is not None and found.code.name in catalogue.codes
-        return catalogue.first(entry.on, lines) is not None
+        if entry.match:
+            return catalogue.first(entry.on, lines) is not None
+        found = codes.first(lines, catalogue.codes)
+        return found is not None and found.code.name in catalogue.codes
 
     yield from (f"it does not match its sample {text.strip()!r}" for text in entry.sample if not is_found(text))
     yield from (f"it matches its near miss {text.strip()!r}" for text in entry.near if is_found(text))

@@ -99,7 +99,7 @@ def test_file_of_a_site() -> None:
         ("it may take for ever", "'licence server .* refused'", "'licence server (?:.*)* refused'"),
         ("each alternative needs a text of at least 3", "'licence server .* refused'", r"'\w+ \w+|refused'"),
         ("key 'kind' decides which rank is blamed", 'on = "line"', 'kind = "peer"'),
-        ("either a 'code' or a 'match'", 'on = "line"', 'code = "EI0006"'),
+        ("either a 'code' or a 'match'", 'on = "line"', 'code = "EI0007"'),
         ("invalid code 'EI06x'", "match = 'licence server .* refused'", 'code = "EI06x"'),
     ],
 )
@@ -117,7 +117,7 @@ def test_all_faults_at_once() -> None:
     assert 4 == len(faults(f"{CODE}{CODE}{GOOD.replace('means', 'mean')}".encode(), "site.toml"))
 
 
-@pytest.mark.parametrize("text", ["entry = 1", "[[entries]]", "a = ", "[[entry]]\n'"])
+@pytest.mark.parametrize("text", ["", "entry = 1", "[[entries]]", "a = ", "[[entry]]\n'"])
 def test_no_entries(text: str) -> None:
     """What is not a file of entries is one fault."""
     assert 1 == len(faults(text.encode(), "site.toml"))
