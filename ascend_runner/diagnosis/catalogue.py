@@ -71,7 +71,7 @@ class Entry:
     def as_code(self, name: str) -> Code:
         """Return the code `name` of this entry, or the entry itself by its id."""
         return Code(
-            name,
+            name.partition(codes.OF_THE_SERVER)[0],
             self.advice,
             KINDS[self.kind],
             is_wrapper=self.wrapper,
@@ -209,7 +209,7 @@ def code_names(text: str) -> Iterator[str]:
                 yield f"{prefix}{number:0{len(first)}d}{suffix}"
 
 
-_CODES: Final = re.compile(r"(E[A-Z]?|HCCL |driver )?(\d+)(?:-(?:E[A-Z]?)?(\d+))?( MallocHost)?")
+_CODES: Final = re.compile(rf"(E[A-Z]?|HCCL |driver )?(\d+)(?:-(?:E[A-Z]?)?(\d+))?({codes.OF_THE_SERVER})?")
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------

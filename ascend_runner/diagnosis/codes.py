@@ -74,9 +74,9 @@ def _codes_in(line: str, known: Mapping[str, Code]) -> Iterator[Code]:
 def _numbers_in(line: str) -> Iterator[str]:
     """Yield the names of the codes in a line that are numbers or words."""
     if _NUMERIC_HINT.search(line):
-        of_the_server = " MallocHost" if "MallocHost" in line else ""  # pinned memory
+        suffix = OF_THE_SERVER if OF_THE_SERVER.strip() in line else ""
         for name in (*_NUMERIC.findall(line), *(_RESULT.findall(line) if _OF_CALLS.search(line) else [])):
-            yield name + (of_the_server if name == OUT_OF_MEMORY else "")
+            yield name + (suffix if name == OUT_OF_MEMORY else "")
     if "Stage][" in line:
         yield from (_OF_STAGES[name] for name in _STAGE.findall(line))
     is_of_hccl = "rror code is " in line or "errNo[0x" in line or "Ascend collective Error" in line
@@ -84,7 +84,8 @@ def _numbers_in(line: str) -> Iterator[str]:
         yield from map(_small_name, _SMALL.finditer(line))
 
 
-OUT_OF_MEMORY: Final = "207001"  # of the device, unless the call names the host
+OUT_OF_MEMORY: Final = "207001"
+OF_THE_SERVER: Final = " MallocHost"  # after that code: of the server, where it was to be pinned
 
 
 def _by_module(name: str) -> Code | None:
