@@ -345,6 +345,53 @@ def test_missing_working_directory_is_the_runners_failure(commands: Path) -> Non
     assert not (commands / "log").exists()
 
 
+# --- The catalogue of a site ------------------------------------------------------------------------------------------
+
+LICENCE = """
+[[entry]]
+id = "licence"
+on = "exception"
+match = 'licence server \\S+ refused'
+means = "the licence server refuses this host"
+next = "ask the platform team"
+source = "https://wiki.example.org/licences"
+sample = "RuntimeError: licence server l1 refused the checkout"
+near = "RuntimeError: licence server l1 granted 8 seats"
+"""
+
+
+def test_site_explains_its_own_errors(tmp_path: Path) -> None:
+    """Its words precede what is known of an error otherwise, which still decides about the rest."""
+    (tmp_path / "site.toml").write_text(LICENCE)
+    script = "raise RuntimeError('licence server l1 refused: NPU out of memory')"
+    words = ("--log-dir", "log", "--catalogue", "site.toml", sys.executable, "-c", script)
+    ended = run_to_end(*ONE_RANK, *words, cwd=tmp_path)
+
+    assert 1 == ended.returncode
+    assert "  means  the licence server refuses this host: ask the platform team" in ended.stderr.splitlines()
+    assert "out of memory on the device" not in ended.stderr
+
+
+def test_faults_of_a_catalogue_are_reported_before_the_start(tmp_path: Path) -> None:
+    """All of them, each with its place; no rank starts, and nothing is created."""
+    (tmp_path / "site.toml").write_text(LICENCE.replace("means", "mean").replace("https", "see"))
+    ended = run_to_end(*ONE_RANK, "--log-dir", "log", "--catalogue", "site.toml", "true", cwd=tmp_path)
+
+    assert 125 == ended.returncode
+    assert ["ERROR site.toml, entry 1 (licence)"] * 3 == [
+        sentence(line).partition(": ")[0] for line in ended.stderr.splitlines()
+    ]
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize(("name", "reason"), [("none.toml", "no such file or directory"), (".", "is a directory")])
+def test_catalogue_that_cannot_be_read(name: str, reason: str, tmp_path: Path) -> None:
+    """It is the runner's failure, with the path."""
+    expected = f"ERROR cannot read --catalogue '{name}': {reason}"
+
+    assert (125, expected) == error_of(*ONE_RANK, "--catalogue", name, "true", cwd=tmp_path)
+
+
 # --- What is shown ----------------------------------------------------------------------------------------------------
 
 

@@ -107,9 +107,12 @@ def test_own_python(old: str, relocatable: Path, tmp_path: Path) -> None:
     assert 3 == listed.status, listed.screen  # the job has succeeded
 
 
-def test_exit_status(bundle: Path, tmp_path: Path) -> None:
-    """The bundle ends as the job does."""
-    command = (PYTHONS[0], str(bundle), "--log-dir", "log", "--nproc-per-node", "1", "/bin/sh", "-c", "exit 7")
+@pytest.mark.parametrize("python", PYTHONS)
+def test_failure(python: str, bundle: Path, tmp_path: Path) -> None:
+    """The bundle ends as the job does, and explains a failure from its catalogue."""
+    fails = ("/bin/sh", "-c", "echo EI0011: [PID: 7] no memory; exit 7")
+    command = (python, str(bundle), "--log-dir", "log", "--nproc-per-node", "1", *fails)
     ended = run(*command, env={"TMPDIR": str(tmp_path)}, cwd=tmp_path)
 
     assert 7 == ended.status, ended.screen
+    assert "EI0011 (usually the root cause): " in ended.screen
