@@ -159,9 +159,10 @@ def append(path: str, line: bytes) -> None:
             written = os.write(fd, line)
             if written < len(line):
                 os.ftruncate(fd, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
+    if written < len(line):
+        raise OutputError(f"cannot write {path!r}: {os.strerror(errno.ENOSPC).lower()}")
 
 
 def move(path: str, target: str) -> None:

@@ -71,7 +71,7 @@ def test_process_that_starts_the_ranks_of_its_node(start: START) -> None:
 
 
 def test_stop_signal_to_one_node_stops_both(program: Program, start: START) -> None:
-    """A job that is not to be restarted is stopped everywhere by a signal to one of its runners, as both reports say."""
+    """A job that is not to be restarted is stopped everywhere by a signal to one runner, as both reports say."""
     runs = start("echo up; sleep 600")
     for run in runs:
         run.wait_for("up", times=2)

@@ -205,7 +205,7 @@ class Mount:
         if kind == "script":
             run = self.program.run([self.program.python, "-c", PREPARES, str(table), name], env)
         else:
-            options = ("--rank-table", str(table), "--log-dir", f"{name}-log", "--workdir", "inherit")
+            options: tuple[str, ...] = ("--rank-table", str(table), "--log-dir", f"{name}-log", "--workdir", "inherit")
             if kind == "job without a mount":
                 options, env = (*options, "--log-dir", "log", "--job-name", name), {}
             run = self.program.start_plain(*options, "sh", "-c", LOOKS, name, env=env)

@@ -1,4 +1,4 @@
-"""Judges regular expressions: the text without which one cannot match, and whether a search may take for ever.
+"""Judges regular expressions: the text without which one cannot match, and whether a search may take exponential time.
 
 Knows nothing of what they are for.
 """
@@ -57,15 +57,15 @@ def faults(pattern: str) -> Iterator[str]:
         yield "it sets flags"
     if re.search(pattern, ""):
         yield "it matches an empty line"
-    if reason := _ambiguity(list(tree), frozenset(), is_repeated=False):
-        yield f"it may take for ever: {reason}"
+    if reason := _ambiguity(tree.data, frozenset(), is_repeated=False):
+        yield f"it may take exponential time: {reason}"
 
 
 _FOREIGN: Final = "\u4e2d"  # stands for all characters outside of ASCII
 _ALL: Final = frozenset({*map(chr, range(128)), _FOREIGN}) - frozenset(string.ascii_uppercase)
 _CATEGORIES: Final = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}
 _SINGLE: Final = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN"})  # items of one character
-_OFTEN: Final = 16  # repetitions; a group that may be repeated more often can take for ever
+_OFTEN: Final = 16  # repetitions; a group that may be repeated more often can take exponential time
 
 
 def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: bool) -> str:

@@ -93,7 +93,7 @@ def test_status_shows_the_nodes(start_nodes: StartNodes, tool: Tool) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("node", [0, 1])
 def test_frozen_runner_of_a_node(program: Program, run_dir: Path, tool: Tool, node: int) -> None:
-    """`status` and `top` of its node say in a moment that it does not answer, those of node 0 that it does not respond."""
+    """`status` and `top` say at once that the runner does not answer, on its own node and on node 0."""
     env = {RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": "job"}
     run = program.start("--simulate", "2x2", "sh", "-c", "echo up; exec sleep 1000", env=env)
     run.wait_for("] up", times=4)
