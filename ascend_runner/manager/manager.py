@@ -28,7 +28,14 @@ from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec
 from ascend_runner.ranks import leader
 from ascend_runner.record.facts import Beat, Escaped, Fact, Observer, SignalsSent, SignalUnhandled, Swept
 from ascend_runner.supervision import machine
-from ascend_runner.supervision.causes import Exited, HangDetected, SignalReceived, SpawnFailed, WatchAction
+from ascend_runner.supervision.causes import (
+    Exited,
+    HangDetected,
+    PeerFailed,
+    SignalReceived,
+    SpawnFailed,
+    WatchAction,
+)
 from ascend_runner.supervision.events import DeadlineReached, Emptied, Event, Spawned
 from ascend_runner.supervision.silence import Silence
 from ascend_runner.supervision.state import (
@@ -313,14 +320,10 @@ class Manager:
             AscendRunnerError: The output of the ranks could no longer be read; all ranks were stopped.
         """
         self._output.start()
-        self._state, actions = machine.start(
-            tuple(self._specs),
-            self._job.stopping.grace,
-            self._job.stopping.stop_signum,
-            checkpoint_grace=self._job.stopping.checkpoint_grace,
-            recovery=self._job.stopping.recovery,
-        )
-        self._tell(self._state)
+        self._events.extend(self._requests.check(self._state))
+        self._state, actions = self._begin()
+        if self._state.phase is not Phase.DONE:
+            self._tell(self._state)
         self._requests.note(self._state)
         self._hangs.begin()
         self._engines.begin()
@@ -335,6 +338,19 @@ class Manager:
             self._state, _ = machine.transition(self._state, self._clock.received(signum))
         self._cleanup.run(self._state, self._grace_ends)
         self._tell(self._state)
+
+    def _begin(self) -> machine.Step:
+        stopping = self._job.stopping
+        for event in self._events:
+            if isinstance(event, (PeerFailed, SignalReceived)):  # another node may have failed before this one starts
+                return machine.start_stopped(event, stopping.grace)
+        return machine.start(
+            tuple(self._specs),
+            stopping.grace,
+            stopping.stop_signum,
+            checkpoint_grace=stopping.checkpoint_grace,
+            recovery=stopping.recovery,
+        )
 
     def _tell(self, fact: Fact, at: float | None = None) -> None:
         at = self._clock.now() if at is None else at

@@ -7,7 +7,7 @@ The laws, which a test checks in every interleaving:
  1. The first cause wins and is never overwritten. What ranks do after they were asked to stop never counts. One
     exception: a rank that dies of the same signal that the runner receives before the first step of the back-off was
     stopped, it did not fail. Some platforms, such as Slurm, signal every process of a job.
- 2. A failure or a stop signal ends further spawning.
+ 2. A failure or a stop signal ends further spawning; one on another node before the start prevents any.
  3. Every process is asked to stop once, and the workers of a process that handles the signal are spared: see
     `signal_targets`. After 1/15, 3/15 and 7/15 of the grace, and when one that was asked has ended, the ranks are
     checked again. SIGKILL follows at the end of the grace period. The signal is `stop_signum`, or SIGINT if the runner
@@ -113,6 +113,11 @@ def start(
     """
     state = State(grace=grace, waiting=rank_ids, stop_signum=stop_signum, checkpoint_grace=checkpoint_grace)
     return _spawn_next(attrs.evolve(state, recovery=recovery))
+
+
+def start_stopped(cause: PeerFailed | SignalReceived, grace: float) -> Step:
+    """Begin a job that another node has stopped already: it is over at once (law 2)."""
+    return State(grace=grace, phase=Phase.DONE, cause=cause), ()
 
 
 def hold(event: Exited, grace: float) -> float:

@@ -39,6 +39,7 @@ from ascend_runner.supervision.causes import (
     Exited,
     HangDetected,
     LimitReached,
+    PeerFailed,
     Rule,
     SignalReceived,
     Slowdown,
@@ -105,6 +106,16 @@ def teardown(recording: Recording) -> tuple[State, float]:
 def timed_phases(recording: Recording) -> list[tuple[Phase, float]]:
     """Return the phases, and when they began."""
     return [(fact.phase, at) for fact, at in recording.timed if isinstance(fact, State)]
+
+
+def test_attempt_that_another_node_has_stopped_starts_nothing(node: FakeNode, recording: Recording) -> None:
+    """No rank is started if the stop has come before (law 2): the other nodes may not be ready for it."""
+    for stop in (PeerFailed(attempt=0, sentence="node 3 failed", exit_status=9), SignalReceived(SIGTERM, node=3)):
+        node.requests.pass_on(stop)
+
+        assert stop == run(node, 2, recording).cause
+    assert [Phase.DONE] * 2 == [kind for kind in kinds(recording) if isinstance(kind, Phase)]
+    assert Spawned not in kinds(recording)
 
 
 # --- Engines below ranks ----------------------------------------------------------------------------------------------
