@@ -35,6 +35,7 @@ from ascend_runner.link.protocol import (
     Wake,
 )
 from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, SpokeSocket, derive_keys
+from ascend_runner.text import printable
 
 RUNNER: Final = 0  # the descriptor of the socket to the runner
 SELF: Final = b"self"  # the peer of the hub that is the spoke of this process; those of libzmq have 5 bytes
@@ -47,6 +48,8 @@ DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this 
 SILENT: Final = 10.0  # seconds without a question of the runner, which asks every 5, until it is said to be silent
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end what a dead runner has left; it needs at most 65
+MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
+NAMELESS: Final = "nameless"  # a stranger who was gone before its address was read
 NEVER: Final = float("inf")
 
 
@@ -81,10 +84,11 @@ class LinkProcess(Generic[State]):
         self, settings: channel.Settings, farewell: int, make: Make[State], transition: Transition[State]
     ) -> None:
         self._settings, self._farewell, self._transition = settings, farewell, transition
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=max(1, len(settings.hubs)))
         keys = derive_keys(bytes.fromhex(settings.key))
         now = time.monotonic()
         spoke, hub = make(settings, now)
+        threads = 1 if hub else max(1, len(settings.hubs))  # name servers that hang are asked side by side
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=threads)
         self._machines = {SELF: hub, HUB: spoke} if hub else {HUB: spoke}  # by the peer whose messages they receive
         self._wakes = dict.fromkeys(self._machines, now)
         self._hub = HubSocket(self._context, keys) if hub else None
@@ -141,16 +145,20 @@ class LinkProcess(Generic[State]):
             others.append(self._spoke.lost_at + (BACK if self._may_end else REDIAL))
         if self._spoke and self._spoke.foreign and "foreign" not in self._told:
             others.append(self._started + FOREIGN)
+        if self._hub and self._hub.refused_at and NAMELESS not in self._told:
+            others.append(self._hub.refused_at + FOREIGN)
         return min(*self._wakes.values(), *others)
 
     # --- Events -------------------------------------------------------------------------------------------------------
 
     def _receive(self, ready: set[object], now: float) -> None:
         if self._hub:
-            for peer, message in self._hub.receive(ready):
+            for peer, message in self._hub.receive(ready, now):
                 self._pass_on(SELF, peer, message, now)
-            if self._hub.has_strangers:
-                self._tell_once("strangers", "connections without this job's key are ignored")
+            for address in self._hub.strangers:
+                self._told.add(NAMELESS)
+                place = printable(address.replace(MAPPED, ""))
+                self._tell_once(f"stranger {address}", f"a connection from {place} without this job's key was ignored")
         if self._spoke:
             for message in self._spoke.receive(ready, now):
                 self._pass_on(HUB, HUB, message, now)
@@ -215,6 +223,8 @@ class LinkProcess(Generic[State]):
             self._feed_all(LocalChanged(attrs.evolve(self._local, state=NOT_RESPONDING), now))
         if self._hub and now >= self._bind_at:
             self._bind(self._hub, now)
+        if self._hub and 0 < self._hub.refused_at <= now - FOREIGN:
+            self._tell_once(NAMELESS, "a short connection without this job's key was ignored")
         if self._spoke and self._spoke.has_hub and 0 < self._spoke.lost_at <= now - REDIAL:
             self._spoke.dial()
         if self._spoke and self._spoke.foreign and now >= self._started + FOREIGN:

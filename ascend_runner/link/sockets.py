@@ -7,8 +7,12 @@ carries the whole state of its sender.
 
 from __future__ import annotations
 
+import itertools
+import os
+import socket
 import struct
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import zmq
@@ -21,7 +25,10 @@ OVERHEAD: Final = 64  # bytes that CURVE adds to a message: its command, nonce a
 MOST_AT_ONCE: Final = 64  # messages that are read before the other sockets have their turn
 LINGER: Final = 500  # milliseconds for the last messages to leave
 REDIAL: Final = 3.0  # seconds without the hub, before it is looked for at all its addresses again
-FOREIGN: Final = 5.0  # seconds until a hub that does not know the key is reported; another port may have ours
+MOST_STRANGERS: Final = 4  # addresses that are reported
+MOST_REFUSED: Final = 1000  # connections of strangers that are looked at: a flood costs nothing from then on
+MOST_KNOWN: Final = 4096  # addresses of nodes
+FOREIGN: Final = 5.0  # seconds until one without the key is reported: another port may have our hub, or it comes again
 ZAP: Final = "inproc://zeromq.zap.01"  # RFC 27 of ZeroMQ: here libzmq asks whom to let in
 
 OPTIONS: Final = {
@@ -40,11 +47,9 @@ OPTIONS: Final = {
     zmq.TCP_KEEPALIVE_INTVL: 10,
     zmq.TCP_KEEPALIVE_CNT: 3,
 }
-HANDSHAKES_FAILED: Final = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
-)
+CUT: Final = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+REFUSED: Final = (zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+HANDSHAKES_FAILED: Final = (CUT, *REFUSED)
 EVENT: Final = struct.Struct("=HI")  # see zmq_socket_monitor(3)
 
 
@@ -68,7 +73,12 @@ class HubSocket:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> None:
         self.port = 0  # 0: nowhere yet
-        self.has_strangers = False  # somebody without the key has connected
+        self.strangers: dict[str, None] = {}  # addresses of those who have connected without the key
+        self.refused_at = 0.0  # when one has first connected; 0: none has
+        self._known: set[str] = set()  # addresses of those who have it
+        self._connections: dict[int, str] = {}  # addresses by descriptors
+        self._refused = 0  # connections
+        self._last_event = 0
         self._spoke_key = z85.decode(keys.spoke_public)
         self._zap = context.socket(zmq.REP)
         self._zap.bind(ZAP)
@@ -76,12 +86,13 @@ class HubSocket:
         self._router.setsockopt(zmq.CURVE_SERVER, 1)
         self._router.setsockopt(zmq.CURVE_SECRETKEY, keys.hub_secret)
         self._router.setsockopt(zmq.ZAP_DOMAIN, b"link")
-        self._monitor = self._router.get_monitor_socket(sum(HANDSHAKES_FAILED))
+        events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKES_FAILED)
+        self._monitor: zmq.Socket[bytes] | None = self._router.get_monitor_socket(events)
 
     @property
     def sources(self) -> list[zmq.Socket[bytes]]:
         """The sockets to poll."""
-        return [self._router, self._zap, *([self._monitor] if not self.has_strangers else [])]
+        return [self._router, self._zap, *([self._monitor] if self._monitor else [])]
 
     def bind(self, interface: str, ports: tuple[int, ...]) -> bool:
         """Listen at the first port that is free; return whether there is one."""
@@ -94,13 +105,15 @@ class HubSocket:
             return True
         return False
 
-    def receive(self, ready: Collection[object]) -> Iterator[tuple[bytes, bytes]]:
+    def receive(self, ready: Collection[object], now: float) -> Iterator[tuple[bytes, bytes]]:
         """Return the messages of those sockets that are ready, each with its peer; let in those with the key."""
         if self._zap in ready:
             self._answer()
-        if self._monitor in ready and _next_event(self._monitor):
-            self.has_strangers = True
-            self._router.disable_monitor()  # a flood of strangers costs this process nothing from now on
+        for _ in range(MOST_AT_ONCE if self._monitor in ready else 0):
+            event = _next_event(self._monitor) if self._monitor else None
+            if event is None:
+                break
+            self._note(event[0], event[1], now)
         if self._router not in ready:
             return
         for _ in range(MOST_AT_ONCE):
@@ -111,14 +124,38 @@ class HubSocket:
             if len(frames) == 2:  # noqa: PLR2004  peer and message
                 yield frames[0], frames[1]
 
+    def _note(self, event: int, value: int, now: float) -> None:
+        """Note whether a connection ends that has not proved that it knows the key.
+
+        One that is cut before that may be of a node, which dials all addresses and keeps the first that answers. The
+        events of one connection follow one another, since the hub has one I/O thread.
+        """
+        if event == zmq.EVENT_ACCEPTED:
+            self._connections[value] = _peer_of(value)
+        elif event == zmq.EVENT_DISCONNECTED:
+            address, is_cut = self._connections.pop(value, ""), self._last_event == CUT
+            is_unknown = bool(address) and not is_cut and address not in self._known
+            if is_unknown or self._last_event in REFUSED:
+                self._refuse(address, now)
+        self._last_event = event
+
+    def _refuse(self, address: str, now: float) -> None:
+        self.refused_at, self._refused = self.refused_at or now, self._refused + 1
+        self.strangers.update({address: None} if address else {})
+        if len(self.strangers) >= MOST_STRANGERS or self._refused >= MOST_REFUSED:
+            self._router.disable_monitor()
+            self._monitor = None
+
     def _answer(self) -> None:
         """Let in peers with the spokes' key. They know the hub's public key already, which is never sent."""
         for _ in range(MOST_AT_ONCE):
             try:
-                version, request, _domain, _address, _id, _mechanism, *keys = self._zap.recv_multipart(zmq.NOBLOCK)
+                version, request, _domain, address, _id, _mechanism, *keys = self._zap.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             status = (b"200", b"OK") if keys == [self._spoke_key] else (b"400", b"another key")
+            if status[0] == b"200" and len(self._known) < MOST_KNOWN:
+                self._known.add(address.decode(errors="replace"))
             self._zap.send_multipart([version, request, *status, b"", b""])
 
     def send(self, peer: bytes, message: bytes) -> None:
@@ -177,7 +214,7 @@ class SpokeSocket:
         """Return the messages of those sockets that are ready."""
         for monitor, dealer in [pair for pair in self._dialled.items() if pair[0] in ready]:
             while monitor in self._dialled and (event := _next_event(monitor)):
-                self._note(*event, dealer, now)
+                self._note(event[0], event[2], dealer, now)
         for _ in range(MOST_AT_ONCE if self._hub in ready else 0):
             try:
                 frames = self._hub.recv_multipart(zmq.NOBLOCK) if self._hub else []
@@ -237,10 +274,17 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _next_event(monitor: zmq.Socket[bytes]) -> tuple[int, str] | None:
-    """Return the next event of a socket, and the endpoint."""
+def _next_event(monitor: zmq.Socket[bytes]) -> tuple[int, int, str] | None:
+    """Return the next event of a socket, its value and the endpoint."""
     try:
         head, place = monitor.recv_multipart(zmq.NOBLOCK)
     except zmq.Again:
         return None
-    return EVENT.unpack(head)[0], place.decode(errors="replace")
+    return (*EVENT.unpack(head), place.decode(errors="replace"))
+
+
+def _peer_of(descriptor: int) -> str:
+    """Return the address of the other end of a connection, "" if that is closed by now."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+        return str(connection.getpeername()[0])
+    return ""

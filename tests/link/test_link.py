@@ -108,7 +108,7 @@ def test_foreign_hub_is_passed_over(nodes: Nodes) -> None:
 
 
 def test_wrong_key_is_not_heard(nodes: Nodes) -> None:
-    """A node with another key is not heard, and both sides say so once, the node with the address."""
+    """A node with another key is not heard, and both sides say so once, with the address."""
     hub = nodes.open(nodes.settings(0))
     stranger = nodes.open(nodes.settings(1, key=derive_key("id another test").hex()))
     wait_until(lambda: stranger.read() or stranger.sentences)
@@ -117,6 +117,7 @@ def test_wrong_key_is_not_heard(nodes: Nodes) -> None:
     assert {"0": "hello"} == hub.heard
     assert 1 == len(stranger.sentences) == len(hub.sentences)
     assert f"{nodes.address}:{PORTS[0]}" in stranger.sentences[0]
+    assert ["a connection from 127.0.0.1 without this job's key was ignored"] == hub.sentences
 
 
 # --- Strangers --------------------------------------------------------------------------------------------------------
