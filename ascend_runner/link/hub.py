@@ -144,7 +144,8 @@ class Hub:
     settled: int = -1  # the last attempt after which every node was known to be dead
     refusal: str = ""
     wait: str = ""
-    differ_since: float | None = None  # rank tables
+    differ_since: float | None = None  # rank tables that are read again
+    warning: str = ""  # about rank tables that differ although ranks of this attempt run with them
     told: frozenset[str] = frozenset()  # what was said once
     is_compared: bool = False  # what the nodes have told of their versions
     differs: Mapping[int, str] = {}  # in what nodes differ from most others, then
@@ -418,7 +419,7 @@ def _adopt(hub: Hub) -> Told:
 
 def _at_attempt(hub: Hub, attempt: int) -> Hub:
     job = attrs.evolve(hub.job, attempt=attempt)
-    return attrs.evolve(hub, job=job, stop=None, stopped_at=None, hold_until=None, differ_since=None)
+    return attrs.evolve(hub, job=job, stop=None, stopped_at=None, hold_until=None, differ_since=None, warning="")
 
 
 def _give_up_at(hub: Hub, delay: float = 0.0) -> float:
@@ -458,20 +459,31 @@ def _find_lost(hub: Hub) -> Told:
 
 
 def _compare_tables(hub: Hub) -> Told:
-    """Let nodes with differing rank tables read them again, and refuse them if that does not help."""
+    """Let nodes with differing rank tables read them again, and refuse them if that does not help.
+
+    Ranks that run have read theirs: then all nodes are warned once, and HCCL decides.
+    """
     tables: dict[str, list[int]] = {}
+    have_run = []
     for node, peer in sorted(hub.peers.items()):
         if peer.local.table and peer.attempt == hub.attempt and not peer.has_left:
             tables.setdefault(peer.local.table, []).append(node)
-    if len(tables) <= 1 or hub.is_final or hub.stop:
+            have_run.append(peer.ran == hub.attempt)
+    if len(tables) <= 1 or hub.warning or hub.is_final or hub.stop:
         return attrs.evolve(hub, differ_since=None), ()
-    since = hub.now if hub.differ_since is None else hub.differ_since
     parts = [f"{_nodes(nodes)} {table[:12]}" for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))]
     sentence = f"the rank tables of the nodes differ: {', '.join(parts[:8])}"
-    hub = attrs.evolve(hub, differ_since=since, wait=sentence)
-    if hub.now < since + _table_wait(hub):
-        return hub, ()
-    return attrs.evolve(hub, refusal=hub.refusal or sentence), ()
+    since = hub.now if hub.differ_since is None else hub.differ_since
+    is_over = hub.now >= since + _table_wait(hub)
+    if all(have_run):
+        is_over = not hub.missing or hub.now >= (hub.born or 0.0) + NO_HUB
+    if is_over and any(have_run):
+        return attrs.evolve(hub, differ_since=None, warning=f"{sentence}; ranks run with them already"), ()
+    if is_over:
+        return attrs.evolve(hub, refusal=hub.refusal or sentence), ()
+    if all(have_run):
+        return attrs.evolve(hub, differ_since=None), ()
+    return attrs.evolve(hub, differ_since=since, wait=sentence), ()
 
 
 def _table_wait(hub: Hub) -> float:
@@ -819,6 +831,7 @@ def _publish(hub: Hub) -> Step:
         refusal=hub.refusal,
         wait=hub.wait,
         rereads_table=hub.differ_since is not None,
+        warning=hub.warning,
         is_bye=left,
         asked=hub.asked,
         answered=hub.answered,

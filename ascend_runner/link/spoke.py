@@ -95,6 +95,7 @@ class Spoke:
     started: int = 0
     joined: Joined | None = None
     waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when it is to be told
+    warning: str = ""  # the last one that was told
     is_refused: bool = False
     passed_on: str = ""  # the last request that was told
     request: Asked | None = None  # of this node
@@ -292,6 +293,13 @@ def _tell_wait(spoke: Spoke) -> Told:
     return attrs.evolve(spoke, waiting=(wait, spoke.now + AGAIN)), (news,)
 
 
+def _tell_warning(spoke: Spoke) -> Told:
+    warning = spoke.view.warning
+    if not spoke.is_welcome or warning == spoke.warning:
+        return spoke, ()
+    return attrs.evolve(spoke, warning=warning), (Warned(sentence=warning),) if warning else ()
+
+
 def _tell_joined(spoke: Spoke) -> Told:
     is_behind = spoke.view.attempt > max(spoke.local.attempt, spoke.knows + 1)
     joined = Joined(missing=spoke.view.missing, attempt=spoke.view.attempt if is_behind else 0)
@@ -449,6 +457,7 @@ RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
     _watch_hub,
     _tell_refusal,
     _tell_wait,
+    _tell_warning,
     _tell_stop,
     _tell_verdict,
     _tell_joined,

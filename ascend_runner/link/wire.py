@@ -79,6 +79,7 @@ class View:
     refusal: str = ""
     wait: str = ""
     rereads_table: bool = False
+    warning: str = ""  # of all nodes, once
     is_bye: bool = False  # node 0 has succeeded, and leaves
     asked: Asked | None = None
     answered: str = ""  # the last request that is done

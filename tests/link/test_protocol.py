@@ -237,28 +237,47 @@ def test_clocks_do_not_decide() -> None:
     assert {(1, "certain", 8)} == causes(world)
 
 
+def with_tables(*tables: str, running: tuple[int, ...] = ()) -> World:
+    """Return a world of nodes with these rank tables, that wait for a start or run."""
+    world = World(nodes=len(tables))
+    world.start_hub()
+    for node, table in enumerate(tables):
+        world.boot(node, begins=False).tell(stage=Stage.RUNNING if node in running else Stage.READY, table=table)
+    return world
+
+
+DIFFERENT = "the rank tables of the nodes differ: node 2 111111111111, nodes 0, 1 000000000000"
+TABLES = ("0" * 32, "0" * 32, "1" * 32)
+
+
 def test_rank_tables_that_differ() -> None:
     """Nodes with another rank table read it again; if it still differs after a minute, all are refused."""
-    world = World(nodes=3).start()
-    for node, machine in world.machines.items():
-        machine.tell(table=f"{node // 2}" * 32)
-    world.play(59.0)
+    world = with_tables(*TABLES).play(59.0)
     assert all(told(world, node, Waiting)[0][1].rereads_table for node in range(3))
     assert not any(told(world, node, Refused) for node in range(3))
     world.play(3.0)
 
-    assert ["the rank tables of the nodes differ: node 2 111111111111, nodes 0, 1 000000000000"] * 3 == [
-        news.sentence for node in range(3) for _at, news in told(world, node, Refused)
-    ]
+    assert [DIFFERENT] * 3 == [news.sentence for node in range(3) for _at, news in told(world, node, Refused)]
     assert {125} == statuses(world)
+
+
+@pytest.mark.parametrize(("running", "seconds"), [((0, 1, 2), 2.0), ((0, 2), 62.0)])
+def test_rank_tables_that_differ_while_ranks_run(running: tuple[int, ...], seconds: float) -> None:
+    """Ranks that run have read their table: all nodes are warned once, nobody is stopped, and nobody waits any more."""
+    world = with_tables(*TABLES, running=running).play(seconds)
+    is_reread = [waits[-1][1].rereads_table for node in range(3) if (waits := told(world, node, Waiting))]
+    world.play(200.0)
+
+    assert [[f"{DIFFERENT}; ranks run with them already"]] * 3 == [
+        [news.sentence for _at, news in told(world, node, Warned)] for node in range(3)
+    ]
+    assert not any(is_reread)
+    assert not any(told(world, node, kind) for node in range(3) for kind in (Refused, StopAll))
 
 
 def test_rank_tables_that_differ_for_a_while() -> None:
     """A table that was read again ends the wait."""
-    world = World(nodes=2).start()
-    world.machines[0].tell(table="a")
-    world.machines[1].tell(table="b")
-    world.play(30.0)
+    world = with_tables("a", "b").play(30.0)
     world.machines[1].tell(table="a")
     world.play(90.0)
 
