@@ -614,9 +614,8 @@ def _asked_to_stop(hub: Hub) -> Peer | None:
 
 
 def _may_be_replaced(hub: Hub, peer: Peer) -> bool:
-    """Whether a stop signal to one node means that it alone leaves: during an attempt of a job with restarts."""
-    is_running = peer.local.stage not in {Stage.PREPARING, Stage.READY}
-    return hub.policy.max_restarts > 0 and peer.local.signum == SIGTERM and is_running
+    """Whether a stop signal to one node means that it alone leaves: once its ranks have run in a job with restarts."""
+    return hub.policy.max_restarts > 0 and peer.local.signum == SIGTERM and peer.ran == hub.attempt
 
 
 def _kind(peer: Peer) -> FailureClass:

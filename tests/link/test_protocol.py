@@ -399,6 +399,22 @@ def test_sigterm_to_one_node_lets_it_be_replaced() -> None:
     assert all(machine.is_alive for machine in world.machines.values())
 
 
+def test_sigterm_before_a_restart_stops_the_job() -> None:
+    """A node that leaves while all wait for a restart ends the job everywhere, and no rank is started again."""
+    world = World(nodes=4, max_restarts=1).start().play(10.0)
+    world.machines[1].kill_runner()
+    world.play(5.0)
+    assert Stage.READY is world.machines[0].local.stage
+    world.machines[0].tell(stage=Stage.LEFT, status=128 + SIGTERM, signum=SIGTERM)
+    world.play(5.0)
+
+    assert [SIGTERM] * 2 == [told(world, node, StopAll)[-1][1].signum for node in (2, 3)]
+    assert [(143, [0])] * 2 == [
+        (machine.local.status, [attempt for attempt, _first, _last in machine.runs])
+        for machine in (world.machines[2], world.machines[3])
+    ]
+
+
 def test_sigterm_to_all_nodes_stops_a_job_with_restarts() -> None:
     """A stop signal that reaches every node within 2 s ends the job."""
     world = World(nodes=3, max_restarts=2).start().play(10.0)
