@@ -31,7 +31,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What the link process must know; the first message to it."""
+    """What the link process must know; the first message to it. In later ones, only `hubs` may differ."""
 
     identity: Identity
     key: str  # 64 bytes in hexadecimal, see `meeting.derive_key`
@@ -42,11 +42,14 @@ class Settings:
     delay: float | None = None  # this and the next two are as in `job_machine.Policy`
     always: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
+    contact: float | None = None  # as the link process before this one has answered a `Ping`
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Ping:
     """The runner asks whether the link process still responds; the answer is the same record."""
+
+    contact: float | None = None  # when this node has last sent what node 0 has certainly heard; None: it never has
 
 
 @attrs.frozen

@@ -165,6 +165,10 @@ class Hub:
         return self.job.attempt
 
     @property
+    def contact(self) -> None:
+        """None: it is the hub."""
+
+    @property
     def is_over(self) -> bool:
         """Whether there is nothing left to say: node 0 has left, and every reachable node has heard the last word."""
         runner = self.peers.get(0)

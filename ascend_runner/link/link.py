@@ -80,6 +80,8 @@ class Link:
         self._settings, self._around, self._limits = settings, around, limits
         self._program = PROGRAM.format(path=sys.path, run=run)
         self._resources = ExitStack()
+        self._hubs = settings.hubs  # the newest
+        self._contact: float | None = None  # with node 0, as the link process has last said
         self._local: Local | None = None  # the newest that was told
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
@@ -114,6 +116,11 @@ class Link:
     def tell(self, local: Local) -> None:
         """Replace what the other nodes know of this one. Never waits."""
         self._local = local
+        self._wake_thread()
+
+    def dial(self, hubs: tuple[str, ...]) -> None:
+        """Look for node 0 at other addresses from now on. Never waits."""
+        self._hubs = hubs
         self._wake_thread()
 
     def news(self) -> tuple[News, ...]:
@@ -171,9 +178,13 @@ class Link:
     def _talk(self, child: Child) -> str | None:
         """Exchange messages until the process has ended; return how, or None if no other one is to be started."""
         self._asked.clear()  # nobody waits for these answers any longer
-        child.send(self._settings)
+        settings = attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact)
+        child.send(settings)
         self._around.tell_guardian(f"{LINK} {child.pid} {self._guardians_end}")
         while not self._closing.is_set():
+            if self._hubs != settings.hubs:
+                moved = attrs.evolve(settings, hubs=self._hubs)
+                settings = moved if child.send(moved) else settings
             child.send_newest(self._local)
             while self._asked and child.send(self._asked[0]):
                 self._asked.popleft()
@@ -182,7 +193,9 @@ class Link:
                 if isinstance(answer, channel.Unavailable):
                     self._warn(f"this node is not linked to the others: pyzmq cannot be used: {answer.sentence}")
                     return None
-                if not isinstance(answer, channel.Ping):
+                if isinstance(answer, channel.Ping):
+                    self._contact = answer.contact
+                else:
                     self._news.append(answer)
                     self._around.wake()
             if child.end:

@@ -60,6 +60,10 @@ class Machine(Protocol):
     def is_over(self) -> bool:
         """Whether there is nothing left to say."""
 
+    @property
+    def contact(self) -> float | None:
+        """When the last message was sent that the hub has certainly heard, None before that."""
+
 
 State = TypeVar("State", bound=Machine)
 Transition = Callable[[State, Event], tuple[State, tuple[Action, ...]]]
@@ -189,7 +193,10 @@ class LinkProcess(Generic[State]):
                 self._local = order
                 self._feed_all(LocalChanged(order, time.monotonic()))  # an answer to the one before is not for this one
             elif isinstance(order, channel.Ping):
-                self._news.append(order)
+                self._news.append(channel.Ping(contact=self._machines[HUB].contact))
+            elif isinstance(order, channel.Settings):
+                if self._spoke:
+                    self._spoke.move(order.hubs)
             elif isinstance(order, Asked):
                 self._feed_all(Requested(order, now))
             elif isinstance(order, channel.Close):

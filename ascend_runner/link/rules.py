@@ -24,7 +24,7 @@ def make(settings: Settings, now: float) -> tuple[Spoke, Hub | None]:
         never=frozenset(settings.never),
         delay=settings.delay,
     )
-    own = Spoke(identity=identity, epoch=epoch)
+    own = Spoke(identity=identity, epoch=epoch, contact=settings.contact)
     if identity.node:
         return own, None
     return own, Hub(identity=identity, policy=policy, epoch=epoch, node_timeout=settings.node_timeout)

@@ -177,9 +177,7 @@ class SpokeSocket:
         self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys, hubs: tuple[str, ...], ports: tuple[int, ...]
     ) -> None:
         self._context, self._keys = context, keys
-        self._places = [
-            (number, f"tcp://{_bracketed(hub)}:{port}") for number, hub in enumerate(hubs) for port in ports
-        ]
+        self._hubs, self._ports = hubs, ports
         self._dialled: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}  # sockets by their monitors
         self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
         self._last = b""  # message
@@ -196,19 +194,26 @@ class SpokeSocket:
         """Whether the hub has answered since it was last looked for."""
         return self._hub is not None
 
+    def move(self, hubs: tuple[str, ...]) -> None:
+        """Look for the hub at other addresses from now on, unless it is there."""
+        is_other, self._hubs = hubs != self._hubs, hubs
+        if is_other and not self._hub:
+            self.dial()
+
     def dial(self) -> None:
         """Look for the hub at all its addresses."""
         self.close(linger=0)
-        for number, place in self._places:
+        for number, (hub, port) in enumerate(itertools.product(self._hubs, self._ports)):
+            thread = number // len(self._ports) % self._context.get(zmq.IO_THREADS)
             dealer = _socket(self._context, zmq.DEALER)
-            dealer.setsockopt(zmq.AFFINITY, 1 << number)  # a name server that hangs holds up one I/O thread
+            dealer.setsockopt(zmq.AFFINITY, 1 << thread)  # a name server that hangs holds up one I/O thread
             dealer.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a hub that is not there
             dealer.setsockopt(zmq.CURVE_SERVERKEY, self._keys.hub_public)
             dealer.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.spoke_public)
             dealer.setsockopt(zmq.CURVE_SECRETKEY, self._keys.spoke_secret)
             events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKES_FAILED)
             self._dialled[dealer.get_monitor_socket(events)] = dealer
-            dealer.connect(place)
+            dealer.connect(f"tcp://{_bracketed(hub)}:{port}")
 
     def receive(self, ready: Collection[object], now: float) -> Iterator[bytes]:
         """Return the messages of those sockets that are ready."""

@@ -43,6 +43,7 @@ class Spoke:
     said: str = "hello"
     heard: Mapping[str, object] = {}
     is_over: bool = True
+    contact: float | None = None
 
 
 @attrs.frozen
@@ -52,6 +53,7 @@ class Hub:
     said: Mapping[str, str] = {}
     peers: Mapping[str, bytes] = {}
     is_over: bool = True
+    contact: float | None = None
 
 
 State = Union[Spoke, Hub]

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TypeVar
 
+import attrs
 import pytest
 
 from ascend_runner.link.link import RUN, Limits
@@ -309,6 +310,40 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
 
     assert ["an error"] * 2 == [news.of(number, VerdictReached)[0].verdict.sentence for number in range(2)]
     assert [[], []] == [node.warnings for node in linked]
+
+
+def test_hub_is_looked_for_where_it_has_moved(nodes: Nodes) -> None:
+    """A runner that learns another address of node 0 dials that, and so does a link process that is started later."""
+    spoke = nodes.open(nodes.settings(1, hubs=(own_address(),)))
+    spoke.link.tell(Local(state="early"))
+    wait_until(lambda: spoke.link.pids)
+    hub = nodes.open(nodes.settings(0))
+    spoke.link.dial((own_address(), nodes.address))
+    hub.wait_for(_1="early")
+    os.kill(spoke.pid, signal.SIGKILL)
+    spoke.link.tell(Local(state="again"))
+
+    hub.wait_for(_1="again")
+
+
+def test_lease_outlives_the_link_process(nodes: Nodes) -> None:
+    """A node without contact for --link-timeout stops its ranks, also if its link process has died meanwhile."""
+    limits = Limits(ping_interval=0.1, first_delay=0.05)
+    identities = [
+        attrs.evolve(nodes.settings(node).identity, max_restarts=1, link_timeout=5.0, grace=1.0) for node in range(2)
+    ]
+    hub = nodes.open(nodes.settings(0, identity=identities[0]), Limits(first_delay=1000.0), run=RUN)
+    spoke = nodes.open(nodes.settings(1, identity=identities[1]), limits, run=RUN)
+    news = Read([hub, spoke])
+    spoke.link.tell(Local(stage=Stage.RUNNING))
+    wait_until(lambda: news.of(1, Joined))
+    os.kill(hub.pid, signal.SIGKILL)
+    asked_again = time.monotonic() + 1.5  # since the last answer of the hub
+    wait_until(lambda: time.monotonic() > asked_again)
+    os.kill(spoke.pid, signal.SIGKILL)
+    wait_until(lambda: news.of(1, StopAll))
+
+    assert ["no contact with node 0 for 5 s (--link-timeout)"] == [stop.ending for stop in news.of(1, StopAll)]
 
 
 def test_lost_hub_keeps_nobody(nodes: Nodes) -> None:
