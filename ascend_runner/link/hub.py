@@ -418,7 +418,8 @@ def _adopt(hub: Hub) -> Told:
     highest = max((peer.attempt for peer in hub.peers.values()), default=0)
     if highest <= hub.attempt:
         return hub, ()
-    return attrs.evolve(_at_attempt(hub, highest), start=highest - 1, give_up_at=_give_up_at(hub)), ()
+    hub = attrs.evolve(_at_attempt(hub, highest), is_successor=True)  # another one has decided on that attempt
+    return attrs.evolve(hub, start=highest - 1, give_up_at=_give_up_at(hub)), ()
 
 
 def _at_attempt(hub: Hub, attempt: int) -> Hub:

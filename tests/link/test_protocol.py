@@ -479,6 +479,30 @@ def test_a_new_hub_goes_on_with_the_attempt_that_it_hears() -> None:
     assert [2, 2, 2] == [machine.runs[-1][0] for machine in world.machines.values()]
 
 
+def test_a_new_hub_waits_for_the_leases_of_nodes_that_it_does_not_know() -> None:
+    """If it hears of a later attempt, there was a hub before it, even if all link processes are new."""
+    world = World(nodes=3, max_restarts=2, link_timeout=60.0).start().play(10.0)
+    cut = world.machines[2]
+    cut.is_cut = True
+    world.play(5.0)
+    world.machines[1].fail()
+    world.play(5.0)
+    world.hub = None
+    world.play(1.0)
+    world.start_hub()
+    for machine in (world.machines[0], world.machines[1]):
+        machine.spoke = Spoke(identity=machine.spoke.identity)
+        machine.tell()
+    world.boot(2, "runner-2-again", begins=False).tell()
+    world.play(30.0)
+    assert cut.is_alive
+    assert [0] == [attempt for attempt, _first, _last in world.machines[0].runs]
+    world.play(90.0)
+
+    assert [1] * 3 == [machine.runs[-1][0] for machine in world.machines.values()]
+    assert cut.runs[-1][2] < min(machine.runs[-1][1] for machine in world.machines.values())
+
+
 def test_a_lease_ends_the_ranks_of_a_node_without_contact() -> None:
     """In a job with restarts a node without contact for --link-timeout stops its ranks, and only there."""
     worlds = [World(nodes=2, max_restarts=restarts).start().play(5.0) for restarts in (1, 0)]
