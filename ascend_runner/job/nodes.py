@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from signal import SIGINT, SIGTERM
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import attrs
 
@@ -70,8 +71,15 @@ ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a 
 ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
 STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
 LEAST_SILENCE: Final = 600.0  # seconds for which ranks may be silent, such as while they save, without a meaning
-REREAD: Final = 1.0  # seconds between two looks at a rank table that differs from those of other nodes
-UNHARMED: Final[dict[str, Any]] = {"failure": None, "diagnosed": None, "survivors": (), "signum": 0}
+REREAD: Final = 1.0  # seconds between two looks at a rank table that may have been written anew
+UNHARMED: Final[dict[str, Any]] = {
+    "failure": None,
+    "diagnosed": None,
+    "survivors": (),
+    "signum": 0,
+    "lost": (),
+    "silent_from": None,
+}
 REFUSED: Final = "refused: "  # begins the result of a node that has refused a request
 MOST_LINES: Final = 20  # of a failed rank's output
 LONGEST_LINE: Final = 400  # characters
@@ -99,6 +107,9 @@ class Peers(Protocol):
     def tell(self, local: Local) -> None:
         """Replace what the other nodes know of this one. Never waits."""
 
+    def dial(self, hubs: tuple[str, ...]) -> None:
+        """Look for node 0 at other addresses from now on. Never waits."""
+
     def ask(self, asked: Asked) -> None:
         """Ask something of the whole job; the answer is news. Never waits."""
 
@@ -115,7 +126,8 @@ class Nodes:
     def __init__(self, setup: JobSetup, spec: JobSpec, plan: LinkPlan) -> None:
         self.verdict: JobVerdict | None = None  # on the newest attempt
         self.pids: Collection[int] = ()
-        self._setup, self._spec, self._plan = setup, spec, plan
+        self.plan = plan  # the newest
+        self._setup, self._spec = setup, spec
         self._local = Local(table=plan.table)
         self._peers: Peers | None = None
         self._stop: StopAll | None = None  # the newest
@@ -130,7 +142,8 @@ class Nodes:
         self._stepped_at = 0.0
         setup.requests.others = self
         self._rereads = False  # the rank tables of the nodes differ
-        self._read_table: Callable[[], str] = lambda: self._local.table
+        self._is_waiting = False  # node 0 lets this node wait
+        self._read_plan: Callable[[], LinkPlan] = lambda: self.plan
 
     def open(self) -> None:
         """Start the link."""
@@ -141,7 +154,7 @@ class Nodes:
             wake=self.take_news,
             tell_guardian=self._setup.signals.tell_guardian,
         )
-        peers = Link(_settings(self._spec, self._plan), around)
+        peers = Link(_settings(self._spec, self.plan), around)
         try:
             peers.open()
         except (OSError, AscendRunnerError) as error:
@@ -180,13 +193,16 @@ class Nodes:
         self._say(lost=tuple(sorted({*self._local.lost, *nodes})))
 
     def begin_attempt(self, number: int) -> None:
-        """Say that an attempt begins. A stop that has arrived before is not lost."""
-        self._say(stage=Stage.RUNNING, state=Phase.STARTING.value, alive=0, lost=(), silent_from=None)
+        """Say that an attempt begins, unless it was stopped before: then no rank will be started."""
         if self._stop and self._stop.attempt == number:
             self._pass_on(self._stop)
+        else:
+            self._say(stage=Stage.RUNNING, state=Phase.STARTING.value, alive=0)
 
     def _pass_on(self, stop: StopAll) -> None:
-        if stop.node != self._plan.node:
+        """Let a stop end the ranks of this node. It may be about this node, as one that was lost and is back."""
+        is_own = bool(self._local.failure or self._local.signum)
+        if not (is_own and stop.node == self.plan.node):
             self._setup.requests.pass_on(_cause_of(stop))
 
     def observe(self, fact: Fact, at: float) -> None:
@@ -203,6 +219,8 @@ class Nodes:
             self._say(silent_from=at + max(0.0, LEAST_SILENCE - fact.seconds))
         elif isinstance(fact, State):
             stage = Stage.STOPPING if fact.is_tearing_down else Stage.RUNNING
+            if self._local.stage is Stage.READY:  # no rank was started
+                stage = Stage.DEAD
             self._say(stage=stage, state=_state_of(fact).value, **self._first_cause(fact.cause, at))
 
     def _last_end(self, end: Exited, at: float) -> dict[str, Any]:
@@ -229,7 +247,8 @@ class Nodes:
         self._note_end()
         is_over = self._local.state in {state.value for state in JobState if state.is_final}
         state = self._local.state if is_over else JobState.FAILED.value
-        self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=self._setup.signals.stop_signum)
+        signum = self._setup.signals.stop_signum if status else 0  # one that comes after a success stops nobody else
+        self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=signum)
 
     # --- Waiting for the others ---------------------------------------------------------------------------------------
 
@@ -251,34 +270,58 @@ class Nodes:
             raise AscendRunnerError(self._refusal)
         if self._is_stopped and self._stop and self._stop.signum:
             raise StopRequestedError(self._stop.signum, str(_cause_of(self._stop)))
-        if self.verdict and self.verdict.attempt >= self._local.attempt > 0 and not self._is_stopped:
+        is_over = self.verdict and self.verdict.attempt >= self._local.attempt > 0 and not self.verdict.restarts
+        if is_over and not (self._is_stopped and self._local.stage is Stage.READY):
             self._give_up()
 
-    def await_start(self, attempt: int, table: str, read_table: Callable[[], str]) -> int:
+    def await_start(self, attempt: int, plan: LinkPlan, read_plan: Callable[[], LinkPlan]) -> int:
         """Wait until an attempt may start, as far as this job waits for that; return its number, which may be higher.
 
-        `table` is a hash of the rank table. `read_table` reads that again, and returns what it is now.
+        `read_plan` reads the rank table again, and returns the plan with what it is now.
 
         Raises:
             AscendRunnerError: This node cannot take part, or nodes are missing.
             StopRequestedError: A stop signal arrived.
         """
-        plan, peers = self._plan, self._peers
-        self._read_table = read_table
-        self._say(attempt=attempt, stage=Stage.READY, table=table, **UNHARMED)
+        peers, self._read_plan = self._peers, read_plan
+        self._say(attempt=attempt, stage=Stage.READY, table=plan.table, **UNHARMED)
+        self._use_plan(plan)
         if attempt == 0 and plan.is_required:
             self._await_all(plan)
         elif peers and attempt == 0 and self._spec.restarts.max_restarts:
-            self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
-            self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
+            self._await_joined(peers)
         if self._joined and self._joined.attempt > attempt:
             attempt = self._joined.attempt
             self._say(attempt=attempt)
         if peers and attempt:
-            self._wait(lambda: self._started >= attempt or self._is_over(attempt))
-            if self._started < attempt and not self._is_stopped:
-                self._give_up()
+            attempt = self._await_restart(attempt)
         self.verdict = None
+        return attempt
+
+    def _use_plan(self, plan: LinkPlan) -> None:
+        """Say which rank table this node has now, and look for node 0 where that places it."""
+        if self._peers and plan.hubs != self.plan.hubs:
+            self._peers.dial(plan.hubs)
+        self.plan = plan
+        if plan.table != self._local.table:
+            self._say(table=plan.table)
+
+    def _await_joined(self, peers: Peers) -> None:
+        """Wait until node 0 says which attempt the job is at, as long as it lets this node wait for a former runner."""
+        self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
+        former = self.plan.timeout + 2 * self._spec.stopping.grace + LAST_WORD  # its lease, and a verdict
+        self._wait(lambda: self._joined is not None or not (self._is_waiting and peers.is_usable), former)
+        self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
+
+    def _await_restart(self, attempt: int) -> int:
+        """Wait until all nodes are ready; return the attempt, a later one if another node has failed meanwhile."""
+        while self._started < attempt and not self._is_stopped:
+            self._wait(partial(self._is_decided, attempt))
+            if self.verdict and self.verdict.restarts and self.verdict.attempt >= attempt:
+                attempt = self.verdict.attempt + 1
+                self._say(attempt=attempt)
+            elif self._started < attempt and not self._is_stopped:
+                self._give_up()
         return attempt
 
     def _await_all(self, plan: LinkPlan) -> None:
@@ -295,29 +338,36 @@ class Nodes:
         """Whether another node has ended the attempt of this one, or stops the job."""
         return self._stop is not None and self._stop.attempt == self._local.attempt
 
+    def _is_decided(self, attempt: int) -> bool:
+        return self._started >= attempt or self._is_over(attempt)
+
     def _is_over(self, attempt: int) -> bool:
         return not (self._peers and self._peers.is_usable) or (
             self.verdict is not None and self.verdict.attempt >= attempt
         )
 
-    def _give_up(self) -> None:
+    def _give_up(self) -> NoReturn:
         why = self.verdict.sentence if self.verdict else "there is no link to the other nodes"
         error = AscendRunnerError(f"no restart: {why}")
         error.exit_status = self.verdict.status if self.verdict and self.verdict.status else error.exit_status
         raise error
 
     def confer(self, end: Failed, outcome: Outcome) -> Failed:
-        """Explain a failed attempt to the other nodes, wait for the verdict, and return the end with it."""
+        """Explain a failed attempt to the other nodes, wait for the verdict, and return the end with it.
+
+        A stop signal that arrives meanwhile lets this node end after the verdict.
+        """
         diagnosed = None if outcome.cause is None or outcome.cause.is_elsewhere else _diagnosed(end, outcome)
         self._note_end()
         self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed)
         verdict = self._await_verdict()
+        end = attrs.evolve(end, signum=self._setup.signals.stop_signum)
         if verdict is None or verdict.is_alone:
             self._setup.messages.info("no verdict from the other nodes; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
-        is_local = verdict.node == self._plan.node if verdict.kind else None
+        is_local = verdict.node == self.plan.node if verdict.kind else None
         if is_local and verdict.kind == FailureClass.PEER.value:
             is_local = end.is_local  # nobody has a cause; this node knows whether the peer that it has lost is its own
         return attrs.evolve(
@@ -334,6 +384,8 @@ class Nodes:
             self._await_success()
         elif isinstance(outcome.cause, SignalReceived) and self._joined:
             stop = self._await_stop() if outcome.cause.node is None else self._stop
+            if self.plan.node == 0 and stop and not stop.signum:
+                self._await_verdict()  # which the link process of this node makes: the others need it to go on
             if stop is None or stop.signum or stop.status == outcome.status:
                 return self._of_stop(outcome)
             self._await_verdict()
@@ -422,9 +474,11 @@ class Nodes:
                 return  # the attempt begins and is stopped, so that the nodes agree on what follows
             if end is not None and now() >= end:
                 return
-            if self._rereads and (table := self._read_table()) != self._local.table:
-                self._say(table=table)
-            most = REREAD if self._rereads else 3600.0
+            # Where a pod was replaced, the platform writes the table anew, perhaps with another address of node 0.
+            is_table_due = self._rereads or (self._local.attempt > 0 and self.plan.table != "")
+            if is_table_due:
+                self._use_plan(self._read_plan())
+            most = REREAD if is_table_due else 3600.0
             self._setup.wait_in_time(most if end is None else min(most, end - now()))
 
     # --- News, in a thread of the link --------------------------------------------------------------------------------
@@ -460,7 +514,7 @@ class Nodes:
         if isinstance(news, Warned):
             self._setup.messages.warning(news.sentence)
             return
-        self._rereads = news.rereads_table
+        self._rereads, self._is_waiting = news.rereads_table, bool(news.sentence)
         if news.sentence:
             self._setup.messages.info(news.sentence)
 

@@ -50,6 +50,7 @@ from ascend_runner.views.progress import Progress
 
 if TYPE_CHECKING:
     from ascend_runner.job.nodes import Nodes
+    from ascend_runner.plan.spec import LinkPlan
     from ascend_runner.services.inspector import Inspector
     from ascend_runner.services.pace import StepReader
     from ascend_runner.training.checkpoints import Checkpoints
@@ -182,20 +183,15 @@ class JobRunner:
     def _await_start(self, nodes: Nodes) -> None:
         """Wait for the other nodes, which may be at a later attempt, or have another rank table."""
 
-        def read_table() -> str:
+        def read_plan() -> LinkPlan:
             if self._attempt and self._setup.is_table_changed():
                 self._plan(self._setup.prepare_again(), self._attempt.checkpoint)
-            return self._table_hash
+            return self._writer.spec.link or nodes.plan
 
-        number = nodes.await_start(self._job.attempt, self._table_hash, read_table)
+        number = nodes.await_start(self._job.attempt, self._writer.spec.link or nodes.plan, read_plan)
         if number != self._job.attempt and self._attempt:
             self._job = attrs.evolve(self._job, attempt=number)
             self._attempt = self._end.page.attempt = attrs.evolve(self._attempt, number=number)
-
-    @property
-    def _table_hash(self) -> str:
-        link = self._writer.spec.link
-        return link.table if link else ""
 
     def _start(self) -> Event:
         attempt = self._attempt or Attempt(self._writer.spec)

@@ -668,8 +668,9 @@ def _is_decidable(hub: Hub) -> bool:
 
 
 def _signal_to_all(hub: Hub) -> int:
-    """Return the stop signal that all nodes have received, 0 if they have not."""
-    signums = {peer.local.signum for peer in hub.peers.values() if peer.attempt == hub.attempt}
+    """Return the stop signal that all nodes have received, but for those that have succeeded; 0 if they have not."""
+    peers = [peer for peer in hub.peers.values() if peer.attempt == hub.attempt and peer.local.status != 0]
+    signums = {peer.local.signum for peer in peers} or {0}
     return max(signums) if 0 not in signums else 0
 
 

@@ -283,7 +283,7 @@ def _tell_wait(spoke: Spoke) -> Told:
     is_about_this = spoke.view.rereads_table or not spoke.is_welcome
     wait = spoke.view.wait if is_idle or is_about_this else ""
     if wait != sentence:
-        due = spoke.now + (0.0 if spoke.view.rereads_table else LASTING)
+        due = spoke.now + (0.0 if is_about_this else LASTING)
         spoke = attrs.evolve(spoke, waiting=(wait, due))
         if not wait:
             return spoke, (Waiting(sentence=""),)

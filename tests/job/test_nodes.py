@@ -94,6 +94,7 @@ class FakePeers:
 
     def __init__(self) -> None:
         self.told: list[Local] = []
+        self.hubs: list[tuple[str, ...]] = []  # that were dialled
         self.asked: list[Asked] = []
         self.reply: Callable[[Asked], object] = lambda _asked: None  # to what is asked
         self.waiting: list[News] = []
@@ -106,6 +107,10 @@ class FakePeers:
     def tell(self, local: Local) -> None:
         """Keep what is said."""
         self.told.append(local)
+
+    def dial(self, hubs: tuple[str, ...]) -> None:
+        """Keep what is dialled."""
+        self.hubs.append(hubs)
 
     def ask(self, asked: Asked) -> None:
         """Keep what is asked."""
@@ -125,23 +130,23 @@ class FakePeers:
 class Scene:
     """One node of four."""
 
-    def __init__(self, *, restarts: int = 0, is_required: bool = False) -> None:
+    def __init__(self, *, restarts: int = 0, is_required: bool = False, node: int = 1) -> None:
         self.clock, self.peers, self.shown = Clock(), FakePeers(), list[str]()
         self.requests = Requests(self.clock)
         messages = SimpleNamespace(info=self.shown.append, warning=self.shown.append, warn_once=self.shown.append)
         setup: Any = SimpleNamespace(
             signals=self.clock, requests=self.requests, messages=messages, wait_in_time=self._wait, environ={}
         )
-        link = attrs.evolve(LINK, is_required=is_required)
+        link = attrs.evolve(LINK, is_required=is_required, node=node)
         policy = Policy(max_restarts=restarts)
         spec = job_spec([rank_spec()], link=link, restarts=policy, grace=GRACE, nodes=(4, 4))
         self.nodes = Nodes(setup, spec, link)
         self.nodes.use(self.peers)
-        self.tables = ("a table", "a new table")  # the second one from `NEW_TABLE` on
+        self.plans = (link, attrs.evolve(link, table="a new table", hubs=("10.0.0.2",)))  # the second from `NEW_TABLE`
 
     def start(self, attempt: int) -> int:
         """Wait until an attempt may start; return its number."""
-        return self.nodes.await_start(attempt, self.tables[0], lambda: self.tables[self.clock.now() >= NEW_TABLE])
+        return self.nodes.await_start(attempt, self.plans[0], lambda: self.plans[self.clock.now() >= NEW_TABLE])
 
     def send_at(self, moment: float, *news: News) -> None:
         """Let news arrive at a moment."""
@@ -266,6 +271,32 @@ def test_stop_becomes_a_cause(expected: object, stop: StopAll) -> None:
     assert [expected] == early == scene.requests.take_findings()
 
 
+def test_stop_about_this_node_becomes_a_cause_unless_it_knows() -> None:
+    """A node that was taken for lost and is back is stopped like the others; one that has failed stops itself."""
+    lost = StopAll(attempt=0, node=1, ending="node 1 is unreachable")
+    scene = Scene()
+    scene.nodes.begin_attempt(0)
+    scene.send(lost)
+    stopped = scene.requests.take_findings()
+    scene.nodes.observe(State(grace=GRACE, phase=Phase.TERMINATING, cause=EXITED), 3.0)
+    scene.send(lost)
+
+    assert [PeerFailed(attempt=0, sentence="node 1 failed (node 1 is unreachable)", exit_status=1)] == [*stopped]
+    assert [] == [*scene.requests.take_findings()]
+
+
+def test_attempt_that_was_stopped_before_does_not_run() -> None:
+    """If another node fails while all wait for a restart, this node says that it has no ranks, not that it runs."""
+    scene = Scene(restarts=3)
+    scene.send_at(2.0, attrs.evolve(STOP, attempt=1))
+
+    assert 1 == scene.start(1)
+    scene.nodes.begin_attempt(1)
+    cause, *_again = scene.requests.take_findings()
+    scene.nodes.observe(State(grace=GRACE, phase=Phase.DONE, cause=cause), 2.0)
+    assert [Stage.PREPARING, Stage.READY, Stage.DEAD] == list(dict.fromkeys(local.stage for local in scene.peers.told))
+
+
 def test_verdict_gives_status_and_decision() -> None:
     """All nodes exit with the status of the verdict, and restart if it says so; only the named one has the cause."""
     scene = Scene(restarts=3)
@@ -297,6 +328,39 @@ def test_without_a_verdict_a_node_ends_by_itself() -> None:
     assert GRACE + LAST_WORD == pytest.approx(scene.clock.now())
 
 
+def test_stop_signal_during_the_wait_for_a_verdict_is_kept() -> None:
+    """It does not end that wait, but no attempt follows on this node."""
+    scene = Scene(restarts=3)
+    scene.clock.receive_stop_at(SIGTERM, 1.0)
+    scene.send_at(2.0, VerdictReached(JobVerdict(attempt=0, node=3, kind="own", status=9, restarts=True)))
+    end = scene.nodes.confer(FAILED, Outcome(cause=EXITED))
+
+    assert (SIGTERM, Verdict.RESTART, 2.0) == (end.signum, end.decision, scene.clock.now())
+
+
+def test_stop_signal_after_a_success_is_not_said() -> None:
+    """The other nodes go on: they need nothing more of this one."""
+    scene = Scene(restarts=3)
+    scene.clock.stop_signum = SIGTERM
+    for status in (0, 143):
+        scene.nodes.leave(status)
+
+    assert [(0, 0), (143, SIGTERM)] == [(local.status, local.signum) for local in scene.peers.told[-2:]]
+
+
+def test_node_0_stays_for_the_verdict_of_the_others() -> None:
+    """If node 0 alone is to leave, its link process has to stay until the others know that they are to go on."""
+    for node, end in ((0, 5.0), (1, 1.0)):
+        scene = Scene(restarts=3, node=node)
+        scene.clock.stop_signum = SIGTERM
+        scene.send(Joined())
+        scene.send_at(1.0, StopAll(attempt=0, node=node, ending="received SIGTERM", status=143))
+        scene.send_at(5.0, VerdictReached(JobVerdict(attempt=0, node=node, status=143, restarts=True)))
+        outcome = scene.nodes.await_end(Outcome(cause=SignalReceived(SIGTERM)))
+
+        assert (143, end) == (outcome.status, scene.clock.now())
+
+
 def test_next_attempt_waits_for_the_others() -> None:
     """A restart begins when node 0 says so, and the rank table of this node is known to it."""
     scene = Scene(restarts=3)
@@ -314,6 +378,37 @@ def test_new_runner_joins_the_attempt_of_the_others() -> None:
     scene.send_at(4.0, StartAll(attempt=2))
 
     assert 2 == scene.start(0)
+
+
+def test_new_runner_waits_until_the_former_one_is_known_to_be_dead() -> None:
+    """As long as node 0 lets it wait, it does not begin on its own with an attempt that the job has left."""
+    scene = Scene(restarts=3)
+    scene.send_at(1.0, Waiting(sentence="node 1 is run by pod-1 already, and again by pod-2"))
+    scene.send_at(80.0, Waiting(sentence=""), Joined(attempt=2))
+    scene.send_at(81.0, StartAll(attempt=2))
+
+    assert 2 == scene.start(0)
+
+
+def test_node_that_misses_an_attempt_goes_on_with_the_next_one() -> None:
+    """While it was cut off, the attempt that it is ready for has been started, stopped and given up by the others."""
+    scene = Scene(restarts=3)
+    scene.send_at(3.0, VerdictReached(JobVerdict(attempt=1, node=3, status=9, restarts=True)))
+    scene.send_at(4.0, StartAll(attempt=2))
+    scene.nodes.prepare(1)
+
+    assert 2 == scene.start(1)
+    assert 2 == scene.peers.told[-1].attempt
+
+
+def test_table_of_a_replaced_node_0_is_read_while_all_wait() -> None:
+    """Nobody can say that tables differ if node 0 has another address: this node finds that in its own table."""
+    scene = Scene(restarts=3)
+    scene.send_at(40.0, StartAll(attempt=1))
+    scene.start(1)
+
+    assert [("10.0.0.2",)] == scene.peers.hubs
+    assert "a new table" == scene.peers.told[-1].table
 
 
 def test_first_attempt_starts_at_once_without_restarts() -> None:
@@ -368,6 +463,16 @@ def test_end_of_the_job_ends_the_wait_for_a_restart() -> None:
     with pytest.raises(AscendRunnerError, match="node 2 has not been ready") as caught:
         scene.start(1)
     assert 9 == caught.value.exit_status
+
+
+def test_end_of_the_job_ends_the_preparation_of_an_attempt_that_was_stopped() -> None:
+    """A node that still waits for its rank table does not go on with that."""
+    scene = Scene(restarts=3)
+    scene.nodes.prepare(1)
+    scene.send(attrs.evolve(STOP, attempt=1), VerdictReached(JobVerdict(attempt=1, node=3, sentence="bad", status=9)))
+
+    with pytest.raises(AscendRunnerError, match="no restart: bad"):
+        scene.nodes.check()
 
 
 def test_stop_signal_ends_the_wait_for_a_restart() -> None:
