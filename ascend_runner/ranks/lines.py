@@ -42,7 +42,7 @@ class LineCutter:
         """Return the pieces to write, in order: whole lines only, each with its prefix."""
         self._is_rest_shown = False
         self._begin_call()
-        if b"\r" in data or b"\r" in self._rest or self._has_long_line(data):
+        if self._is_redrawn(data) or self._has_long_line(data):
             return self._feed_slowly(data)
 
         end = data.rfind(b"\n") + 1
@@ -60,7 +60,7 @@ class LineCutter:
 
     def skip(self, data: bytes) -> int:
         """Drop `data`; return the number of lines that `feed` would have returned."""
-        if b"\r" in data or b"\r" in self._rest or self._has_long_line(data):
+        if self._is_redrawn(data) or self._has_long_line(data):
             return sum(bytes(piece).count(b"\n") for piece in self._feed_slowly(data))
 
         end = data.rfind(b"\n") + 1
@@ -101,6 +101,10 @@ class LineCutter:
         self._rest = rest
         self._has_return = self._is_begun = self._is_rest_shown = False
 
+    def _is_redrawn(self, data: bytes) -> bool:
+        """Whether there is a carriage return that does not end a line together with a newline."""
+        return b"\r" in self._rest or (b"\r" in data and data.count(b"\r") != data.count(b"\r\n"))
+
     def _has_long_line(self, data: bytes) -> bool:
         start = -len(self._rest)
         while len(data) - start > WRAP_AT:
@@ -116,30 +120,35 @@ class LineCutter:
 
     def _cut(self, text: bytes) -> list[bytes]:
         """Cut after each carriage return and newline."""
-        pieces = []
-        start = 0
-        while start < len(text):
-            end = _end_of_piece(text, start)
-            if end is None:
-                break
-            ending = b"" if text[end - 1] in b"\r\n" else b"\n"
-            pieces.append(self._prefix + text[start:end] + ending)
-            start = end
-        if start:
+        pieces, prefix = [], self._prefix
+        *lines, rest = text.splitlines(keepends=True) or [b""]
+        if rest.endswith(b"\n"):
+            lines, rest = [*lines, rest], b""
+        for line in lines:
+            if len(line) > WRAP_AT:
+                wrapped, end = self._wrapped(line, len(line.rstrip(b"\r\n")))
+                pieces += [*wrapped, prefix + end]
+            else:
+                pieces.append(prefix + line)
+        # After a carriage return a newline may follow: "\r\n" is one ending.
+        wrapped, rest = self._wrapped(rest, len(rest.rstrip(b"\r")))
+        pieces += wrapped
+        if pieces:
             self._begin_line(b"")
-        self._rest = text[start:]
+        self._rest = rest
         return pieces
 
     def _fold(self, text: bytes) -> list[bytes]:
         """Cut after each newline, and leave out states that were drawn over."""
         pieces = []
         *lines, unfinished = text.split(b"\n")
-        if b"\r" in (*lines, unfinished)[0][:-1]:
+        if b"\r" in (*lines[:1], unfinished)[0][:-1]:
             self.continued = None  # the part of the line that was shown is drawn over
+        if lines:
+            self._begin_line(b"")
         for line in lines:
             wrapped, state = self._last_state(line)
             pieces += [*wrapped, self._prefix + state + b"\n"]
-            self._begin_line(b"")
         wrapped, self._rest = self._last_state(unfinished)
         if b"\r" in unfinished[:-1] or wrapped:
             self._is_begun = False
@@ -148,28 +157,19 @@ class LineCutter:
 
     def _last_state(self, line: bytes) -> tuple[list[bytes], bytes]:
         """Return the wrapped parts of a line, and its last state that is not empty, ending in a carriage return."""
-        wrapped = []
-        last = b""
-        for state in line.split(b"\r"):
-            start = 0
-            while len(state) - start > WRAP_AT:
-                wrapped.append(self._prefix + state[start : start + WRAP_AT] + b"\n")
-                start += WRAP_AT
-            last = state[start:] or last
-        return wrapped, last + b"\r" if line.endswith(b"\r") else last
+        pieces: list[bytes] = []
+        if len(line) <= WRAP_AT:
+            last = line.rstrip(b"\r").rpartition(b"\r")[2]
+        else:
+            last = b""
+            for state in line.split(b"\r"):
+                wrapped, end = self._wrapped(state, len(state)) if len(state) > WRAP_AT else ([], state)
+                pieces += wrapped
+                last = end or last
+        return pieces, last + b"\r" if line.endswith(b"\r") else last
 
-
-def _end_of_piece(text: bytes, start: int) -> int | None:
-    """Return the end of the piece that begins at `start`, or None if more data is needed."""
-    limit = start + WRAP_AT
-    newline = text.find(b"\n", start, limit + 1)
-    carriage_return = text.find(b"\r", start, newline if newline >= 0 else limit + 1)
-    if carriage_return >= 0:
-        after = carriage_return + 1
-        if after == len(text):
-            return None  # a newline may follow: "\r\n" is one ending
-        return after + 1 if text[after] == ord("\n") else after
-    if newline >= 0:
-        return newline + 1
-
-    return limit if len(text) > limit else None
+    def _wrapped(self, line: bytes, size: int) -> tuple[list[bytes], bytes]:
+        """Cut a line of `size` bytes, apart from its ending; return the whole pieces, and the end."""
+        starts = range(0, size - WRAP_AT, WRAP_AT)
+        pieces = [self._prefix + line[start : start + WRAP_AT] + b"\n" for start in starts]
+        return pieces, line[len(starts) * WRAP_AT :]
