@@ -155,14 +155,9 @@ def append(path: str, line: bytes) -> None:
     fd = reopen_log(path)
     try:
         with open(fd, "ab", buffering=0):  # to close it may fail as well, on a disk that is gone
-            size = os.fstat(fd).st_size
-            written = os.write(fd, line)
-            if written < len(line):
-                os.ftruncate(fd, size)
+            _write_whole(fd, line)
     except OSError as error:
         raise OutputError(f"cannot write {path!r}: {reason(error)}") from error
-    if written < len(line):
-        raise OutputError(f"cannot write {path!r}: {os.strerror(errno.ENOSPC).lower()}")
 
 
 def move(path: str, target: str) -> None:
@@ -194,6 +189,13 @@ def read_end(path: str, size: int) -> bytes:
             return file.read(size) if stat.S_ISREG(status.st_mode) else b""
     except OSError:
         return b""
+
+
+def _write_whole(fd: int, line: bytes) -> None:
+    size = os.fstat(fd).st_size
+    if os.write(fd, line) < len(line):
+        os.ftruncate(fd, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _has_content(path: str, data: bytes) -> bool:

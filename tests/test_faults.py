@@ -79,6 +79,28 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
     assert "ZeroDivisionError: division by zero" == program.report()["ranks"][0]["finding"]["exception"]
 
 
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("?a=b&token=c" * 5 + "\n", '{"level": "info", "token": "a"}\n', "token=a ", "token=a\n", "password: \n"),
+        *("\n", "\r", "\r\n", " ", "\0\n", "\x1b[31mx\x1b[0m", "\x1b]", "'\"", '\\"a\\": \\"' * 8 + "\n", 'File "\n'),
+        *("Traceback (most recent call last):\n", '  File "a.py", line 1, in f\n', "ValueError: x\n"),
+        "  + Exception Group Traceback (most recent call last):\n",
+        "Set the environment variable HYDRA_FULL_ERROR=1\n",
+    ],
+    ids=repr,
+)
+def test_last_words_of_any_kind(program: Program, words: str) -> None:
+    """Megabytes of whatever ranks end with are read in time, so that no disk is said not to respond."""
+    (program.folder / "words").write_text((words * (4 << 20))[: 4 << 20])
+    run = program.start("--nproc-per-node", "4", "--console", "none", "sh", "-c", "cat words; exit 7")
+
+    assert 7 == run.finish()
+    assert " WARNING " not in run.screen
+    assert 4 << 20 == len(program.log(3))
+
+
 def test_secrets_are_masked(program: Program) -> None:
     """Values of variables that look secret stand neither in a plan nor in a report."""
     run = program.start("--nproc-per-node", "1", "--dry-run", "true", env={"MY_TOKEN": "s3cr3t"})

@@ -205,9 +205,10 @@ class Mount:
         if kind == "script":
             run = self.program.run([self.program.python, "-c", PREPARES, str(table), name], env)
         else:
-            options: tuple[str, ...] = ("--rank-table", str(table), "--log-dir", f"{name}-log", "--workdir", "inherit")
+            logs = f"{name}-log"
             if kind == "job without a mount":
-                options, env = (*options, "--log-dir", "log", "--job-name", name), {}
+                logs, env = "log", {}
+            options = ("--rank-table", str(table), "--log-dir", logs, "--job-name", name, "--workdir", "inherit")
             run = self.program.start_plain(*options, "sh", "-c", LOOKS, name, env=env)
         run.wait_for("looked ")
         self._begun[name] = run

@@ -98,7 +98,8 @@ def _read_plog(path: str) -> bytes:
         return b""
 
 
-FAR_BACK: Final = 1024 * 1024  # bytes of a log to search for an exception if its last bytes contain none
+FAR_BACK: Final = 512 * 1024  # bytes of a log to search for an exception if its last bytes contain none
+ALL_FAR_BACK: Final = 1024 * 1024  # bytes of all these logs together: text of the worst kind takes a second
 WORKERS_LIMIT: Final = 64  # logs of a launcher's workers that are read, and the bytes of each
 WORKER_END: Final = 64 * 1024
 DISK_LIMIT: Final = 5.0  # seconds; logs and plogs may be on a network disk that no longer responds
@@ -146,7 +147,7 @@ def read_disks(ranks: Sequence[FailedRank], masker: Masker, patience: Patience) 
 
     def work() -> None:
         for rank in ranks:
-            read[rank.rank_id] = _read(rank, masker)
+            read[rank.rank_id] = _read(rank, masker, min(FAR_BACK, ALL_FAR_BACK // len(ranks)))
 
     bounded.call(DISK_LIMIT, work, patience.is_hurried)
     found = dict(read)  # a copy, because the thread may still be running
@@ -155,16 +156,16 @@ def read_disks(ranks: Sequence[FailedRank], masker: Masker, patience: Patience) 
     return found
 
 
-def _read(rank: FailedRank, masker: Masker) -> Finding:
+def _read(rank: FailedRank, masker: Masker, far_back: int) -> Finding:
     """Read the end of a log, and further back if it contains no exception: much may have been written after one."""
     found = _plog(rank)
     errors = tuple(map(masker.text, found.errors)) if found else ()
     evidence = log_evidence.read(rank.tail, rank.ending, errors)
     if not evidence.exception and not rank.ending.signum and rank.log_path:
-        earlier = log_evidence.read(
-            masker.data(files.read_end(rank.log_path, min(FAR_BACK, rank.size))), rank.ending, errors
-        )
-        if earlier.exception or earlier.code:
+        end = files.read_end(rank.log_path, min(far_back, rank.size))
+        earlier = log_evidence.read(end, rank.ending, errors)
+        if earlier.exception or earlier.code:  # only now, because to mask it takes longer than to read it
+            earlier = log_evidence.read(masker.data(end), rank.ending, errors)
             evidence = attrs.evolve(earlier, last_lines=evidence.last_lines)
 
     directory = tracebacks.log_directory(evidence.exception)

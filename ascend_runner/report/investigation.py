@@ -71,12 +71,12 @@ class Investigation:
 
         With `is_ordered`, `failures` are in the order in which the kernel saw them end.
         """
-        deaths = failed_rank.gather(self._failed_ranks(failures), self._circumstances())
+        deaths = failed_rank.gather(self._failed_ranks(failures, lambda tail: tail), self._circumstances())
         return [death.rank_id for death in root_cause.by_suspicion(deaths, is_ordered=is_ordered)]
 
     def is_open(self, failure: tuple[Exited, RankOutput], living: Sequence[RankOutput]) -> bool:
         """Return whether a failure only reports a lost peer, and no living rank has reported a cause yet."""
-        (failed,) = failed_rank.gather(self._failed_ranks([failure]), Circumstances())
+        (failed,) = failed_rank.gather(self._failed_ranks([failure], lambda tail: tail), Circumstances())
         others = (
             FailedRank(rank_id=0, pid=0, ending=Ending(), tail=output.tail[-LIVING_END:], is_stopped=True)
             for output in living
@@ -105,13 +105,13 @@ class Investigation:
         stopped then, with their output before that and at the end. `first_exit` is the rank whose failure ended the
         job, or None if something else did.
         """
-        ranks, circumstances = self._failed_ranks(failures), self._circumstances()
+        ranks, circumstances = self._failed_ranks(failures, self.masker.data), self._circumstances()
         on_disk: Mapping[int, Finding] = {}
         if not is_disk_hung:  # plogs are on the same disk
             on_disk = failed_rank.read_disks(ranks, self.masker, self.patience)
         circumstances = attrs.evolve(circumstances, oom_victims=oom.victims(Host(), circumstances, self.patience))
         relevant = [(exited, end if _is_cut_off(before) else before) for exited, before, end in stopped]
-        others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant)]
+        others = [attrs.evolve(rank, is_stopped=True) for rank in self._failed_ranks(relevant, self.masker.data)]
         deaths = [self._advised(death) for death in failed_rank.gather([*ranks, *others], circumstances, on_disk)]
         if not is_disk_hung and any(endings.may_be_a_full_disk(death.evidence.code) for death in deaths):
             circumstances = attrs.evolve(circumstances, full_disks=self._full_disks())
@@ -174,14 +174,17 @@ class Investigation:
         users = network.port_users(Host(), named or ({int(port)} if is_whole_number(port) else ()))
         return tuple(f"{user.process} on port {user.port}" for user in users if user.is_listening)
 
-    def _failed_ranks(self, failures: Sequence[tuple[Exited, RankOutput]]) -> list[FailedRank]:
+    def _failed_ranks(
+        self, failures: Iterable[tuple[Exited, RankOutput]], mask: Callable[[bytes], bytes]
+    ) -> list[FailedRank]:
+        """Return the traces of failed ranks. Masking takes longer than reading, and only what is shown needs it."""
         specs = {spec.rank_id: spec for spec in self.job.processes}
         return [
             FailedRank(
                 rank_id=exited.rank_id,
                 pid=self.pids[exited.rank_id],
                 ending=exited.ending,
-                tail=self.masker.data(log_evidence.end_of(output.tail)),  # masking takes longer than reading
+                tail=mask(log_evidence.end_of(output.tail)),
                 log_path="" if output.is_all_in_tail or output.lost else specs[exited.rank_id].log_path,
                 size=output.size,
                 plog_folder=specs[exited.rank_id].env.get("ASCEND_PROCESS_LOG_PATH", ""),
