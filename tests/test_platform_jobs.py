@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -669,6 +670,36 @@ def test_one_boot_command_for_all_nodes(
     engine = "horovodrun" if "horovodrun" in command else "mpirun"
     log = (program.log_dir / f"job-proc-{engine}-node-1.txt").read_text("utf-8")
     assert log.endswith("node 0 has ended with exit status 3\n")
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize(
+    "command", [("mpirun", "-np", "4", "python", "train.py"), ("--launcher", "mpirun", "python", "train.py")]
+)
+def test_engine_of_all_nodes_is_restarted(command: tuple[str, ...], program: Program) -> None:
+    """Node 0 restarts it without the other nodes, which wait until the last attempt has ended."""
+    own = {**_engine(program, "mpirun"), "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2", "SLOTS": "2"}
+    (program.folder / "bin" / "mpirun").write_text("#!/bin/sh\nexit $((3 - 3 * ASCEND_RUNNER_ATTEMPT))\n")
+    waiting = program.start("--max-restarts", "1", *command, env={**own, "HOSTNAME": "127.0.0.2"})
+    waiting.wait_for("waiting for an exit status")
+    first = program.start("--max-restarts", "1", *command, env={**own, "HOSTNAME": "127.0.0.1"})
+
+    assert (0, 0) == (first.finish(), waiting.finish())
+    assert 1 == program.report("-node-0")["attempt"]
+    assert "WARNING" not in waiting.screen
+
+
+def test_verdict_of_an_engine_of_all_nodes(program: Program) -> None:
+    """The other nodes exit with the verdict of node 0 on the engine, not with one of their own on their wait."""
+    own = _engine(program, "mpirun")
+    script = f"#!/bin/sh\nexec {sys.executable} -c 'import a_module_that_nobody_has'\n"
+    (program.folder / "bin" / "mpirun").write_text(script)
+    lists = {**own, "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2", "SLOTS": "2"}
+    waiting = program.start("--exit-verdict", "mpirun", "train.py", env={**lists, "HOSTNAME": "127.0.0.2"})
+    waiting.wait_for("waiting for an exit status")
+    first = program.start("--exit-verdict", "mpirun", "train.py", env={**lists, "HOSTNAME": "127.0.0.1"})
+
+    assert (93, 93) == (first.finish(), waiting.finish())
 
 
 def test_platform_stops_a_node_that_waits(program: Program) -> None:

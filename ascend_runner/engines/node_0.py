@@ -69,10 +69,11 @@ def host_files(engine: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def must_wait(engine: str, argv: Sequence[str], node: Node) -> bool:
     """Whether a command that is an engine must not run on this node, because node 0 of a list of hosts starts it."""
-    return node.node_rank > 0 and _reaches_others(engine, argv, node)
+    return node.node_rank > 0 and reaches_others(engine, argv, node)
 
 
-def _reaches_others(engine: str, argv: Sequence[str], node: Node) -> bool:
+def reaches_others(engine: str, argv: Sequence[str], node: Node) -> bool:
+    """Whether an engine starts the processes of several nodes, by a command that is the engine or is handed to it."""
     words = {word.partition(":")[0] for word in engine_command(argv)}  # localhost:4
     return engine in ENGINES and len(node.hosts) > 1 and ON_THIS_NODE.isdisjoint(words)
 
@@ -94,7 +95,7 @@ def with_hosts(engine: str, request: Request) -> Handover:
     """
     node, handover = request.node, Handover(argv=request.argv, note="")
     source = node.sources.get("hosts", "the platform")
-    if _finds(engine, source, request.environ) or not _reaches_others(engine, request.argv, node):
+    if _finds(engine, source, request.environ) or not reaches_others(engine, request.argv, node):
         return handover
     if engine in {"mpirun", "mpiexec"}:
         variables, files = _hosts_of_mpi(request)

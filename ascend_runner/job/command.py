@@ -21,6 +21,7 @@ from ascend_runner.plan.spec import JobSpec
 from ascend_runner.platforms import detect, kubernetes, tf_config
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
+from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.registry import PLATFORMS
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
@@ -78,6 +79,13 @@ def prepared_for_mpirun(context: PlanContext) -> str:
     named = {name: context.environ.get(name) for name in (*node_0.OPEN_MPI, node_0.HYDRA)}
     paths = {name: os.path.join(context.cwd, path) for name, path in named.items() if path}
     return next((name for name, path in paths.items() if context.read_text(path)), "")
+
+
+def engine_of_all_nodes(context: PlanContext, node: Node | None) -> str:
+    """Return the engine that starts the processes of all nodes of a job, "" if there is none."""
+    launcher = context.settings.launcher
+    engine = engine_in(context.command) if launcher == DIRECT else launcher
+    return engine if node and node_0.reaches_others(engine, context.command, node) else ""
 
 
 def refuse_own_logs(context: PlanContext) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.engines import node_0
 from ascend_runner.errors import SettingsError, reason
+from ascend_runner.job import command as commands
 from ascend_runner.link import meeting
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec, LinkPlan
@@ -65,13 +65,14 @@ def _plan(context: PlanContext, node: Node, table: RankTable | None) -> LinkPlan
 
 def why_not(spec: JobSpec, context: PlanContext, node: Node | None) -> str:
     """Return why a node is not linked to others, "" if it is."""
+    engine = commands.engine_of_all_nodes(context, node)
     is_named = bool(node and meeting.candidates(None, context.environ, node.master_addr))
     reasons = {
         "--link off": context.settings.link == OFF,
         "another launcher has started this process": node is None or spec.is_passed_through,
         "the job has only one node": node is not None and node.nnodes == 1,
         "the framework recovers from failures by itself": bool(spec.stopping.recovery),
-        f"{context.settings.launcher} starts the processes of all nodes": context.settings.launcher in node_0.ENGINES,
+        f"{engine} starts the processes of all nodes": bool(engine),
         "the address of node 0 is unknown": not is_named and spec.files.table is None,
     }
     return next((why for why, is_so in reasons.items() if is_so), "")

@@ -513,6 +513,7 @@ class Preparer:
                 self._found.add_error(Subject.SETTINGS, SettingsError(sentence))
 
     def _refuse_restarts(self, *, is_part: bool) -> None:
+        is_part = is_part and not commands.engine_of_all_nodes(self.context, self._node)  # node 0 restarts it
         self._found.ask(Subject.SETTINGS, partial(commands.refuse_restarts, is_part=is_part), self.context.settings)
 
     def _resolve(self, name: str) -> str:

@@ -18,7 +18,17 @@ from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsErro
 from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
-from ascend_runner.plan.spec import NO_RANK, Files, JobSpec, RankSpec, Rotation, Stopping, TableFile, Watching
+from ascend_runner.plan.spec import (
+    NO_RANK,
+    NO_RESTARTS,
+    Files,
+    JobSpec,
+    RankSpec,
+    Rotation,
+    Stopping,
+    TableFile,
+    Watching,
+)
 from ascend_runner.platforms import chips, detect, kubernetes, places
 from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
@@ -655,7 +665,7 @@ def plan_job(
         files=_files(context, (*ranks, *beside), kind),
         stopping=_stopping(context),
         watching=_watching(settings, kind),
-        restarts=_restarts(settings, node, hold=0.0 if kind.is_waiting else settings.hold),
+        restarts=NO_RESTARTS if kind.is_waiting else _restarts(settings, node),
         hooks=settings.hook,
         platform=node.platform if node.detected_by else "",
         framework=kind.framework or settings.framework,
@@ -722,7 +732,7 @@ def _hang_action(settings: Settings) -> WatchAction:
     return WatchAction(settings.hang_action)
 
 
-def _restarts(settings: Settings, node: Node, *, hold: float) -> Policy:
+def _restarts(settings: Settings, node: Node) -> Policy:
     return Policy(
         max_restarts=settings.max_restarts,
         always=settings.restart_on or frozenset(),
@@ -730,7 +740,7 @@ def _restarts(settings: Settings, node: Node, *, hold: float) -> Policy:
         delay=settings.restart_delay,
         gives_verdict=settings.exit_verdict,
         linger=node.linger if settings.linger is None else settings.linger,
-        hold=hold,
+        hold=settings.hold,
     )
 
 
