@@ -378,7 +378,7 @@ def test_faults_of_a_catalogue_are_reported_before_the_start(tmp_path: Path) -> 
     ended = run_to_end(*ONE_RANK, "--log-dir", "log", "--catalogue", "site.toml", "true", cwd=tmp_path)
 
     assert 125 == ended.returncode
-    assert ["ERROR site.toml, entry 1 (licence)"] * 3 == [
+    assert ["ERROR site.toml, entry 1 ('licence')"] * 3 == [
         sentence(line).partition(": ")[0] for line in ended.stderr.splitlines()
     ]
     assert not (tmp_path / "log").exists()

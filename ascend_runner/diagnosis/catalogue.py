@@ -142,7 +142,7 @@ def read(path: str) -> bytes:
         OSError: It cannot be read.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return file.read(LARGEST)
+        return file.read(LARGEST + 1)
 
 
 LARGEST: Final = 1 << 20  # bytes of a site's file
@@ -200,16 +200,20 @@ def advised(finding: Finding, site: Catalogue) -> Finding:
 
 
 def code_names(text: str) -> Iterator[str]:
-    """Yield each code of a list such as "EK0003-EK0005, HCCL 7"."""
+    """Yield each code of a list such as "EK0003-EK0005, HCCL 7, SIGSEGV"."""
     for part in filter(None, text.split(", ")):
         match = _CODES.fullmatch(part)
-        if match:
+        if match and not match["first"]:
+            yield part
+        elif match:
             prefix, first, last, suffix = match.groups(default="")
             for number in range(int(first), int(last or first) + 1):
                 yield f"{prefix}{number:0{len(first)}d}{suffix}"
 
 
-_CODES: Final = re.compile(rf"(E[A-Z]?|HCCL |driver )?(\d+)(?:-(?:E[A-Z]?)?(\d+))?({codes.OF_THE_SERVER})?")
+_CODES: Final = re.compile(
+    rf"SIG[A-Z]+|(E[A-Z]?|HCCL |driver )?(?P<first>\d+)(?:-(?:E[A-Z]?)?(\d+))?({codes.OF_THE_SERVER})?"
+)
 
 
 # --- Faults -----------------------------------------------------------------------------------------------------------
@@ -228,6 +232,8 @@ SHORTEST: Final = 3  # letters, or bytes of UTF-8, of a literal; a shorter one o
 
 def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
     """Return everything that is wrong with a file of entries, one sentence each; `name` is its path."""
+    if len(data) > LARGEST:
+        return [f"{name} is larger than {LARGEST} bytes"]
     try:
         document = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -238,7 +244,7 @@ def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
 
     found, numbers = [], dict[str, int]()
     for number, fields in enumerate(tables, 1):
-        label = f"{name}, entry {number}" + (f" ({fields['id']})" if isinstance(fields.get("id"), str) else "")
+        label = f"{name}, entry {number}" + (f" ({fields['id']!r})" if "id" in fields else "")
         wrong = {key: reason for key in fields if (reason := _fault_of_key(key, fields[key], is_ours=is_ours))}
         entry = _entry({**dict.fromkeys(_NEEDED, ""), **{key: fields[key] for key in fields if key not in wrong}})
         names = (one for one in (entry.id, *code_names(entry.code)) if numbers.setdefault(one, number) != number)

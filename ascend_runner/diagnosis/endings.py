@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
 
 import attrs
@@ -77,7 +76,7 @@ def meaning(
     elif signum == SIGBUS:
         sentence = _bus_error(circumstances)
     else:
-        sentence = _MEANINGS.get(signum, "")
+        sentence = _of_signal(signum)
     if signum == SIGABRT and is_consequence:
         sentence = "a library ended the process because it cannot continue without a peer"
     elif signum == SIGABRT:
@@ -96,17 +95,11 @@ def meaning(
 
 CRASHES: Final = frozenset({SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE})  # signals of a crash in native code
 
-_MEANINGS: Final[Mapping[int, str]] = {
-    SIGSEGV: "native code accessed invalid memory, usually in an extension built for another version of Python, CANN or"
-    " the framework",
-    SIGILL: "illegal CPU instruction: a package was built for another type of CPU",
-    SIGFPE: "integer division by zero in native code",
-    SIGABRT: "native code called abort(): a failed assertion, an uncaught C++ exception or a corrupted heap; see the"
-    " last lines of the log",
-    SIGTERM: "stopped by SIGTERM from outside, not by the runner",
-    SIGINT: "interrupted by SIGINT from outside, not by the runner",
-    SIGHUP: "its terminal or session was closed, or SIGHUP was sent from outside",
-}
+
+def _of_signal(signum: int) -> str:
+    """Return what a signal means in general, "" if that is not known."""
+    entry = catalogue.entry_of(signal_name(signum)) if signum else None
+    return entry.advice if entry else ""
 
 
 _ABORTS: Final = tuple(

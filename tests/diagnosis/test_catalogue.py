@@ -45,8 +45,8 @@ def _id_of(entry: Entry, sample: str) -> str:
     return read(log.encode(), Ending(exit_code=1)).code
 
 
-def test_every_advice_fits_on_a_line() -> None:
-    """The meaning of each entry is less than a line of the failure screen, and names no class of its own."""
+def test_every_meaning_fits_on_a_line() -> None:
+    """The meaning of each entry takes less than a line of the failure screen."""
     assert [] == [entry.id for entry in ENTRIES if len(entry.means) > 100]
 
 
