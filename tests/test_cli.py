@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -390,6 +391,17 @@ def test_catalogue_that_cannot_be_read(name: str, reason: str, tmp_path: Path) -
     expected = f"ERROR cannot read --catalogue '{name}': {reason}"
 
     assert (125, expected) == error_of(*ONE_RANK, "--catalogue", name, "true", cwd=tmp_path)
+
+
+def test_failure_without_a_catalogue(tmp_path: Path) -> None:
+    """If the installation has changed under a job, a failure is still diagnosed, without explanations."""
+    shutil.copytree(ROOT / "ascend_runner", tmp_path / "ascend_runner", ignore=shutil.ignore_patterns("catalogue"))
+    words = ("--log-dir", "log", sys.executable, "-c", "raise ValueError('loss is nan')")
+    ended = run_to_end(*ONE_RANK, *words, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+
+    assert 1 == ended.returncode
+    assert f"cannot read '{tmp_path}/ascend_runner/diagnosis/catalogue': no such file or directory" in ended.stderr
+    assert "  | ValueError: loss is nan" in ended.stderr.splitlines()
 
 
 # --- What is shown ----------------------------------------------------------------------------------------------------

@@ -129,6 +129,17 @@ def ours() -> Catalogue:
     return build(itertools.chain.from_iterable(map(parse, _read_files())))
 
 
+def _known() -> Catalogue:
+    """Return the program's own catalogue, empty if its files cannot be read: the rank is found without explanations."""
+    try:
+        return ours()
+    except OSError:
+        return _EMPTY
+
+
+_EMPTY: Final = build(())
+
+
 def _read_files() -> Iterator[bytes]:
     for name in sorted(os.listdir(FOLDER)):
         with open(os.path.join(FOLDER, name), "rb") as file:
@@ -168,12 +179,12 @@ LISTS: Final = ("match", "sample", "near", "words_zh")  # each is a string or a 
 
 def first_code(lines: Sequence[str]) -> Found | None:
     """Find the first known code, see `codes.first`."""
-    return codes.first(lines, ours().codes)
+    return codes.first(lines, _known().codes)
 
 
 def first_phrase(lines: Sequence[str]) -> Found | None:
     """Find a telling phrase, the most specific first. Meant for the lines around a failure only."""
-    return ours().first(LINE, lines)
+    return _known().first(LINE, lines)
 
 
 def class_of(message: Sequence[str], *, is_own: bool = False) -> Found | None:
@@ -181,12 +192,12 @@ def class_of(message: Sequence[str], *, is_own: bool = False) -> Found | None:
 
     With `is_own`, the user's program has chosen the words, not a package.
     """
-    return ours().first(EXCEPTION, [line[:BEGINNING] for line in message], is_own=is_own)
+    return _known().first(EXCEPTION, [line[:BEGINNING] for line in message], is_own=is_own)
 
 
 def entry_of(name: str) -> Entry | None:
     """Return the entry that a finding names by a code or an id, None if it names none."""
-    return ours().names.get(name)
+    return _known().names.get(name)
 
 
 def advised(finding: Finding, site: Catalogue) -> Finding:

@@ -25,6 +25,7 @@ from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Death, Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
+from ascend_runner.errors import reason
 from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
@@ -105,6 +106,10 @@ class Investigation:
         stopped then, with their output before that and at the end. `first_exit` is the rank whose failure ended the
         job, or None if something else did.
         """
+        try:
+            catalogue.ours()
+        except OSError as error:
+            self.patience.warn(f"cannot read {catalogue.FOLDER!r}: {reason(error)}; errors are not explained")
         ranks, circumstances = self._failed_ranks(failures, self.masker.data), self._circumstances()
         on_disk: Mapping[int, Finding] = {}
         if not is_disk_hung:  # plogs are on the same disk
