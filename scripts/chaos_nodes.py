@@ -40,6 +40,7 @@ from ascend_runner.guardian import process_tree, sweep  # noqa: E402
 from ascend_runner.job.simulation import LOOPBACK_NETWORK, NAMESPACE_NETWORK  # noqa: E402
 from ascend_runner.link import meeting  # noqa: E402
 from ascend_runner.node.namespaces import INTERFACE, Namespaces  # noqa: E402
+from ascend_runner.plan.ranks import TABLE_NAME  # noqa: E402
 
 RANKS: Final = 2  # on each node
 GRACE: Final = 1.0  # seconds
@@ -311,7 +312,7 @@ class Play:
     # --- A second job on the same hosts -------------------------------------------------------------------------------
 
     def _start_second(self) -> None:
-        how, table = self._schedule.second, next(self._folder.glob("log/*.json"))
+        how, table = self._schedule.second, self._folder / "log" / TABLE_NAME
         for node in self._pids:
             place = [f"--nnodes={self._schedule.nodes}", f"--node-rank={node}", "--rank-table", str(table)]
             options = [*place, "--job-name", JOB if "secret" in how else "second", *self._options(f"second-{node}")]
@@ -370,7 +371,7 @@ class Play:
 
     def _verdict(self, node: int) -> dict[str, Any] | None:
         """Return what a node's report says about the one cause of all nodes."""
-        for path in self._folder.glob(f"log/node-{node}/*-report-node-{node}.json"):
+        for path in self._folder.glob(f"log/*-report-node-{node}.json"):
             verdict = json.loads(path.read_bytes()).get("verdict")
             if verdict:
                 return {name: verdict.get(name) for name in ("attempt", "node", "rank_id", "status", "is_alone")}

@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext, suppress
 from datetime import datetime
 from signal import SIGCHLD
 from typing import IO, Final
@@ -60,7 +60,7 @@ def simulate(
         files.write_atomically(path, json.dumps(table(addresses, devices), indent=2).encode())
         size = f"{counted(nodes, 'node')} with {counted(devices, 'rank')} each"
         messages.info(f"simulating {size} {how}, logs in {folder}")
-        flags = {**_flags(settings, line, environ), "rank_table": path, "master_addr": addresses[0]}
+        flags = {**_flags(settings, line, environ), "log_dir": folder, "rank_table": path, "master_addr": addresses[0]}
         if not (namespaces or settings.master_port):
             flags["master_port"] = _free_port(environ, resources)
         if namespaces:
@@ -68,11 +68,10 @@ def simulate(
         running: list[_Node] = []
         try:
             for number in range(nodes):
-                flags["log_dir"] = os.path.join(folder, f"node-{number}")
                 argv = node_argv(flags, nodes, number, line.command)
                 with namespaces.inside(number) if namespaces else nullcontext():
                     running.append(resources.enter_context(closing(_Node(number, argv, environ, console))))
-        except OSError as error:  # at a limit; the guardian kills the runners that have started
+        except OSError as error:  # at a limit
             raise AscendRunnerError(f"cannot start the runner of node {len(running)}: {reason(error)}") from error
         messages.info("runners: " + ", ".join(f"node {node.number} has pid {node.process.pid}" for node in running))
         signals.begin(settings.grace + settings.checkpoint_grace)
@@ -197,7 +196,10 @@ class _Node:
         return ended
 
     def close(self) -> None:
-        """Close the pipes that are open."""
+        """Stop a runner that has just started because another one cannot be, and close the pipes that are open."""
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(MOMENT)
         for stream in self.streams:
             stream.close()
 

@@ -75,13 +75,12 @@ def test_options_of_one_node() -> None:
 
 
 def test_each_rank_finds_its_place(program: Program) -> None:
-    """Every rank of every node gets its variables, in a log directory of its node."""
+    """Every rank of every node gets its variables; the nodes share the log directory."""
     run = program.start("--simulate", "2x2", "sh", "-c", 'echo "$NODE_RANK $RANK of $WORLD_SIZE at $MASTER_ADDR"')
 
     assert 0 == run.finish()
     for node, rank in ((0, 0), (0, 1), (1, 2), (1, 3)):
-        log = program.log_dir / f"node-{node}" / f"job-proc-rank-{rank}-device-{rank % 2}.txt"
-        shown = log.read_text().strip()
+        shown = program.log(rank, rank % 2).decode().strip()
         assert f"{node} {rank} of 4 at " in shown
         assert f"[node {node} rank {rank}] {shown}\n" in run.lines
     assert "WARNING" not in run.screen
