@@ -39,13 +39,13 @@ class RefusedError(AscendRunnerError):
     exit_status = 1
 
 
-def find(options: Namespace) -> FoundJob:
-    """Return the job that the options name.
+def find(options: Namespace, *, may_be_any_part: bool = False) -> FoundJob:
+    """Return the job that the options name, or the first of its nodes if it `may_be_any_part`.
 
     Raises:
         RefusedError: It has ended, or it runs elsewhere.
     """
-    job = jobs.find(options.job, options.environ)
+    job = jobs.find(options.job, options.environ, may_be_any_part=may_be_any_part)
     is_alive = job.is_alive()
     if is_alive is False:
         raise RefusedError(f"{job.name} is not running")
@@ -68,7 +68,7 @@ def completion(options: Namespace) -> int:
 
 def stop(options: Namespace) -> int:
     """Stop a job like Ctrl-C in its terminal, but with SIGTERM; of several nodes that are linked, on all of them."""
-    job = find(options)
+    job = find(options, may_be_any_part=True)
     state = jobs.take(job, asks=False).record.state
     answer, note = _stop_all_nodes(job) if job.part else ("", "")
     if answer:
@@ -129,7 +129,7 @@ def _ask(options: Namespace, message: Message) -> int:
     Raises:
         RefusedError: It was not carried out.
     """
-    job = find(options)
+    job = find(options, may_be_any_part=True)
     write_text(f"{job.name}: {printable(str(_request(job, message)['answer']))}\n")
     return DONE
 

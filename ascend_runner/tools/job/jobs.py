@@ -107,29 +107,30 @@ class FoundJob:
 def find(word: str | None, environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
     """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or its file there.
 
-    Without a word it is the running one, or else the most recent one. Of several parts of a job in one directory, any
-    is returned if it `may_be_any_part`.
+    Without a word it is the running one, or else the most recent one. Of several nodes of a job it is the first then,
+    and also if it `may_be_any_part`.
 
     Raises:
         SettingsError: It could be several jobs.
         UnknownJobError: There is none.
     """
     named = _meant(word, environ)
-    return named[0] if may_be_any_part and _are_of_one_job(named) else _chosen(named, word)
+    running = [job for job in named if job.is_alive()]
+    if may_be_any_part and (_are_of_one_job(named) or _are_nodes_of_one_job(running)):
+        return min(running or named, key=_number)
+    return _chosen(named, word)
 
 
 def find_parts(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
-    """Return the job that a word means, or all parts that it means of a job with its logs in one directory.
+    """Return the job that a word means, or all nodes of one: those with their logs in one directory, or that run.
 
     Raises:
         SettingsError: It could be several jobs.
         UnknownJobError: There is none.
     """
     named = _meant(word, environ)
-    newest = {job.name: job for job in sorted(named, key=lambda job: job.began)}
-    if _are_of_one_job(named) and len(newest) > 1:
-        return sorted(newest.values(), key=lambda job: (len(job.part), job.part))
-    return [_chosen(named, word)]
+    nodes = _newest_of_each_name(named if _are_of_one_job(named) else [job for job in named if job.is_alive()])
+    return nodes if len(nodes) > 1 and _are_nodes_of_one_job(nodes) else [_chosen(named, word)]
 
 
 def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
@@ -151,7 +152,7 @@ def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
             raise UnknownJobError(f"{word!r} is not the log directory of a job")
     if not named and is_whole_number(word, PID_DIGITS):
         named = _of_process(int(word), found)
-    named = named or [job for job in found if job.name.startswith(word)]
+    named = _of_one_run(named or [job for job in found if job.name.startswith(word)])
     if not named:
         listed = programs.command("ascend-job list")
         raise UnknownJobError(f"no job {word!r} on this machine; see {listed}, or specify its log directory")
@@ -159,7 +160,7 @@ def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
 
 
 def _newest(found: Sequence[FoundJob]) -> FoundJob:
-    """Return the running job, or else the most recent one.
+    """Return the running job, or else the most recent one; of several nodes, the first.
 
     Raises:
         SettingsError: Several are running.
@@ -168,10 +169,10 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
     if not found:
         raise UnknownJobError("no jobs of this user on this machine; specify the log directory of the job")
     running = [job for job in found if job.is_alive()]
-    if len(running) > 1:
+    if len(running) > 1 and not _are_nodes_of_one_job(running):
         names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
         raise SettingsError(f"{len(running)} jobs are running; specify one of them: {names}")
-    return (running or found)[0]
+    return min(running, key=_number) if running else found[0]
 
 
 def at_path(path: str) -> list[FoundJob]:
@@ -185,8 +186,37 @@ def at_path(path: str) -> list[FoundJob]:
 
 
 def _are_of_one_job(jobs: Sequence[FoundJob]) -> bool:
-    """Whether jobs are parts of one, with their logs in one directory."""
+    """Whether jobs are parts or runs of one, with their logs in one directory."""
     return len({(job.job_id, job.log_dir) for job in jobs}) == 1
+
+
+def _are_nodes_of_one_job(jobs: Sequence[FoundJob]) -> bool:
+    return len({job.job_id for job in jobs}) == 1 and len({job.name for job in jobs}) == len(jobs)
+
+
+def _number(job: FoundJob) -> tuple[int, str]:
+    """Return what sorts the nodes of a job by their numbers."""
+    return len(job.part), job.part
+
+
+def _in_order(jobs: Iterable[FoundJob]) -> list[FoundJob]:
+    """Return jobs in their order, the newest first; nodes with their logs in one directory by their numbers."""
+    newest_first = sorted(jobs, key=lambda job: -job.began)
+    began = {(job.job_id, job.log_dir): job.began for job in reversed(newest_first)}
+    return sorted(newest_first, key=lambda job: (-began[job.job_id, job.log_dir], _number(job)))
+
+
+def _newest_of_each_name(jobs: Iterable[FoundJob]) -> list[FoundJob]:
+    newest = {job.name: job for job in sorted(jobs, key=lambda job: job.began)}
+    return sorted(newest.values(), key=_number)
+
+
+def _of_one_run(named: Sequence[FoundJob]) -> Sequence[FoundJob]:
+    """Leave out the earlier runs of a job in other directories."""
+    if len({job.job_id for job in named}) != 1:
+        return named
+    last = [job for job in named if job.is_alive()] or _newest_of_each_name(named)
+    return [job for job in named if any(_are_of_one_job([job, one]) for one in last)]
 
 
 def parts(job: FoundJob) -> list[FoundJob]:
@@ -217,10 +247,10 @@ def with_its_logs(job: FoundJob) -> FoundJob:
 
 
 def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
-    """Return the jobs of this user on this machine, for root of all users, the newest first; if none, NEWEST_LINK's."""
+    """Return the jobs of this user on this machine, for root of all users, in order; if none, NEWEST_LINK's."""
     paths = {path for base in _bases(environ) for path in glob.glob(f"{glob.escape(base)}/*/{run_folder.JOB_FILE}")}
     found = list(filter(None, map(_read, sorted(paths)))) or in_directory(NEWEST_LINK)
-    return sorted(found, key=lambda job: -job.began)
+    return _in_order(found)
 
 
 def _bases(environ: Mapping[str, str]) -> Iterator[str]:

@@ -55,6 +55,20 @@ def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program, 
     assert 4 == tool("status", f"{copy}/job-node-2")[0]
 
 
+def test_several_nodes_on_one_machine(run_dir: Path, tool: Tool) -> None:
+    """Without a name, the first node of the newest run is meant; the name of their job does not mean earlier runs."""
+    for began, part, log_dir in ((1.0, "-node-0", "a"), (5.0, "-node-0", "b"), (6.0, "-node-1", "b")):
+        path = run_dir / f"{began}" / run_folder.JOB_FILE
+        path.parent.mkdir()
+        path.write_text(json.dumps({**JOB, "part": part, "began": began, "log_dir": f"/nowhere/{log_dir}"}))
+    listed = [line.split() for line in tool("list")[1].splitlines()[1:]]
+    both = [line.split() for line in tool("status", "x")[1].splitlines()[1:]]
+
+    assert tool()[1].startswith("x-node-0: ")
+    assert [("x-node-0", "b"), ("x-node-1", "b"), ("x-node-0", "a")] == [(one[0], one[-1][-1]) for one in listed]
+    assert ["/nowhere/b"] * 2 == [one[-1] for one in both]
+
+
 def test_name_of_a_job_that_is_the_id_of_others(start: Start, tool: Tool, run_dir: Path) -> None:
     """The exact name wins."""
     run = running(start, tool, ranks=1)
