@@ -170,9 +170,9 @@ def size(count: int) -> str:
     return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def all_ranks(number: int) -> str:
-    """Return the subject of a sentence about all of several ranks: "both ranks", "all 8 ranks"."""
-    return "both ranks" if number == 2 else f"all {number} ranks"  # noqa: PLR2004
+def all_of(number: int, noun: str) -> str:
+    """Name all of several things: "both ranks", "all 8 nodes"."""
+    return f"both {noun}s" if number == 2 else f"all {counted(number, noun)}"  # noqa: PLR2004
 
 
 def signal_name(signum: int) -> str:

@@ -44,7 +44,7 @@ def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) 
     assert "ERROR rank 3 on node 1 failed: exit status 7" in runs[0].screen
     assert "  | bad input\n" in runs[0].lines
     assert "ERROR rank 3 failed: exit status 7" in runs[1].screen
-    assert all("  others stopped on all 2 nodes: ranks 0-2\n" in run.lines for run in runs)
+    assert all("  others stopped on both nodes: ranks 0-2\n" in run.lines for run in runs)
     reports = [json.loads((program.log_dir / f"job-report-node-{node}.json").read_bytes()) for node in (0, 1)]
     assert [(1, 3, 7)] * 2 == [
         tuple(report["verdict"][name] for name in ("node", "rank_id", "status")) for report in reports

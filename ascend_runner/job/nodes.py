@@ -60,12 +60,12 @@ from ascend_runner.supervision.causes import Cause, Exited, HangDetected, PeerFa
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.text import counted, duration, parse_numbers
-from ascend_runner.views import wording
+from ascend_runner.text import all_of, duration, parse_numbers
+from ascend_runner.views import facts, wording
 
 FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
 STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
-LONG: Final = 3.0  # seconds after which a wait for the others is said
+LONG: Final = 1.0  # seconds after which a wait for the others is said
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
 ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
@@ -172,7 +172,9 @@ class Nodes:
     def close(self) -> None:
         """End the link. May be called twice."""
         if self._peers:
-            self._peers.close(self._patience("for the other nodes to learn that this one ends"))
+            missing = self._joined.missing if self._joined else ()
+            others = f"{facts.nodes(missing)}, still not joined," if missing else "the other nodes"
+            self._peers.close(self._patience(f"for {others} to hear that the job has ended"))
 
     # --- What this node says ------------------------------------------------------------------------------------------
 
@@ -363,7 +365,8 @@ class Nodes:
         verdict = self._await_verdict()
         end = attrs.evolve(end, signum=self._setup.signals.stop_signum)
         if verdict is None or verdict.is_alone:
-            self._setup.messages.info("no verdict from the other nodes; this is what is known on this node")
+            why = "the other nodes have not agreed on a cause in time" if self._joined else "node 0 does not answer"
+            self._setup.messages.info(f"{why}; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
@@ -403,7 +406,7 @@ class Nodes:
         if signals.stop_signum and self._joined:
             self._note_end()
             self._say(signum=signals.stop_signum)
-            self._await(lambda: self._is_stopped, STOP_WORD)
+            self._await(lambda: self._is_stopped, STOP_WORD, "node 0 to answer")
         return self._of_stop(Outcome(cause=signals.first_stop()))
 
     def _of_stop(self, outcome: Outcome) -> Outcome:
@@ -425,11 +428,13 @@ class Nodes:
     def _await_stop(self) -> StopAll | None:
         self._note_end()
         self._say(stage=Stage.DEAD, alive=0)
-        self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD)
+        self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD, "node 0 to answer")
         return self._stop if self._is_stopped else None
 
     def _await_verdict(self) -> JobVerdict | None:
-        self._await(lambda: self._verdict_so_far is not None, LAST_WORD + self._spec.stopping.grace)
+        seconds = LAST_WORD + self._spec.stopping.grace
+        what = "the other nodes to stop their ranks" if self._joined else "node 0 to answer"
+        self._await(lambda: self._verdict_so_far is not None, seconds, what)
         return self._verdict_so_far
 
     @property
@@ -437,10 +442,10 @@ class Nodes:
         """The verdict on this attempt."""
         return self.verdict if self.verdict and self.verdict.attempt == self._local.attempt else None
 
-    def _await(self, is_over: Callable[[], bool], seconds: float) -> None:
+    def _await(self, is_over: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for news after the ranks have ended."""
         signals = self._setup.signals
-        is_cut = self._patience(f"up to {duration(seconds)} for the verdict of the other nodes")
+        is_cut = self._patience(f"up to {duration(seconds)} for {what}")
         end = signals.now() + seconds
         while self._peers and self._peers.is_usable and not (is_over() or is_cut()):
             if signals.now() >= end:
@@ -460,7 +465,7 @@ class Nodes:
             nonlocal due
             if signals.now() >= due:
                 due = math.inf
-                messages.info(f"waiting {what} (Ctrl-C to end the wait)")
+                messages.info(f"waiting {what} (Ctrl-C to stop waiting)")
             return signals.is_hurried() or (signals.stop_signum == SIGINT and not self._signum_before)
 
         return is_cut
@@ -616,7 +621,7 @@ def of_all_nodes(results: Sequence[tuple[str, str]]) -> str:
     """
     found = [(parse_numbers(nodes), answer or "no answer") for nodes, answer in results]
     if len(found) == 1:
-        text = f"all {counted(len(found[0][0]), 'node')}: {found[0][1]}"
+        text = f"{all_of(len(found[0][0]), 'node')}: {found[0][1]}"
     else:
         names = [f"node{'s' if len(numbers) > 1 else ''} {nodes}" for (numbers, _), (nodes, _) in zip(found, results)]
         text = "; ".join(f"{name}: {answer}" for name, (_, answer) in zip(names, found))

@@ -14,7 +14,7 @@ import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.record.rank_record import CAUSED, RankRecord, interval, silences
-from ascend_runner.supervision.causes import FindingKind, NodeFinding, Restart
+from ascend_runner.supervision.causes import FindingKind, NodeFinding, PeerFailed, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
 from ascend_runner.supervision.state import Phase
 
@@ -226,6 +226,12 @@ class JobRecord:
     def failed(self) -> RankRecord | None:
         """The rank whose failure ended it, None without one."""
         return self.rank(self.cause.rank_id) if self.cause and self.cause.rank_id is not None else None
+
+    @property
+    def elsewhere(self) -> JobVerdict | None:
+        """The verdict of all nodes if another one has caused the failure, None otherwise."""
+        is_elsewhere = self.cause is not None and self.cause.kind == PeerFailed.report_kind
+        return self.verdict if self.verdict and is_elsewhere and not self.verdict.is_alone else None
 
     def rank(self, rank_id: int | None) -> RankRecord | None:
         """Return the record of a rank, None without one."""

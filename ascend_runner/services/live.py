@@ -31,7 +31,7 @@ from ascend_runner.record.rank_record import RankRecord, RankState, silences
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.text import all_ranks, duration, last_lines, number_within, printable, rank_list
+from ascend_runner.text import all_of, duration, last_lines, number_within, printable, rank_list
 from ascend_runner.views import facts
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ def sentence(view: View, steps: Steps, interval: float) -> str:
     ranks = [rank for rank in view.ranks if rank.rank_id >= 0]
     running = {rank.rank_id: rank for rank in ranks if rank.state is RankState.RUNNING}
     verb = "has" if len(running) == 1 else "have"
-    some = all_ranks(len(ranks)) if len(running) == len(ranks) else f"{len(running)} of {len(ranks)} ranks"
+    some = all_of(len(ranks), "rank") if len(running) == len(ranks) else f"{len(running)} of {len(ranks)} ranks"
     count = rank_list(running) if len(ranks) == 1 else some
     parts = (
         f"{count} {verb} been running for {duration(view.seconds)}",

@@ -47,7 +47,7 @@ def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
     failed = job.failed
     found = [
         *(_of_cause(job, job.cause) if job.cause else ()),
-        *(of_other_nodes(job.verdict) if job.verdict else ()),
+        *(_of_other_nodes(job.verdict, has_failed=failed is not None) if job.verdict else ()),
         *(of_finding(failed.finding) if failed and failed.finding else ()),
         *(_of_rank(failed) if failed else ()),
         ("began", clock(job.began) if job.began else ""),
@@ -241,7 +241,7 @@ def of_verdict(verdict: JobVerdict) -> Iterator[Fact]:
     yield "node", "" if verdict.node is None else where
     yield "log", f"{verdict.log} on that node" if verdict.log else ""
     yield "also", f"{nodes(verdict.tied)} may have failed first" if verdict.tied else ""
-    yield "unheard", nodes(verdict.missing) if verdict.missing else ""
+    yield "nodes", f"nothing heard from {nodes(verdict.missing)}" if verdict.missing else ""
 
 
 def nodes(numbers: Collection[int]) -> str:
@@ -249,9 +249,13 @@ def nodes(numbers: Collection[int]) -> str:
     return f"node{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
 
 
-def of_other_nodes(verdict: JobVerdict) -> Iterator[Fact]:
-    """Yield which other nodes may have the cause; a verdict of this node alone knows nothing of them."""
-    return chosen([] if verdict.is_alone else [*of_verdict(verdict)], "also", "unheard")
+def _of_other_nodes(verdict: JobVerdict, *, has_failed: bool) -> Iterator[Fact]:
+    """Yield which other nodes may have the cause, and the log of a rank there if none of this node `has_failed`.
+
+    A verdict of this node alone knows nothing of them.
+    """
+    labels = ("also", "nodes") if has_failed else ("also", "nodes", "log")
+    return chosen([] if verdict.is_alone else [*of_verdict(verdict)], *labels)
 
 
 def node_state(node: NodeRecord) -> str:

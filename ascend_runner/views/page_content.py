@@ -31,10 +31,10 @@ from ascend_runner.record.rank_record import LOST_PEERS, RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
-from ascend_runner.supervision.causes import CAUSES, Cause, PeerFailed
+from ascend_runner.supervision.causes import CAUSES, Cause
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
-from ascend_runner.text import all_ranks, clock, counted, duration, last_lines, rank_list, signal_name
+from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name
 from ascend_runner.views import facts, page_ranks, topology
 from ascend_runner.views.facts import Fact
 from ascend_runner.views.page_ranks import MARKS, Evidence, Group, Row, Timeline
@@ -325,7 +325,7 @@ def _progress(sources: Sources) -> str:
     """Describe a running job: which rank is quiet, or else how many are running."""
     report, count = sources.report, len(sources.report.ranks)
     running = sum(rank.is_running for rank in report.ranks)
-    some = all_ranks(count) if running == count > 1 else f"{running} of {counted(count, 'rank')}"
+    some = all_of(count, "rank") if running == count > 1 else f"{running} of {counted(count, 'rank')}"
     quiet = outliers.quiet_sentence(*report.silences(sources.made_at))
     return quiet or (f"{some} {'is' if running == 1 else 'are'} running" if running else "")
 
@@ -405,7 +405,7 @@ def content_of(sources: Sources) -> Content:
         nodes=_nodes(report),
         findings=tuple(_findings(report, culprit)),
         timeline=page_ranks.draw(ranks, marks, attempt_seconds(sources), first or culprit),
-        topology=topology.draw(sources.table, ranks, marks, functools.cache(masker.text)),
+        topology=topology.draw(sources.table, ranks, marks | _mark_elsewhere(report), functools.cache(masker.text)),
         ranks=tuple(page_ranks.rows(ranks, marks)),
         states=tuple(page_ranks.states(ranks, marks)),
         stacks=report.hang,
@@ -440,6 +440,14 @@ def _marks_of_quiet(sources: Sources) -> dict[int, str]:
     return dict.fromkeys(sorted(quiet), page_ranks.QUIET)
 
 
+def _mark_elsewhere(report: JobRecord) -> dict[int, str]:
+    """Return the mark of the rank of another node that has caused the failure, if it is known."""
+    verdict = report.elsewhere
+    if verdict is None or verdict.rank_id is None:
+        return {}
+    return {verdict.rank_id: MARKS.get(verdict.certainty, page_ranks.CERTAIN)}
+
+
 def _findings(report: JobRecord, culprit: RankRecord | None) -> list[Group]:
     """Return the reports of the other ranks that failed, equal ones once, as far as there is room."""
     lines: dict[int, Sequence[str]] = {}
@@ -452,11 +460,11 @@ def _findings(report: JobRecord, culprit: RankRecord | None) -> list[Group]:
 
 def _evidence(report: JobRecord, known: list[Fact]) -> Evidence | None:
     """Return why a rank failed, which may be one of another node."""
-    verdict, cause = report.verdict, report.cause
-    if verdict is None or verdict.is_alone or cause is None or cause.kind != PeerFailed.report_kind:
+    verdict = report.elsewhere
+    if verdict is None:
         return page_ranks.of_rank(report.failed, known)
     error = next((line for line in reversed(verdict.lines) if line.strip() and line.strip() in verdict.sentence), "")
-    found = facts.chosen([*facts.of_verdict(verdict)], "node", "log", "also", "unheard")
+    found = facts.chosen([*facts.of_verdict(verdict)], "node", "log", "also", "nodes")
     return Evidence(
         rank=None,
         device="",

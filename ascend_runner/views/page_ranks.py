@@ -226,7 +226,7 @@ EVIDENCE: Final = {
     "check": "Check",
     "first": "First",
     "also": "Also",
-    "unheard": "Unheard",
+    "nodes": "Nodes",
     "candidates": "Cause",
     "plog": "Plog",
     "plog error": "First error",

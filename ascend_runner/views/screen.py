@@ -23,7 +23,7 @@ from ascend_runner.supervision.job_machine import Failed, Job, Released, StopReq
 from ascend_runner.supervision.state import State
 from ascend_runner.text import (
     abbreviated,
-    all_ranks,
+    all_of,
     clock,
     counted,
     duration,
@@ -110,7 +110,7 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
     cause, failed = outcome.cause, outcome.failed
     if cause is None:
         number = len(job.ranks)
-        ranks = all_ranks(number) if number > 1 else (job.ranks or job.beside)[0].title
+        ranks = all_of(number, "rank") if number > 1 else (job.ranks or job.beside)[0].title
         return f"{ranks} exited with status 0 after {duration(seconds)}"
     if outcome.elsewhere and outcome.elsewhere.sentence:
         lines = _failure_elsewhere(outcome.elsewhere, outcome, job)
@@ -139,7 +139,7 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
     why = wording.cause_record(outcome)
     known = facts.facts(JobRecord(cause=why, ranks=outcome.ranks, verdict=outcome.verdict))
     lines = _headline(cause, ending, failed, outcome)
-    lines += _laid_out(known, "also", "unheard", "candidates")
+    lines += _laid_out(known, "also", "nodes", "candidates")
     lines += [*_evidence(finding), *_laid_out(known, "check")] if finding else _laid_out(known, "check")
     device = "" if spec.name else f", device {spec.local_rank}"
     lines.append(f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, pid {failed.pid}")
@@ -157,7 +157,7 @@ def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> l
     """Return the lines on a failure of another node, as far as that has sent them."""
     (_label, head), *known = [(label, printable(text)) for label, text in facts.of_verdict(verdict)]
     lines = [head, *(f"  | {printable(line)}" for line in verdict.lines)]
-    return [*lines, *_laid_out(known, "node", "log", "also", "unheard"), _report(outcome, job)]
+    return [*lines, *_laid_out(known, "node", "log", "also", "nodes"), _report(outcome, job)]
 
 
 def _laid_out(known: list[Fact], *labels: str) -> list[str]:
@@ -246,7 +246,9 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     here, there = {rank.rank_id for rank in outcome.ranks}, set(range(job.rank_size))
     if verdict and there > here and not (verdict.is_alone or verdict.missing or outcome.is_from_outside):
         is_alike = all(fate.startswith("stopped by the runner") for fate in fates)
-        nodes = f"all {job.nodes[0]} nodes" if is_alike else f"the other {counted(job.nodes[0] - 1, 'node')}"
+        count = job.nodes[0]
+        nodes = f"the other {counted(count - 1, 'node')}" if count > 2 else "the other node"  # noqa: PLR2004
+        nodes = all_of(count, "node") if is_alike else nodes
         fates = {} if is_alike else fates
         fates[f"stopped on {nodes}"] = sorted((there | here if is_alike else there - here) - {culprit})
     label = "ranks " if culprit is None else "others"

@@ -256,31 +256,37 @@ def test_nodes(write: Write) -> None:
     assert ">and 960 nodes stopped<" in rendered(write(document(8, nodes=[node(number) for number in range(1024)])))
 
 
-def test_cause_on_another_node(write: Write) -> None:
-    """The end of its log is the evidence, with the line that the verdict quotes; the log is where it says."""
+def test_cause_on_another_node(write: Write, tmp_path: Path) -> None:
+    """The end of its log is the evidence, with the line that the verdict quotes, and its rank is marked in the topology."""
     verdict = {
         "node": 3,
-        "rank_id": 26,
-        "sentence": "rank 26 failed: exit status 1 (ValueError: loss is nan)",
+        "rank_id": 12,
+        "sentence": "rank 12 failed: exit status 1 (ValueError: loss is nan)",
         "certainty": "likely",
         "lines": ["step 16", "ValueError: loss is nan"],
-        "log": "/log/rank-26.txt",
+        "log": "/log/rank-12.txt",
         "pod": "pod-3",
         "tied": [1],
         "missing": [2],
     }
-    text = rendered(write(document(8, verdict=verdict, cause={"kind": "node_failed", "sentence": "it failed"})))
-    shown = [one.strip() for one in Elements(text).texts if one.strip()]
-    evidence = shown[shown.index("From rank-26.txt") :][:11]
+    cause = {"kind": "node_failed", "sentence": "it failed"}
+    write_table(tmp_path, 16)
+    ranks = [rank(one) for one in range(8)]
+    text = rendered(write(document(16, verdict=verdict, cause=cause, ranks=ranks)))
+    page = Elements(text)
+    shown = [one.strip() for one in page.texts if one.strip()]
+    evidence = shown[shown.index("From rank-12.txt") :][:11]
 
     assert ["step 16", "ValueError: loss is nan", "Node", "3, pod pod-3", "Log"] == evidence[1:6]
-    assert ["/log/rank-26.txt on that node", "Also", "node 1 may have failed first"] == evidence[6:9]
-    assert ["Unheard", "node 2"] == evidence[9:]
+    assert ["/log/rank-12.txt on that node", "Also", "node 1 may have failed first"] == evidence[6:9]
+    assert ["Nodes", "nothing heard from node 2"] == evidence[9:]
     assert "<b>ValueError: loss is nan</b>" in text
     assert (
-        "Verdict of all nodes: rank 26 on node 3 failed: exit status 1 (ValueError: loss is nan) (likely the cause)"
+        "Verdict of all nodes: rank 12 on node 3 failed: exit status 1 (ValueError: loss is nan) (likely the cause)"
         in shown
     )
+    assert 1 == page.classes_of("rect").count("cause")
+    assert "Filled: likely cause. Thin outline: other ranks. Plain: ranks of other nodes." in shown
 
 
 def test_long_line(write: Write) -> None:

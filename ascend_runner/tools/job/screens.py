@@ -328,10 +328,12 @@ def _of_record(snapshot: Snapshot, now: float | None) -> list[Fact]:
 def _facts(snapshot: Snapshot, now: float) -> Iterator[Fact]:
     job, found = snapshot.job, _of_record(snapshot, now)
     failed, limit_at = snapshot.record.failed, snapshot.limit_at
-    yield from facts.chosen(found, "cause", "also", "unheard", "candidates", "means", "code", "log")
+    yield from facts.chosen(found, "cause", "also", "nodes", "candidates", "means", "code", "log")
+    elsewhere = snapshot.record.elsewhere
+    lines = elsewhere.lines if elsewhere else ()
     if failed and failed.finding:
         lines = failed.finding.excerpt or failed.finding.last_lines
-        yield from (("", f"| {line}") for line in lines[-MOST_LINES:])
+    yield from (("", f"| {line}") for line in lines[-MOST_LINES:])
     yield from facts.chosen(found, "rerun")
     yield "command", " ".join(map(shlex.quote, job.command))
     yield "node", place(snapshot)

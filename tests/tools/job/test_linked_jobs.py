@@ -40,20 +40,20 @@ def fixture_start_nodes(start: Start) -> StartNodes:
 
 @pytest.mark.deep
 def test_requests_are_for_all_nodes(start_nodes: StartNodes, tool: Tool) -> None:
-    """A checkpoint, a limit and a stop that one node is asked for reach both, also if a restart would follow."""
+    """A checkpoint, a limit and a stop that any node is asked for reach both, also if a restart would follow."""
     runs = start_nodes("--max-restarts", "1")
     checkpoint = tool("checkpoint", "job-node-1")
     for run in runs:
         run.wait_for("noted")
     limit = tool("limit", "job-node-1", "2h")
     limits = [document(tool, f"job-node-{node}")["limit_at"] is not None for node in (0, 1)]
-    stop = tool("stop", "job-node-1")
+    stop = tool("stop", "job")
 
     assert [143, 143] == [run.finish() for run in runs]
-    assert (0, "job-node-1: all 2 nodes: all ranks were asked for a checkpoint\n") == checkpoint
+    assert (0, "job-node-1: both nodes: all ranks were asked for a checkpoint\n") == checkpoint
     assert (0, [True, True]) == (limit[0], limits)
-    assert limit[1].endswith("; all 2 nodes: changed\n")
-    assert (0, "job-node-1: all 2 nodes: stopping the ranks\n") == stop
+    assert limit[1].endswith("; both nodes: changed\n")
+    assert (0, "job-node-0: both nodes: stopping the ranks\n") == stop
 
 
 @pytest.mark.deep
@@ -67,16 +67,19 @@ def test_signal_for_a_checkpoint_is_for_all_nodes(start_nodes: StartNodes) -> No
         run.send(signal.SIGTERM)
 
     assert [143, 143] == [run.finish() for run in runs]
-    assert "checkpoint: all 2 nodes: all ranks were asked for a checkpoint" in runs[1].screen
+    assert "checkpoint: both nodes: all ranks were asked for a checkpoint" in runs[1].screen
 
 
 @pytest.mark.deep
 def test_status_shows_the_nodes(start_nodes: StartNodes, tool: Tool) -> None:
-    """Node 0 shows all nodes, another one itself and whether it reaches node 0; a frozen runner delays nothing."""
+    """Node 0, which needs no name, shows all nodes, another one itself and whether it reaches node 0.
+
+    A frozen runner delays nothing.
+    """
     runs = start_nodes()
     wait_until(lambda: ["running"] * 2 == [row["state"] for row in document(tool, "job-node-0")["nodes"]])
     here, there = (document(tool, f"job-node-{node}")["nodes"] for node in (0, 1))
-    screen = tool("status", "job-node-0")[1]
+    screen = tool()[1]
     os.kill(runs[1].runner_pid, signal.SIGSTOP)
     checkpoint = tool("checkpoint", "job-node-0")
     os.kill(runs[1].runner_pid, signal.SIGCONT)
@@ -86,6 +89,7 @@ def test_status_shows_the_nodes(start_nodes: StartNodes, tool: Tool) -> None:
     assert [0, 1] == [row["node"] for row in here]
     assert all(row["round_trip"] is not None for row in here)
     assert [(0, False), (1, False)] == [(row["node"], row["is_unreachable"]) for row in there]
+    assert screen.startswith("job-node-0: running")
     assert "  node  place" in screen
     assert (0, "job-node-0: node 0: all ranks were asked for a checkpoint; node 1: no answer\n") == checkpoint
 

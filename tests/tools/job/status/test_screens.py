@@ -70,6 +70,20 @@ def test_nodes_of_a_linked_job() -> None:
     assert "  6     running" in screens.status(attrs.evolve(running(rank(0)), nodes=tuple(nodes[6:8])), BEGAN)
 
 
+def test_failure_of_another_node() -> None:
+    """The end of the rank's log is shown, with its place, as the link has carried them."""
+    verdict = {"node": 3, "rank_id": 26, "sentence": "x", "lines": ["step 16", "loss is nan"], "log": "/log/rank-26.txt"}
+    cause = {"kind": "node_failed", "sentence": "rank 26 on node 3 failed: x"}
+    lines = screens.status(running(rank(0, "stopped"), verdict=verdict, cause=cause), BEGAN).splitlines()
+
+    assert [
+        "  cause       rank 26 on node 3 failed: x",
+        "  log         /log/rank-26.txt on that node",
+        "              | step 16",
+        "              | loss is nan",
+    ] == lines[1:5]
+
+
 def test_running_job() -> None:
     """The screen fits into 80 columns and has the facts in a fixed order."""
     at = datetime.fromtimestamp(BEGAN + 7199).astimezone().isoformat()
