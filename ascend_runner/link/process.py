@@ -189,22 +189,25 @@ class LinkProcess(Generic[State]):
             if self._silent_at == NEVER and self._local:
                 self._feed_all(LocalChanged(self._local, now))
             self._silent_at = now + SILENT
-            if isinstance(order, Local):
-                self._local = order
-                self._feed_all(LocalChanged(order, time.monotonic()))  # an answer to the one before is not for this one
-            elif isinstance(order, channel.Ping):
-                self._news.append(channel.Ping(contact=self._machines[HUB].contact))
-            elif isinstance(order, channel.Settings):
-                if self._spoke:
-                    self._spoke.move(order.hubs)
-            elif isinstance(order, Asked):
-                self._feed_all(Requested(order, now))
-            elif isinstance(order, channel.Close):
-                self._may_end, self._ends_at = True, now + CLOSE_LIMIT
-            else:
-                self._is_orphan, self._silent_at = True, NEVER
-                self._ends_at = min(self._ends_at, now + ORPHAN_LIMIT)
-                self._feed_all(RunnerGone(now))
+            self._obey(order, now)
+
+    def _obey(self, order: object, now: float) -> None:
+        if isinstance(order, Local):
+            self._local = order
+            self._feed_all(LocalChanged(order, time.monotonic()))  # an answer to the one before is not for this one
+        elif isinstance(order, channel.Ping):
+            self._news.append(channel.Ping(contact=self._machines[HUB].contact))
+        elif isinstance(order, channel.Settings):
+            if self._spoke:
+                self._spoke.move(order.hubs)
+        elif isinstance(order, Asked):
+            self._feed_all(Requested(order, now))
+        elif isinstance(order, channel.Close):
+            self._may_end, self._ends_at = True, now + CLOSE_LIMIT
+        else:
+            self._is_orphan, self._silent_at = True, NEVER
+            self._ends_at = min(self._ends_at, now + ORPHAN_LIMIT)
+            self._feed_all(RunnerGone(now))
 
     def _hear_guardian(self, now: float) -> None:
         if not self._is_orphan or self._is_ending:

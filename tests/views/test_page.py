@@ -257,7 +257,7 @@ def test_nodes(write: Write) -> None:
 
 
 def test_cause_on_another_node(write: Write, tmp_path: Path) -> None:
-    """The end of its log is the evidence, with the line that the verdict quotes, and its rank is marked in the topology."""
+    """The end of its log is the evidence, with the line that the verdict quotes, and the topology marks its rank."""
     verdict = {
         "node": 3,
         "rank_id": 12,

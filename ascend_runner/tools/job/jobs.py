@@ -211,10 +211,10 @@ def _newest_of_each_name(jobs: Iterable[FoundJob]) -> list[FoundJob]:
     return sorted(newest.values(), key=_number)
 
 
-def _of_one_run(named: Sequence[FoundJob]) -> Sequence[FoundJob]:
+def _of_one_run(named: Sequence[FoundJob]) -> list[FoundJob]:
     """Leave out the earlier runs of a job in other directories."""
     if len({job.job_id for job in named}) != 1:
-        return named
+        return [*named]
     last = [job for job in named if job.is_alive()] or _newest_of_each_name(named)
     return [job for job in named if any(_are_of_one_job([job, one]) for one in last)]
 

@@ -72,7 +72,13 @@ def test_nodes_of_a_linked_job() -> None:
 
 def test_failure_of_another_node() -> None:
     """The end of the rank's log is shown, with its place, as the link has carried them."""
-    verdict = {"node": 3, "rank_id": 26, "sentence": "x", "lines": ["step 16", "loss is nan"], "log": "/log/rank-26.txt"}
+    verdict = {
+        "node": 3,
+        "rank_id": 26,
+        "sentence": "x",
+        "lines": ["step 16", "loss is nan"],
+        "log": "/log/rank-26.txt",
+    }
     cause = {"kind": "node_failed", "sentence": "rank 26 on node 3 failed: x"}
     lines = screens.status(running(rank(0, "stopped"), verdict=verdict, cause=cause), BEGAN).splitlines()
 
