@@ -14,7 +14,11 @@ from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import bound_to_free_port
 
 SECRET = {"ASCEND_RUNNER_LINK_SECRET": "a secret of the test"}
-FAIL_ON_RANK_3 = "[ $RANK -eq 3 ] && echo bad input && exit 7; sleep 600"
+# Ranks of node 0 that have not been started before the failure are not started at all.
+FAIL_ON_RANK_3 = """touch up-$RANK
+    until [ -e up-0 -a -e up-1 ]; do sleep 0.01; done
+    [ $RANK -eq 3 ] && echo bad input && exit 7
+    sleep 600"""
 START = Callable[..., list[Run]]
 
 
@@ -61,7 +65,10 @@ def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) 
 
 def test_process_that_starts_the_ranks_of_its_node(start: START) -> None:
     """The nodes are linked by such processes as by ranks."""
-    runs = start("[ $X -eq 1 ] && exit 7; sleep 600", "--launcher", "init-method")
+    runs = start(
+        "touch up-$X; until [ -e up-0 ]; do sleep 0.01; done; [ $X -eq 1 ] && exit 7; sleep 600",
+        *("--launcher", "init-method"),
+    )
 
     assert [7, 7] == [run.finish() for run in runs]
     assert "ERROR init-method-node-1 failed: exit status 7" in runs[1].screen
