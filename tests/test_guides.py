@@ -227,6 +227,15 @@ GUIDES: Final = (
         has=("MASTER_ADDR=a-worker-0.a", "MASTER_PORT=6789"),
     ),
     Guide(
+        name="octopus-nodes-check",
+        environ={**OCTOPUS, **NODES, "MA_NUM_GPUS": "2"},
+        cwd="/home/ma-user",
+        command="--check python train.py --lr 0.1",
+        ran=(),
+        says=("where a connection between nodes was lost, which takes up to 30 s, use --grace 45)",),
+        status=1,
+    ),
+    Guide(
         name="octopus-engine",
         environ={**OCTOPUS, "MA_NUM_GPUS": "2"},
         cwd="/home/ma-user",
