@@ -46,7 +46,7 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ASK_LIMIT, BEAT, TABLE_WAIT
+from ascend_runner.link.protocol import ALONE, ASK_LIMIT, BEAT, TABLE_WAIT
 from ascend_runner.link.verdict import stopped_by
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
@@ -65,6 +65,7 @@ from ascend_runner.views import facts, wording
 
 FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
 STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
+NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
@@ -406,7 +407,7 @@ class Nodes:
         if signals.stop_signum and self._joined:
             self._note_end()
             self._say(signum=signals.stop_signum)
-            self._await(lambda: self._is_stopped, STOP_WORD, "node 0 to answer")
+            self._await(lambda: self._is_stopped, STOP_WORD, NODE_0)
         return self._of_stop(Outcome(cause=signals.first_stop()))
 
     def _of_stop(self, outcome: Outcome) -> Outcome:
@@ -428,12 +429,14 @@ class Nodes:
     def _await_stop(self) -> StopAll | None:
         self._note_end()
         self._say(stage=Stage.DEAD, alive=0)
-        self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD, "node 0 to answer")
+        self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD, NODE_0)
         return self._stop if self._is_stopped else None
 
     def _await_verdict(self) -> JobVerdict | None:
         seconds = LAST_WORD + self._spec.stopping.grace
-        what = "the other nodes to stop their ranks" if self._joined else "node 0 to answer"
+        what = f"{duration(seconds)} for the other nodes to stop their ranks"
+        if self._joined is None:  # the link decides alone, unless it hears of node 0
+            what = f"{duration(ALONE)} for node 0 to answer"
         self._await(lambda: self._verdict_so_far is not None, seconds, what)
         return self._verdict_so_far
 
@@ -445,7 +448,7 @@ class Nodes:
     def _await(self, is_over: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for news after the ranks have ended."""
         signals = self._setup.signals
-        is_cut = self._patience(f"up to {duration(seconds)} for {what}")
+        is_cut = self._patience(f"up to {what}")
         end = signals.now() + seconds
         while self._peers and self._peers.is_usable and not (is_over() or is_cut()):
             if signals.now() >= end:
