@@ -26,9 +26,10 @@ START = Callable[..., list[Run]]
 def start(program: Program) -> START:
     """Return a function that starts a shell command on two nodes of two ranks; `variable` has the number of each."""
 
+    with bound_to_free_port() as bound:
+        port = str(bound.getsockname()[1])
+
     def start(command: str, *options: str, nodes: tuple[int, ...] = (0, 1), variable: str = "X") -> list[Run]:
-        with bound_to_free_port() as bound:
-            port = str(bound.getsockname()[1])
         place = ("--nproc-per-node", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "--link-port", port)
         linked = (*place, "--link", "require", *options)
         ranks = ("sh", "-c", command)
@@ -118,6 +119,22 @@ def test_nodes_restart_together(program: Program, start: START) -> None:
     assert [0, 0] == [run.finish() for run in runs]
     assert [2, 2] == [run.screen.count("again") for run in runs]
     assert "restarting" in program.states("-node-0")
+
+
+@pytest.mark.parametrize("link", ["auto", "require"])
+def test_node_that_is_replaced_joins_the_restart(start: START, link: str) -> None:
+    """A runner that takes the place of one that was killed starts the next attempt with the others, not the first."""
+    command = "echo attempt $ASCEND_RUNNER_ATTEMPT; [ $ASCEND_RUNNER_ATTEMPT -eq 1 ] || sleep 600"
+    runs = start(command, "--max-restarts", "1", "--link", link)
+    for run in runs:
+        run.wait_for("attempt 0", times=2)
+    os.kill(runs[1].runner_pid, signal.SIGKILL)
+    runs[0].wait_for("the runner of node 1 died (likely the cause); restarting")
+    (replacing,) = start(command, "--max-restarts", "1", "--link", link, nodes=(1,))
+
+    assert [0, 0, 137] == [run.finish() for run in (runs[0], replacing, runs[1])]
+    assert [2, 2] == [run.screen.count("attempt 1\n") for run in (runs[0], replacing)]
+    assert "attempt 0" not in replacing.screen
 
 
 def test_missing_node_is_named(start: START) -> None:

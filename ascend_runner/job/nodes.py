@@ -293,8 +293,11 @@ class Nodes:
             self._await_all(plan)
         elif peers and attempt == 0 and self._spec.restarts.max_restarts:
             self._await_joined(peers)
-        if self._joined and self._joined.attempt > attempt:
-            attempt = self._joined.attempt
+        known = self._joined.attempt if self._joined else 0
+        if self.verdict and self.verdict.restarts:  # on the attempt of a runner that this one replaces
+            known = max(known, self.verdict.attempt + 1)
+        if known > attempt:
+            attempt = known
             self._say(attempt=attempt)
         if peers and attempt:
             attempt = self._await_restart(attempt)
