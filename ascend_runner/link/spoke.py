@@ -59,6 +59,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.text import duration
 
 KILLED: Final = 137  # the exit status of a runner that has died: most are killed
+RUNNER_DIED: Final = "runner died"  # the state of a node, as people see it
 LASTING: Final = 3.0  # seconds after which a wait is worth a line
 RAN: Final = frozenset({Stage.RUNNING, Stage.STOPPING})
 WAITS: Final = frozenset({Stage.PREPARING, Stage.READY})
@@ -246,7 +247,7 @@ def _runner_gone(spoke: Spoke, _event: RunnerGone) -> Told:
         return spoke, ()
     node = spoke.identity.node
     failure = Failure(ending=f"the runner of node {node} died", status=KILLED, kind=FailureClass.OWN, at=spoke.now)
-    local = attrs.evolve(spoke.local, stage=Stage.GONE, failure=spoke.local.failure or failure)
+    local = attrs.evolve(spoke.local, stage=Stage.GONE, state=RUNNER_DIED, failure=spoke.local.failure or failure)
     return _became(attrs.evolve(spoke, is_gone=True, is_due=True), local), ()
 
 

@@ -171,9 +171,11 @@ def test_a_runner_that_dies_is_a_cause() -> None:
     world.play(0.01)
     assert all(told(world, node, StopAll) for node in (0, 2))
     world.play(5.0)
+    assert world.hub
 
     assert {(1, "likely", 137)} == causes(world)
     assert world.machines[1].spoke.is_over
+    assert "runner died" == node_records(world.hub)[1].state
 
 
 @pytest.mark.parametrize(("is_linked", "seconds"), [(True, 20.0), (False, 5.0)])
