@@ -679,7 +679,8 @@ def _cause_of(stop: StopAll) -> PeerFailed | SignalReceived:
         return SignalReceived(stop.signum, node=stop.node)
     rank = "" if stop.rank_id is None else f"rank {stop.rank_id}: "
     how = f" ({rank}{stop.ending})" if rank or stop.ending else ""
-    sentence = stop.ending if stop.node is None else f"node {stop.node} failed{how}"
+    is_clause = stop.node is None or f"node {stop.node} " in stop.ending  # such as "the runner of node 1 died"
+    sentence = stop.ending if is_clause else f"node {stop.node} failed{how}"
     return PeerFailed(attempt=stop.attempt, sentence=sentence, exit_status=stop.status)
 
 

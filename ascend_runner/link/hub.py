@@ -592,7 +592,7 @@ def _stop_all(hub: Hub) -> Told:
     else:
         asked = _asked_to_stop(hub)
         peer, signum = asked or signalled[0], signalled[0].local.signum
-        leaves = f"received {signal_name(signum)}"
+        leaves = f"node {peer.identity.node} received {signal_name(signum)}"
         stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves, status=128 + signum)
         if asked or not _may_be_replaced(hub, peer):
             stop = attrs.evolve(stop, signum=signum)

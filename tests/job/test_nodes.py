@@ -257,6 +257,10 @@ def test_end_of_the_only_rank_is_said_at_once() -> None:
             PeerFailed(attempt=0, sentence="the other nodes are at attempt 1", exit_status=1),
             StopAll(attempt=0, ending="the other nodes are at attempt 1"),
         ),
+        (
+            PeerFailed(attempt=0, sentence="node 3 received SIGTERM", exit_status=143),
+            StopAll(attempt=0, node=3, ending="node 3 received SIGTERM", status=143),
+        ),
         (SignalReceived(SIGTERM, node=3), StopAll(attempt=0, node=3, signum=SIGTERM)),
     ],
 )
