@@ -365,10 +365,13 @@ def _tell_requests(spoke: Spoke) -> Told:
 
 
 def _watch_hub(spoke: Spoke) -> Told:
-    """Warn about a hub that is silent, at most once a minute, and say when it is back."""
+    """Warn about a hub that is silent, at most once a minute, and say when it is back; not once the job has ended."""
+    is_over = spoke.verdict is not None and not spoke.verdict.restarts and spoke.knows >= spoke.local.attempt
     is_recent = not spoke.is_unreachable and spoke.warned is not None and spoke.now < spoke.warned + AGAIN
     is_unreachable = (
-        spoke.now >= _silent_at(spoke) and not is_recent and not (spoke.is_unlinked or spoke.parting is not None)
+        spoke.now >= _silent_at(spoke)
+        and not is_recent
+        and not (spoke.is_unlinked or spoke.parting is not None or is_over)
     )
     if is_unreachable == spoke.is_unreachable:
         return spoke, ()

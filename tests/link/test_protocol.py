@@ -27,8 +27,9 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ASK_LIMIT, HUB, LocalChanged, Received, Requested, Send
+from ascend_runner.link.protocol import ASK_LIMIT, HUB, LocalChanged, Received, Requested, Send, Tell, Tick
 from ascend_runner.link.spoke import Spoke
+from ascend_runner.record.nodes import JobVerdict
 from tests.helpers.link_world import Habits, Network, World
 
 Kind = TypeVar("Kind")
@@ -151,6 +152,15 @@ def test_a_silent_node_is_unreachable_and_stops_nobody() -> None:
         news.sentence for _at, news in told(world, 2, Warned)
     ]
     assert {Stage.RUNNING} == {machine.local.stage for machine in world.machines.values()}
+
+
+@pytest.mark.parametrize(("verdict", "count"), [(None, 1), (JobVerdict(restarts=True), 1), (JobVerdict(), 0)])
+def test_node_0_may_leave_after_its_verdict(verdict: JobVerdict | None, count: int) -> None:
+    """A node that stays, as one that is held, does not miss node 0 when the job has ended."""
+    spoke = Spoke(identity=Identity(node=1, nodes=2, incarnation="r1"), heard=1.0, verdict=verdict)
+    _spoke, actions = spoke_rules.transition(spoke, Tick(9.0))
+
+    assert count == sum(isinstance(action, Tell) for action in actions)
 
 
 def test_no_hub_is_said_once() -> None:
