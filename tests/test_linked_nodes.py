@@ -25,7 +25,6 @@ START = Callable[..., list[Run]]
 @pytest.fixture
 def start(program: Program) -> START:
     """Return a function that starts a shell command on two nodes of two ranks; `variable` has the number of each."""
-
     with bound_to_free_port() as bound:
         port = str(bound.getsockname()[1])
 

@@ -285,7 +285,7 @@ def test_stop_about_this_node_becomes_a_cause_unless_it_knows() -> None:
     scene.nodes.observe(State(grace=GRACE, phase=Phase.TERMINATING, cause=EXITED), 3.0)
     scene.send(lost)
 
-    assert [PeerFailed(attempt=0, sentence="node 1 failed (node 1 is unreachable)", exit_status=1)] == [*stopped]
+    assert [PeerFailed(attempt=0, sentence="node 1 is unreachable", exit_status=1)] == [*stopped]
     assert [] == [*scene.requests.take_findings()]
 
 
