@@ -223,7 +223,7 @@ def code_names(text: str) -> Iterator[str]:
 
 
 _CODES: Final = re.compile(
-    rf"SIG[A-Z]+|(E[A-Z]?|HCCL |driver )?(?P<first>\d+)(?:-(?:E[A-Z]?)?(\d+))?({codes.OF_THE_SERVER})?"
+    rf"SIG[A-Z]+|(E[A-Z]?|HCCL |driver )?(?P<first>\d{{1,6}})(?:-(?:E[A-Z]?)?(\d{{1,6}}))?({codes.OF_THE_SERVER})?"
 )
 
 
@@ -303,10 +303,9 @@ def _faults_of_entry(entry: Entry) -> Iterator[str]:
         yield f"invalid source {entry.source!r}, expected a URL"
     if not entry.advice.isprintable() or len(entry.advice) > LONGEST_ADVICE:
         yield f"means and next must be one printable line of at most {LONGEST_ADVICE} characters together"
-    reasons = [
-        *(f"invalid code {part!r}" for part in entry.code.split(", ") if part and not _CODES.fullmatch(part)),
-        *(f"expression {one!r}: {reason}" for one in entry.match for reason in _faults_of_expression(one, entry.on)),
-    ]
+    reasons = [f"invalid code {part!r}" for part in entry.code.split(", ") if part and not _CODES.fullmatch(part)]
+    for pattern in (*entry.match, "|".join(entry.match)) if entry.match else ():  # they may have groups of one name
+        reasons = reasons or [f"expression {pattern!r}: {one}" for one in _faults_of_expression(pattern, entry.on)]
     yield from reasons or _faults_of_samples(entry)
 
 
