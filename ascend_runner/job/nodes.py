@@ -204,8 +204,9 @@ class Nodes:
 
     def _pass_on(self, stop: StopAll) -> None:
         """Let a stop end the ranks of this node. It may be about this node, as one that was lost and is back."""
-        is_own = bool(self._local.failure or self._local.signum)
-        if not (is_own and stop.node == self.plan.node):
+        is_own = bool(self._local.failure or self._local.signum) and stop.node == self.plan.node
+        is_known = bool(stop.signum and self._local.signum)  # a scheduler and `ascend-job stop` reach all nodes
+        if not (is_own or is_known):
             self._setup.requests.pass_on(_cause_of(stop))
 
     def observe(self, fact: Fact, at: float) -> None:

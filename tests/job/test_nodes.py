@@ -644,6 +644,17 @@ def test_limit_for_the_whole_job() -> None:
     assert ["changed"] * 2 + ["refused"] * 3 == [result.partition(":")[0] for _id, result in results(scene)]
 
 
+def test_stop_signal_to_all_nodes_is_one() -> None:
+    """A node that was signaled itself has nothing to do for the signal to another node, but for a failure there."""
+    for stop, count in ((StopAll(attempt=0, node=3, signum=SIGTERM), 0), (STOP, 1)):
+        scene = Scene()
+        scene.nodes.begin_attempt(0)
+        scene.nodes.observe(State(grace=GRACE, phase=Phase.TERMINATING, cause=SignalReceived(SIGTERM)), 1.0)
+        scene.send(stop)
+
+        assert count == len(scene.requests.take_findings())
+
+
 def test_stop_for_the_whole_job() -> None:
     """The signal is said before this runner receives it, so that it is one to all nodes, which no restart follows."""
     scene = Scene(restarts=3)

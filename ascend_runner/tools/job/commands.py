@@ -39,6 +39,10 @@ class RefusedError(AscendRunnerError):
     exit_status = 1
 
 
+class JustEndedError(RefusedError):
+    """A job has ended while it was asked for something."""
+
+
 def find(options: Namespace, *, may_be_any_part: bool = False) -> FoundJob:
     """Return the job that the options name, or the first of its nodes if it `may_be_any_part`.
 
@@ -84,6 +88,8 @@ def _stop_all_nodes(job: FoundJob) -> tuple[str, str]:
     """Stop all nodes of a job; return the answer, "" if this node is to be stopped alone, with a note on that."""
     try:
         answer = str(_request(job, {"request": "stop"})["answer"])
+    except JustEndedError:  # its ranks may stop faster than the other nodes answer
+        return "the job has ended", ""
     except RefusedError as error:
         return "", f"; {error}"
     return printable(answer), "" if answer else f"; {control.ONLY_HERE}"
@@ -147,7 +153,7 @@ def _request(job: FoundJob, message: Message) -> Message:
     except BlockingIOError:
         raise RefusedError(f"the runner of {job.name} did not respond within {control.PATIENCE:g} s") from None
     except ConnectionError:
-        raise RefusedError(f"the runner of {job.name} did not answer; its job seems to have just ended") from None
+        raise JustEndedError(f"the runner of {job.name} did not answer; its job seems to have just ended") from None
     except (OSError, ValueError) as error:
         raise RefusedError(f"cannot reach the runner of {job.name}: {reason(error)}") from None
     if "answer" not in answer:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ascend_runner.services.run_folder import RUN_DIR_VARIABLE
+from ascend_runner.services.run_folder import CONTROL, RUN_DIR_VARIABLE
 from ascend_runner.tools.job import jobs
 from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import bound_to_free_port
+from tests.helpers.surroundings import CLEAN, bound_to_free_port
 from tests.helpers.terminal import Terminal
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import LIMIT, wait_until
 from tests.tools.job.conftest import Start, Tool, document
 
 TRAPS = 'trap "echo noted" USR1; echo ready; while :; do sleep 0.1; done'
@@ -145,3 +146,20 @@ def test_without_a_link(start: Start, tool: Tool) -> None:
     assert 143 == run.finish()
     assert "asked rank 1 for a checkpoint; on this node only" in checkpoint[1]
     assert "; on this node only" in stop[1]
+
+
+def test_job_that_ends_while_it_is_asked_to_stop(start: Start, run_dir: Path) -> None:
+    """Its ranks may stop before the answer is known: then it has ended, as was asked for."""
+    run = start(TRAPS, "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--link", "off", ranks=1)
+    run.wait_for("ready")
+    runner = run.runner_pid
+    os.kill(runner, signal.SIGSTOP)
+    (control,) = run_dir.glob(f"*/{CONTROL}")
+    command = [sys.executable, "-m", "ascend_runner.tools.job", "stop"]
+    with subprocess.Popen(command, env={**CLEAN, RUN_DIR_VARIABLE: str(run_dir)}, stdout=subprocess.PIPE) as popen:
+        wait_until(lambda: 2 == Path("/proc/net/unix").read_text().count(str(control)))  # the listener, a connection
+        os.kill(runner, signal.SIGKILL)
+        shown = popen.communicate(timeout=LIMIT)[0]
+
+    assert 137 == run.finish()
+    assert (0, b"job-node-1: the job has ended\n") == (popen.returncode, shown)
