@@ -106,7 +106,7 @@ _NO_RESTART: Final = {  # why a job is not restarted, "" if no reason is needed
     Verdict.USED_UP: "the limit of --max-restarts is reached",
     Verdict.SAME_FAILURE: "the same failure occurred too often",
     Verdict.POINTLESS: "a restart cannot fix this failure",
-    Verdict.NO_LINK: "the other nodes of the job could not be asked; let the platform restart the whole job",
+    Verdict.NO_LINK: "not all nodes of the job could be reached; let the platform restart the whole job",
     Verdict.NOT_CLEAR: "processes of the last attempt are still alive",
     Verdict.STOPPED: "the job was stopped",
     Verdict.NO_TIME: "the time limit would end the job before it",

@@ -65,7 +65,7 @@ class Verdict(enum.Enum):
     NOT_CLEAR = "not_clear"  # processes of the attempt are alive
     STOPPED = "stopped"  # by a signal that came before the next attempt
     NO_TIME = "no_time"  # the time limit comes before the next attempt
-    NO_LINK = "no_link"  # the other nodes of the job could not be asked
+    NO_LINK = "no_link"  # not all nodes of the job could be reached
 
 
 class Action(enum.Enum):

@@ -139,7 +139,7 @@ def _of_record(rank: RankRecord, seen: Snapshot) -> RankView:
         ending=rank.words if rank.ending else "",
         is_culprit=bool(seen.cause and rank.rank_id == seen.cause.rank_id),
         name=printable(rank.name).replace("\t", " "),
-        node="" if seen.live else printable(seen.job.host),
+        node="" if seen.live or seen.job.is_of_this_machine else printable(seen.job.host),
         pid=rank.pid,
         npu=rank.local_rank if rank.rank_id >= 0 else None,
         quiet=max(0.0, now - rank.last_sign_after) if seen.live and rank.is_running else None,
@@ -294,6 +294,7 @@ class Observer:
 
     def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:
         worst = min(self._parts, key=lambda part: (not part.seen.cause, part.is_over))
+        notes = (f"{part.seen.job.name}: {part.seen.note}" for part in self._parts if part.seen.note)
         return JobView(
             name=Masker().text(self._job.job_id if len(self._parts) > 1 else self._job.name),
             headline=worst.headline(),
@@ -302,7 +303,7 @@ class Observer:
             now=now,
             place=self._place(),
             cause=worst.seen.sentence,
-            outlook="; ".join(filter(None, (worst.seen.note, screens.outlook(worst.seen)))),
+            outlook="; ".join(filter(None, (*notes, screens.outlook(worst.seen)))),
             nodes=max((part.seen.all_nodes for part in self._parts), key=len),
             step=steps.furthest(tail.step for tail in tails.values()) or steps.NO_STEP,
             is_over=all(part.is_over for part in self._parts),
