@@ -42,12 +42,22 @@ def _start(program: str) -> str:
     beside = os.path.join(os.path.dirname(sys.executable), program)
     if not bundle and os.access(beside, os.X_OK):
         return shlex.quote(beside)
-    name = os.path.basename(sys.executable)
-    python = name if _on_path(name) == sys.executable else shlex.quote(sys.executable)
     if not bundle:
-        return f"{python} -m {__package__}{MODULES[program]}"
-    start = f"{'sh' if has_own_python else python} {shlex.quote(bundle)}"
+        return f"{_python()} -m {__package__}{MODULES[program]}"
+    start = f"{'sh' if has_own_python else _python()} {shlex.quote(bundle)}"
     return start if os.path.basename(bundle).startswith(program) else f"{start} --as {program}"
+
+
+def _python() -> str:
+    name = os.path.basename(sys.executable)
+    return name if _on_path(name) == sys.executable else shlex.quote(sys.executable)
+
+
+def installing(package: str, extra: str) -> str:
+    """Return the command line that installs a package of an extra for this Python; pip(1) does not know a bundle."""
+    bundle, _has_own_python = _bundle()
+    wanted = package if bundle else shlex.quote(f"{RUNNER}[{extra}]")
+    return f"{_python()} -m pip install {wanted}"
 
 
 def find_tool(name: str, folders: Iterable[str]) -> str:

@@ -28,14 +28,18 @@ INTERRUPTED: Final = 130
 Adder = Callable[[str, Callable[[Namespace], int], str, str], ArgumentParser]  # name, function, summary, example
 
 
+EXAMPLE: Final = "example: "
+
+
 class WholeWordsFormatter(HelpFormatter):
-    """Breaks no path and no option at its hyphens."""
+    """Breaks no path and no option at its hyphens, and no example, which can be copied only in one piece."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
+        lines = [text] if EXAMPLE in text else self._split_lines(text, width - len(indent))
+        return "\n".join(indent + line for line in lines)
 
 
 class EndedByParserError(AscendRunnerError):
@@ -83,7 +87,7 @@ def commands_of(parser: ArgumentParser) -> tuple[Adder, Mapping[str, ArgumentPar
             name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=f"example: {parser.prog} {name} {example}".rstrip(),
+            epilog=f"{EXAMPLE}{parser.prog} {name} {example}".rstrip(),
             allow_abbrev=False,
             formatter_class=WholeWordsFormatter,
         )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import attrs
 import pytest
 
 import ascend_runner
@@ -24,7 +27,8 @@ PACKAGE: Final = Path(ascend_runner.__file__).parent
 
 def _bundle(folder: Path) -> Path:
     """Make a bundle of this package, without the packages that it needs, which this Python has."""
-    sources = {str(path.relative_to(PACKAGE.parent)): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    paths = (path for path in PACKAGE.rglob("*") if path.suffix in {".py", ".html", ".css"})
+    sources = {str(path.relative_to(PACKAGE.parent)): path.read_text("utf-8") for path in paths}
     folder.mkdir(exist_ok=True)
     return write_bundle(folder / "one file.pyz", wheel(folder / "ascend_runner-1-py3-none-any.whl", sources))
 
@@ -61,6 +65,10 @@ def _link(folder: Path, program: str) -> list[str]:
     return [sys.executable, str(link)]
 
 
+def _copy(folder: Path, program: str) -> list[str]:
+    return [sys.executable, str(_bundle(folder).rename(folder / f"{program}.pyz"))]
+
+
 Start = Callable[[Path, str], list[str]]
 
 
@@ -71,7 +79,7 @@ def _output(words: list[str], env: Mapping[str, str], cwd: Path) -> str:
 
 @pytest.mark.deep(quick=4)
 @pytest.mark.parametrize("program", [programs.RUNNER, programs.JOB, programs.RANK_TABLE])
-@pytest.mark.parametrize("start", [_module, _script, _in_bundle, _in_bundle_with_python, _link])
+@pytest.mark.parametrize("start", [_module, _script, _in_bundle, _in_bundle_with_python, _link, _copy])
 def test_commands_in_sentences_work_where_they_are_printed(start: Start, program: str, tmp_path: Path) -> None:
     """Without the scripts on PATH, the command in a help text runs the same program in a shell."""
     shown = _output([*start(tmp_path, program), "--help"], {"PATH": "/usr/bin:/bin"}, tmp_path)
@@ -101,22 +109,147 @@ def test_bundle_starts_itself_for_a_batch(tmp_path: Path) -> None:
     assert (tmp_path / "started").exists()
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("with_own_python", [False, True])
-def test_held_job_is_released_by_the_line_on_its_screen(tmp_path: Path, *, with_own_python: bool) -> None:
-    """A job that was started from a bundle can be released where nothing else of the package is installed."""
-    start = (_in_bundle_with_python if with_own_python else _in_bundle)(tmp_path / "folder", programs.RUNNER)
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ASCEND_RUNNER_RUN_DIR": str(tmp_path / "run")}
-    words = [*start, "--hold", "600", "--nproc-per-node", "1", "/bin/sh", "-c", "exit 7"]
-    with subprocess.Popen(words, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as job:
+@attrs.frozen
+class Place:
+    """A directory where only a bundle can be started: not even py-spy is beside its Python."""
+
+    cwd: Path
+    env: Mapping[str, str]
+    start: tuple[str, ...]
+
+    @classmethod
+    def make(cls, folder: Path, *, with_own_python: bool = False) -> Place:
+        """Make one."""
+        for name in ("python", "bundle", "cwd"):
+            (folder / name).mkdir()
+        python, _option = _without_scripts(folder / "python")
+        bundle = _bundle(folder / "bundle")
+        if with_own_python:
+            with_python(bundle, f'#!/bin/sh\nexec "{python}" "$@"\n')
+        env = {"PATH": f"{folder}/python/bin:/usr/bin:/bin", "HOME": str(folder)}
+        env = {**env, "ASCEND_RUNNER_RUN_DIR": f"{folder}/run", "ASCEND_RUNNER_NPROC_PER_NODE": "1"}
+        return cls(folder / "cwd", env, ("/bin/sh" if with_own_python else python, str(bundle)))
+
+    def run(self, line: str, cwd: str = ".") -> str:
+        """Run a line in a shell; return what it prints."""
+        return subprocess.run(
+            ["/bin/sh", "-c", line],
+            env=self.env,
+            cwd=self.cwd / cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        ).stdout
+
+    def say(self, program: str, words: str, pattern: str) -> str:
+        """Return the command line that a program prints in a sentence."""
+        return line_in(self.run(f"{shlex.join(self.start)} --as {program} {words}"), pattern)
+
+
+def line_in(text: str, pattern: str) -> str:
+    """Return what a group of a pattern matches."""
+    found = re.search(pattern, text)
+    assert found, text
+    return found[1]
+
+
+@pytest.mark.deep(quick=2)
+@pytest.mark.parametrize(
+    ("program", "words", "pattern", "expected"),
+    [
+        (programs.RUNNER, "./train.py", r"did you mean: (.*)\?\)", "trained"),
+        (programs.RUNNER, "-m train", r"did you mean: (.*)\?\)", "trained"),
+        (programs.RUNNER, "--help", r"example: (.*) --nproc-per-node 8", "usage: "),
+        (programs.RUNNER, "--hang-timeout 60 true", r"py-spy is not installed \((.*)\)", "pip install"),
+        (programs.JOB, "nothing", r"see (.*), or specify", "no jobs"),
+        (programs.JOB, "status nothing", r"see (.*), or specify", "no jobs"),
+        (programs.JOB, "--help", r"example: (.*)", "usage: "),
+        (programs.JOB, "logs --help", r"example: (.*)", "usage: "),
+        (programs.RANK_TABLE, "--help", r"example: (.*)", "usage: "),
+        (programs.RANK_TABLE, "show --help", r"example: (.*)", "usage: "),
+        (programs.RANK_TABLE, "show --svg x", r"removed: (.*) draws", "usage: "),
+    ],
+)
+def test_command_in_a_sentence_runs_as_it_is_printed(
+    program: str, words: str, pattern: str, expected: str, tmp_path: Path
+) -> None:
+    """Where only a bundle is, a shell runs each command line of its sentences."""
+    place = Place.make(tmp_path)
+    (place.cwd / "train.py").write_text("print('trained')")
+    line = place.say(program, words, pattern)
+
+    assert expected in place.run(line if expected in {"trained", "no jobs"} else f"{line} --help")
+
+
+@contextmanager
+def started(place: Place, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a job of a bundle and wait until it runs; at the end, wait until what was done in the context has ended it.
+
+    Only its errors are left to read.
+    """
+    command = [*place.start, "--log-dir", "log", *words]
+    with subprocess.Popen(command, env=place.env, cwd=place.cwd, stdout=-1, stderr=-1, text=True) as job:
         try:
-            assert job.stderr
-            (line,) = itertools.islice((line for line in job.stderr if "release with" in line), 1)
-            release = line.partition("release with ")[2].partition(", or kill")[0]
-            shown = _output(["sh", "-c", release], env, tmp_path)
+            assert job.stdout
+            job.stdout.readline()
+            yield job
             job.communicate(timeout=LIMIT)
         finally:
-            job.terminate()  # if it was not released
+            job.terminate()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("with_own_python", [False, True])
+def test_commands_on_the_screens_of_a_running_job(tmp_path: Path, *, with_own_python: bool) -> None:
+    """The lines of a job that was started from a bundle show its stacks and stop it; they name the job."""
+    place = Place.make(tmp_path, with_own_python=with_own_python)
+    with started(place, "--nproc-per-node", "2", "sh", "-c", "echo ready; exec sleep 1000") as job:
+        stacks = place.run(place.say(programs.JOB, "status", r"others wait for, run (.*)"))
+        stop = place.say(programs.JOB, "release", r"to stop it, run (.*)")
+        told = place.say(programs.JOB, "limit 0.01", r"; use (.*) to stop it")
+        stopped = place.run(stop)
+
+    assert 143 == job.returncode
+    assert "stacks of ranks 0, 1" in stacks
+    assert f"{told} sh" == stop
+    assert stopped.startswith("sh: sent SIGTERM to pid ")
+
+
+@pytest.mark.deep
+def test_command_that_writes_a_missing_page(tmp_path: Path) -> None:
+    """`ascend-job status` has the line that makes the HTML report of a job which has failed without one."""
+    place = Place.make(tmp_path)
+    place.run(f"{shlex.join(place.start)} --html never sh -c 'exit 7'")
+    place.run(place.say(programs.JOB, "status", r"not written; to write it, run (.*)"))
+
+    assert 1 == len([*place.cwd.glob("logs/latest/*.html")])
+
+
+# The HTML report cannot be written, because a directory is in its place.
+FAILS: Final = "echo ready; until [ -e go ]; do sleep 0.02; done; mkdir log/sh-report.html; exit 7"
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("with_own_python", [False, True])
+def test_commands_on_the_screens_of_a_held_job(tmp_path: Path, *, with_own_python: bool) -> None:
+    """The lines of a job that was started from a bundle write its page elsewhere and release it."""
+    place = Place.make(tmp_path, with_own_python=with_own_python)
+    (place.cwd / "elsewhere").mkdir()
+    with started(place, "--hold", "600", "sh", "-c", FAILS) as job:
+        (place.cwd / "go").touch()
+        assert job.stderr
+        screen = ""
+        while "to write it there" not in screen:
+            screen += job.stderr.readline()
+        page = place.run(line_in(screen, r"run (.*) elsewhere to write it there"), "elsewhere")
+        release = line_in(screen, r"release with (.*), or kill")
+        told = [place.say(programs.JOB, "status", r"to release it now, run (.*)")]
+        told += [place.say(programs.JOB, "limit +1h", r"; use (.*)")]
+        released = place.run(release)
 
     assert 7 == job.returncode
-    assert ": released (sent SIGTERM to pid " in shown
+    assert page.startswith("wrote sh-report.html")
+    assert [release, release.removesuffix(" sh")] == told
+    assert ": released (sent SIGTERM to pid " in released

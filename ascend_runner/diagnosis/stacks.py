@@ -110,7 +110,7 @@ class StackCollector:
 
         Unless it `may_pause` the processes, their stacks may be inexact if they change just then.
         """
-        self.refusal = "" if py_spy else executables.NO_PY_SPY
+        self.refusal = "" if py_spy else executables.no_py_spy()
         self._is_cut = is_cut
         self._py_spy = py_spy
         self._options = () if may_pause else ("--nonblocking",)

@@ -160,7 +160,7 @@ def note_what_is_missing(spec: JobSpec, messages: Messages) -> None:
     search_path = spec.processes[0].env.get("PATH", os.defpath)
     ends_hangs = spec.watching.hang_timeout is not None and spec.watching.hang_action is not WatchAction.WARN
     if ends_hangs and not executables.find_py_spy(search_path):
-        messages.info(f"{executables.NO_PY_SPY}: stacks of a hang will show kernel frames instead of Python frames")
+        messages.info(f"{executables.no_py_spy()}: stacks of a hang will show kernel frames instead of Python frames")
     if not process_tree.is_proc_ours():
         messages.warning(
             "/proc is missing or belongs to another PID namespace: stop signals go to whole process groups instead of"

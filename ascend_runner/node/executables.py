@@ -7,10 +7,10 @@ import stat
 import sys
 from typing import Final
 
+from ascend_runner import programs
 from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, CommandError
-from ascend_runner.programs import find_tool
 
-NO_PY_SPY: Final = "py-spy is not installed (pip install 'ascend-runner[debug]')"
+PY_SPY: Final = "py-spy"
 
 
 def is_relative(name: str) -> bool:
@@ -43,4 +43,9 @@ def find_executable(name: str, *, cwd: str, search_path: str) -> str:
 
 def find_py_spy(search_path: str) -> str:
     """Return the path of py-spy, beside this interpreter or else in `search_path`, or "" if it is not installed."""
-    return find_tool("py-spy", (os.path.dirname(sys.executable), *search_path.split(os.pathsep)))
+    return programs.find_tool(PY_SPY, (os.path.dirname(sys.executable), *search_path.split(os.pathsep)))
+
+
+def no_py_spy() -> str:
+    """Return a clause about py-spy, which is missing, with the command that installs it."""
+    return f"{PY_SPY} is not installed ({programs.installing(PY_SPY, 'debug')})"

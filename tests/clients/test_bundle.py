@@ -116,3 +116,13 @@ def test_failure(python: str, bundle: Path, tmp_path: Path) -> None:
 
     assert 7 == ended.status, ended.screen
     assert "EI0011 (usually the root cause): " in ended.screen
+
+
+def test_exit_status(bundle: Path, tmp_path: Path) -> None:
+    """The bundle ends as the job does, and every user may start it by its path, whatever the umask of its maker."""
+    command = (str(bundle), "--log-dir", "log", "--nproc-per-node", "1", "/bin/sh", "-c", "exit 7")
+    env = {"TMPDIR": str(tmp_path), "PATH": f"{Path(PYTHONS[0]).parent}:{os.environ['PATH']}"}
+    ended = run(*command, env=env, cwd=tmp_path)
+
+    assert 7 == ended.status, ended.screen
+    assert 0o755 == bundle.stat().st_mode & 0o777

@@ -137,11 +137,11 @@ def test_without_py_spy() -> None:
 
 
 def test_missing_py_spy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If py-spy is not found, the refusal names the extra that installs it."""
+    """If py-spy is not found, the refusal says how to install it for the Python that looks for it."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
     assert (
-        "py-spy is not installed (pip install 'ascend-runner[debug]')"
+        f"py-spy is not installed ({tmp_path}/python -m pip install 'ascend-runner[debug]')"
         == StackCollector(find_py_spy(f"{tmp_path}:/nowhere:")).refusal
     )
 

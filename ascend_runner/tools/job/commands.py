@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import time
 from argparse import Namespace
@@ -30,7 +31,7 @@ class MissingExtraError(SettingsError):
 
     def __init__(self, command: str, error: ModuleNotFoundError) -> None:
         package = str(error.name).partition(".")[0]
-        super().__init__(f"{command} requires the package {package}: pip install 'ascend-runner[view]'")
+        super().__init__(f"{command} requires the package {package}: {programs.installing(package, 'view')}")
 
 
 class RefusedError(AscendRunnerError):
@@ -101,7 +102,8 @@ def release(options: Namespace) -> int:
     seen = jobs.take(job, asks=False)
     if seen.record.state is not JobState.HOLDING and (seen.state or not _is_held(job, seen.why)):
         its_state = f" (its state is {seen.state})" if seen.state else ""
-        raise RefusedError(f"{job.name} is not held{its_state}; use {programs.command('ascend-job stop')} to stop it")
+        to_stop = f"{programs.command('ascend-job stop')} {shlex.quote(job.name)}"
+        raise RefusedError(f"{job.name} is not held{its_state}; to stop it, run {to_stop}")
     _terminate(job)
     write_text(f"{job.name}: released (sent SIGTERM to pid {job.pid})\n")
     return DONE

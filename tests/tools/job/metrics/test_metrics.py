@@ -301,7 +301,4 @@ def test_without_the_extra() -> None:
     command = [sys.executable, "-c", script, "metrics"]
     ended = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=LIMIT)
 
-    assert (
-        "ascend-job: metrics requires the package prometheus_client: pip install 'ascend-runner[view]'\n"
-        == ended.stderr
-    )
+    assert ended.stderr.startswith("ascend-job: metrics requires the package prometheus_client: ")
