@@ -167,3 +167,25 @@ def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     problems = list(hooks.run({}, patient))
 
     assert ([], 1, True) == (problems, len(warnings), (tmp_path / "ran").exists())
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"), [("LOSE", "transport endpoint is not connected"), ("HANG", "no response from its disk within 1 s")]
+)
+def test_disk_of_the_log_before_a_hook(tmp_path: Path, fault: str, why: str) -> None:
+    """The warning tells a disk that is gone from one that hangs; the hook runs."""
+    if not disk.is_possible():
+        pytest.skip("a disk that hangs needs bindfs(1), /dev/fuse and root")
+    warnings: list[str] = []
+    mounted = disk.Disk(tmp_path)
+    mounted.mount()
+    job = plan(mounted.path, f"touch {tmp_path / 'ran'}")
+    hooks = Hooks(job=job, event=EVENT, environ=dict(os.environ), info=pytest.fail, warn=warnings.append)
+    mounted.inject(fault)
+    try:
+        problems = list(hooks.run({}, patient))
+    finally:
+        mounted.unmount()
+
+    assert [True] == [warning.endswith(f": {why}; the output of the hook is lost") for warning in warnings], warnings
+    assert ([], True) == (problems, (tmp_path / "ran").exists())
