@@ -65,14 +65,22 @@ def last_lines(data: bytes) -> list[str]:
     return [shown(line) for line in lines[-LAST_LINES:]]
 
 
-def shown(line: str) -> str:
+def shown(line: str, limit: int = LINE_LIMIT) -> str:
     """Return a line as it can be shown: escaped, and without the middle if it is very long."""
     line = line.rstrip()
-    if len(line) > LINE_LIMIT:
-        head = LINE_LIMIT * 2 // 3
-        line = line[:head] + CUT + line[head + len(CUT) - LINE_LIMIT :]
+    if len(line) > limit:
+        head = limit * 2 // 3
+        line = line[:head] + CUT + line[head + len(CUT) - limit :]
 
     return printable(line)
+
+
+def folded(text: str) -> str:
+    """Return a text in which whatever differs from rank to rank is equal: numbers, times, addresses."""
+    return _VARIABLE.sub("0", text)
+
+
+_VARIABLE: Final = re.compile(r"\b(?:0x)?(?=[0-9a-fA-F]*\d)[0-9a-fA-F]+\b|\d+")
 
 
 def rank_title(rank_id: int, name: str) -> str:

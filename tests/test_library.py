@@ -67,7 +67,7 @@ def test_cause_has_the_exception_of_the_rank(tmp_path: Path) -> None:
     script = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
     outcome = ascend_runner.launch(["python3", "-c", script], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
 
-    assert "rank 1 failed: exit status 1 (ValueError: loss is nan at step 17)" == str(outcome.cause)
+    assert "rank 1 failed: ValueError: loss is nan at step 17 (exit status 1)" == str(outcome.cause)
     with pytest.raises(ascend_runner.JobFailedError, match="ValueError: loss is nan at step 17"):
         outcome.check()
 

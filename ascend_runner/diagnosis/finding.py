@@ -87,6 +87,7 @@ class Finding:
     With `is_in_collective`, the exception was raised where ranks talk to each other; with `only_passes_on`, it speaks
     of another one that the log does not contain; with `is_weak`, it is a record that the rank may have survived.
     With `is_out_of_memory`, the OOM killer was active when the rank was killed. `meaning` explains the exit status.
+    `summary` is the cause in one line: the innermost statement, which is not always `exception`; "" if there is none.
     """
 
     meaning: str = ""
@@ -110,11 +111,9 @@ class Finding:
     only_passes_on: bool = False
     is_weak: bool = False
     is_out_of_memory: bool = False
-
-    @property
-    def summary(self) -> str:
-        """The cause in one line, "" if the log contains none."""
-        return self.exception or self.code_line or self.code
+    summary: str = attrs.field(
+        default=attrs.Factory(lambda self: self.exception or self.code_line or self.code, takes_self=True)
+    )
 
     @property
     def has_native_stack(self) -> bool:

@@ -18,9 +18,9 @@ from ascend_runner.diagnosis.catalogue import class_of, first_code, first_phrase
 from ascend_runner.diagnosis.codes import Found, Kind
 from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.statements import innermost, is_own, records, since_progress, up_to
-from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
+from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, is_hollow, only_passes_on
 from ascend_runner.supervision.causes import Ending
-from ascend_runner.text import CUT, LAST_LINES, lines_of, shown
+from ascend_runner.text import CUT, LAST_LINES, folded, lines_of, shown
 
 
 def peers_in(lines: Iterable[str]) -> tuple[Peer, ...]:
@@ -120,6 +120,7 @@ EXCERPT_LINES: Final = 12  # of the error that the screen shows: with what surro
 TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what surrounds it, 30 lines as well
 NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
 LINES_LIMIT: Final = 64 * 1024  # last lines that are read
+SUMMARY_LIMIT: Final = 300  # characters
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
@@ -130,35 +131,41 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     After an `ending` by a signal, and of a rank that `is_stopped`, an error counts only if it is among the last lines:
     one that the rank survived long ago does not explain its end.
     """
-    lines = [_bounded(line) for line in lines_of(end_of(tail.rstrip()))]
-    while lines and not lines[-1].strip():
-        lines.pop()
+    lines = _lines(tail)
     if not lines and not plog:
         return Finding(is_weak=is_stopped)
-    lines = tracebacks.unboxed(lines)
 
     is_late = is_stopped or bool(ending and ending.signum)
     told = statements.choose(lines, is_late=is_late)
     found = _find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog)
     found = _judged(_detailed(found, lines, told), told)
-    evidence = _evidence(told, lines, found)
+    first = statements.first_record(lines, told) if told else ""
+    evidence = _evidence(told, lines, found, first)
     if told is None and found is None:
         record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
         words = "" if record or is_late else statements.last_words(lines)
-        evidence = attrs.evolve(evidence, exception=shown(record or words), is_weak=is_stopped or bool(words))
         found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
         evidence = attrs.evolve(
-            evidence, peer_addresses=bare_addresses([record or words or lines[-1]]) if lines else ()
+            evidence,
+            exception=shown(record or words),
+            is_weak=is_stopped or bool(words),
+            peer_addresses=bare_addresses([record or words or lines[-1]]) if lines else (),
         )
-
-    if found is None:
-        return evidence
-    if found.code.kind is not Kind.ROOT:
+    if found and found.code.kind is not Kind.ROOT:
         points_at, addresses = peers_in([*lines, *plog]), _addresses(told, lines, found)
         evidence = attrs.evolve(evidence, points_at=points_at, peer_addresses=addresses)
-    if told is None and found.line in lines[-NEAR:]:
+    if told is None and found and found.line in lines[-NEAR:]:
         evidence = attrs.evolve(evidence, is_in_collective=statements.names_one(found.line))
-    return _with_code(evidence, found)
+    inner = _whole(found.line, [*lines, *plog]) if found else ""
+    summary = _summary(told, inner, first, plog) if told else _bare(evidence.exception or inner)
+    return attrs.evolve(_with_code(evidence, found) if found else evidence, summary=summary)
+
+
+def _lines(tail: bytes) -> list[str]:
+    lines = [_bounded(line) for line in lines_of(end_of(tail.rstrip()))]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return tracebacks.unboxed(lines)
 
 
 def _with_code(evidence: Finding, found: Found) -> Finding:
@@ -170,6 +177,44 @@ def _with_code(evidence: Finding, found: Found) -> Finding:
         code_line=shown(found.line.strip()),
         is_connection=found.code.is_connection,
     )
+
+
+def _summary(told: Traceback, inner: str, first: str, plog: Sequence[str]) -> str:
+    """Return the innermost statement: the line that says why, rather than an exception that was raised because of it.
+
+    `inner` is the line of the code. An exception yields to it if it gives no reason, or if its message goes on with it,
+    as a report of CANN or NCCL; or else to the `first` record of an error, or the first one of the plog.
+    """
+    has_no_reason = is_hollow(told.exception, told.message)
+    below = filter(None, map(str.strip, told.message[1:]))
+    is_inside = bool(_REPORT.search(inner)) and any(map(inner.startswith, below))
+    if inner and not is_hollow(inner) and (is_inside or has_no_reason):
+        return _bare(inner)
+    record = first or "".join(plog[:has_no_reason])
+    return _bare(record) if record else shown(_HEAD.sub("", told.exception, count=1), SUMMARY_LIMIT)
+
+
+def _bare(line: str) -> str:
+    """Return a statement without who has logged it, when and where: CANN, torch_npu, or a logger of Python."""
+    text = _HEAD.sub("", _FRILLS.sub("", line), count=1)
+    return shown(" ".join(text.split()), SUMMARY_LIMIT)
+
+
+def _whole(line: str, lines: Sequence[str]) -> str:
+    """Return a line, with the one below it if it ends with a colon."""
+    below = lines[lines.index(line) + 1 :][:1] if line.rstrip().endswith(":") and line in lines else []
+    return " ".join(map(str.strip, [line, *below]))
+
+
+_REPORT: Final = re.compile(r"\bE[A-Z\d]\d{4}\b|\[FUNC:|errorStr: |^\w+Error: ")
+_FRILLS: Final = re.compile(
+    r"^\W*ERROR\W*(?=[A-Z]+\(\d+,)|(?<=[A-Z])\(\d+,[^)]*\)(?=:)|\[\w+\.(?:cc|cpp|h):\d+\] *(?:\[\d+\])?"
+    r"|\[(?:FUNC|FILE|LINE|THREAD):[^\]]*\]|\[PID: ?\d+\] ?"
+    r"|\[?\b\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d[\d.,]*\]? ?"
+)
+_HEAD: Final = re.compile(
+    r"(?:\s|[|-]|\[\w*\]\s|\([\w ]+ pid=\d+\)|(?:ERROR|FATAL|CRITICAL)\b[-\d: ]*(?:\[?[\w./]+:\d+\])?)*"
+)
 
 
 def _addresses(told: Traceback | None, lines: Sequence[str], found: Found) -> tuple[str, ...]:
@@ -192,13 +237,13 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     """Find the first code or telling phrase of the error, else around it, else at the end of the log.
 
     What surrounds an error of the program itself (a ValueError), or one whose message says that it is the cause (out of
-    memory), does not explain it, nor does what fails at the exit of the interpreter. The plog counts only if the log
-    contains nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
+    memory), does not explain it, nor does what fails or aborts at the exit of the program. The plog counts only if the
+    log says nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
     teardown are a consequence.
     """
     message = told.message if told else ()
     if told:
-        lines = lines[: next((at for at in range(told.start, len(lines)) if _AT_EXIT in lines[at]), len(lines))]
+        lines = lines[: next((at for at in range(told.end, len(lines)) if _AT_EXIT.match(lines[at])), len(lines))]
     found = first_code(message)
     if found and not found.code.is_wrapper:
         return found
@@ -217,9 +262,9 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     if phrase and phrase.line not in message and told and (found or not statements.passes_on(told)):
         phrase = None if phrase.code.is_of_worker else phrase
     if phrase and phrase.code.is_wrapper:
-        return found or around or phrase
+        return found or around or first_code(plog) or phrase
     found = phrase or (around if found and found.code.is_empty else None) or found or around
-    return found if told or found else first_code(plog)
+    return found or (first_code(plog) if told is None or is_hollow(told.exception) else None)
 
 
 def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
@@ -240,7 +285,7 @@ def _class_of(told: Traceback, lines: Sequence[str]) -> Found | None:
 
 _OF_A_VALUE: Final = re.compile(r"ValueError: (?:invalid literal for|could not convert string to|time data )")
 _TOLD_BY_SOURCE: Final = re.compile(r"(?:AssertionError|KeyError)\b")  # often without a message that says what is wrong
-_AT_EXIT: Final = "Error in atexit._run_exitfuncs:"
+_AT_EXIT: Final = re.compile(r"Error in atexit\._run_exitfuncs:|terminate called ")
 
 
 def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None) -> Found | None:
@@ -280,7 +325,7 @@ def _judged(found: Found | None, told: Traceback | None) -> Found | None:
 _ALONE: Final = re.compile(r"NPU function error: acl(?:Init|rtGetDeviceCount)\(|Compile graph \S+ failed")
 
 
-def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None) -> Finding:
+def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None, first: str) -> Finding:
     last_lines = tuple(map(shown, lines[-LAST_LINES:]))
     if told is None:
         return Finding(last_lines=last_lines, excerpt=_around(lines, found))
@@ -293,29 +338,52 @@ def _evidence(told: Traceback | None, lines: Sequence[str], found: Found | None)
         is_in_collective=statements.is_raised_in_one(told.exception, told.lines),
         only_passes_on=statements.passes_on(told),
         traceback=_without_middle([shown(line) for line in told.lines]),
-        excerpt=tuple(map(shown, _excerpt(told, found))),
+        excerpt=tuple(map(shown, _excerpt(told, found, first))),
     )
 
 
-def _excerpt(told: Traceback, found: Found | None) -> list[str]:
-    """Return the lines of an error that fit on a screen: innermost frames, message, code and source."""
+def _excerpt(told: Traceback, found: Found | None, first: str) -> list[str]:
+    """Return the lines of an error that fit on a screen: what came first, inner frames, message, code and source."""
+    message = [*told.message[:1], *_telling(told.message[1:])]
     if len(told.message) > EXCERPT_LINES // 2 and only_passes_on([told.exception, *told.message]):
-        return _abridged_table(told.message)
-    trace, message = list(told.lines), list(told.message[: EXCERPT_LINES // 2])
+        return _abridged_table(message)
     code_line = found.line.strip() if found and not FRAME.search(found.line) else ""
     wanted = [*([code_line] if code_line else []), *_source_lines(told.message)]
-    if told.message and told.message[0] in trace[0]:  # a crash: its stack is below, the innermost frame first
-        message = trace[: EXCERPT_LINES - len(wanted)]
-        trace = []
+    first = "" if first in wanted else first
+    room = EXCERPT_LINES - bool(first)
+    if told.message and told.message[0] in told.lines[0]:  # a crash: its stack is below, the innermost frame first
+        message, frames = [told.lines[0], *_telling(told.lines[1:])][: room - len(wanted)], []
     else:
-        trace = up_to(told.message, told.lines)
-    if len(trace) + len(wanted) <= EXCERPT_LINES:
-        message, trace = [*trace, *(message if not trace else [])], []
+        frames = _telling(up_to(told.message, told.lines)[: -len(told.message)])
+    if len(frames) + len(message) + len(wanted) <= room:
+        message, frames = [*frames, *message], []
+    else:
+        message = message[: EXCERPT_LINES // 2 if frames else room - len(wanted)]
     added = [line for line in wanted if not any(text.strip() and line.endswith(text.strip()) for text in message)]
 
-    frames = trace[: -len(told.message)] if len(told.message) < len(trace) else []
-    kept = EXCERPT_LINES - len(message) - len(added) - 1
-    return [*([_omitted(told, frames[-kept:])] if frames else []), *frames[-kept:], *message, *added]
+    kept = room - len(message) - len(added) - 1
+    frames = [_omitted(told, frames[-kept:]), *frames[-kept:]] if len(frames) > kept else frames
+    return [*([first] if first and first not in message else []), *frames, *message, *added]
+
+
+def _telling(lines: Iterable[str]) -> list[str]:
+    """Return the lines that say something new: no rules, no hints on debugging, no error again with other numbers."""
+    found: list[str] = []
+    seen: set[str] = set()
+    for line in lines:
+        is_source = bool(found) and FRAME.match(found[-1]) is not None
+        text = folded(line.strip()) if _REPEATED.search(line) else line.strip()
+        if not _SAYS_NOTHING.search(line) and (is_source or FRAME.match(line) or text not in seen):
+            found.append(line)
+            seen.add(text)
+    return found
+
+
+_REPEATED: Final = re.compile(r"error|exception|fail|assert|warn", re.IGNORECASE)
+_SAYS_NOTHING: Final = re.compile(
+    r"^[\W_]*$|\basynchronously\b|\b(?i:consider|please|compile|set)\b.{0,80}\b[A-Z]{3,}(?:_[A-Z]+)+\b"
+    r"|^\s*(?i:rectify|refer|see)\b.*\blogs?\b|\bTraceBack \(most recent call last\):\s*$"  # of CANN
+)
 
 
 def _omitted(told: Traceback, frames: Sequence[str]) -> str:
@@ -346,11 +414,11 @@ def _abridged_table(message: Sequence[str]) -> list[str]:
 
 def _around(lines: Sequence[str], found: Found | None) -> tuple[str, ...]:
     """Return the end of a log, with the line of the code above it."""
-    end = [shown(line) for line in lines[-EXCERPT_LINES:]]
-    if found is None or found.line in lines[-EXCERPT_LINES:] or found.line not in lines:
-        return tuple(end)
-    at = list(lines).index(found.line)
-    return (*(shown(line) for line in lines[at : at + EXCERPT_LINES // 2]), "  ...", *end[EXCERPT_LINES // 2 + 1 :])
+    end = _telling(lines[: -5 * NEAR : -1])[EXCERPT_LINES - 1 :: -1]
+    if found and found.line in lines and found.line not in end:
+        at = list(lines).index(found.line)
+        end = [*_telling(lines[at : at + NEAR])[: EXCERPT_LINES // 2], "  ...", *end[EXCERPT_LINES // 2 + 1 :]]
+    return tuple(map(shown, end))
 
 
 def _without_middle(lines: list[str]) -> tuple[str, ...]:

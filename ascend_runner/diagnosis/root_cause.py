@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 from typing import Final
 
@@ -25,7 +25,7 @@ from ascend_runner.diagnosis.endings import Circumstances, signal_behind
 from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause
 from ascend_runner.rank_table.model import Device, RankTable
 from ascend_runner.supervision.causes import Ending
-from ascend_runner.text import rank_list
+from ascend_runner.text import folded, rank_list
 
 FAULTS: Final = frozenset({SIGSEGV, SIGBUS, SIGILL, SIGFPE})
 FROM_OUTSIDE: Final = frozenset({SIGTERM, SIGINT, SIGKILL, SIGHUP})
@@ -211,7 +211,8 @@ def _as_lost(death: Death, nodes: Sequence[NodePlace], own: set[int]) -> Death:
     is_bare = not evidence.traceback and (evidence.is_connection or not evidence.code)
     if not (is_bare and named and all(node and own.isdisjoint(node.rank_ids) for node in named)):
         return death
-    evidence = attrs.evolve(evidence, code=evidence.code or "lost", code_kind=Kind.SECONDARY.value, is_weak=False)
+    code, kind = evidence.code or "lost", Kind.SECONDARY.value
+    evidence = attrs.evolve(evidence, code=code, code_kind=kind, is_weak=False, summary=evidence.summary or code)
     return attrs.evolve(death, evidence=evidence)
 
 
@@ -255,14 +256,22 @@ CANDIDATES: Final = 3  # ranks named where the cause is open
 def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> RootCause:
     """Find the root cause among `deaths`, which are in the order of their ends and contain `first_exit`."""
     first = next(death for death in deaths if death.rank_id == first_exit)
-    root = min(deaths, key=lambda death: (_weight(death), death is not first, death.is_stopped))
-    alike = [death for death in deaths if _is_alike(death, root)]
-    certainty = _certainty(root, first, [death for death in deaths if death not in alike])
+    said = Counter(map(_words, deaths))
+    echoes = {death.rank_id for death in deaths if _words(death)[1] and said[_words(death)] > 1}
+    echoes -= {death.rank_id for death in deaths if death.evidence.code}
+    root = min(deaths, key=lambda death: (*_weight(death, echoes), death is not first, death.is_stopped))
+    alike = [death for death in deaths if death is root or _is_alike(death, root)]
+    others = [death for death in deaths if death not in alike]
+    certainty = _certainty(root, first, others, is_echo=root.rank_id in echoes)
     candidates = [] if suspected is None or suspected.rank_id is None else [suspected.rank_id]
-    candidates += _outliers(deaths) if certainty is Certainty.OPEN else []
-    candidates += [death.rank_id for death in deaths if suspicion(death) is suspicion(root)]
-    if certainty is Certainty.LIKELY:
-        candidates = [rank_id for rank_id in candidates if rank_id not in {death.rank_id for death in alike}]
+    rivals = [death for death in (root, *others) if suspicion(death) is suspicion(root)]
+    if certainty is Certainty.OPEN:
+        by_words: dict[tuple[Suspicion, str], int] = {}
+        for death in sorted(rivals, key=lambda death: death.rank_id not in candidates):
+            by_words.setdefault(_words(death), death.rank_id)
+        candidates += [*_outliers(deaths), *(by_words[words] for words in sorted(by_words, key=said.__getitem__))]
+    elif certainty is Certainty.LIKELY:
+        candidates += [death.rank_id for death in rivals[1:]]
 
     return RootCause(
         rank_id=root.rank_id,
@@ -273,8 +282,15 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
         may_be_a_peer=suspicion(root) >= Suspicion.ITSELF_OR_A_PEER,
         is_a_consequence=suspicion(root) is Suspicion.REPORTS_A_PEER,
         alike=tuple(sorted(death.rank_id for death in alike)),
-        candidates=tuple(dict.fromkeys(candidates))[:CANDIDATES] if certainty is not Certainty.CERTAIN else (),
+        candidates=tuple(dict.fromkeys(candidates))[:CANDIDATES],
     )
+
+
+def _words(death: Death) -> tuple[Suspicion, str]:
+    """Return what a rank says, apart from numbers: the error in its log, or else the last line, without a number."""
+    last = "".join(death.evidence.last_lines[-1:])
+    text = death.evidence.summary or ("" if re.search(r"\d", last) else last)  # a number is that of a step
+    return suspicion(death), folded(text)
 
 
 def is_open(failed: Death, living: Iterable[Death]) -> bool:
@@ -287,24 +303,27 @@ def is_open(failed: Death, living: Iterable[Death]) -> bool:
     return all(suspicion(death) is not Suspicion.FAILED_BY_ITSELF for death in living)
 
 
-def _weight(death: Death) -> int:
+def _weight(death: Death, echoes: Collection[int]) -> tuple[int, bool]:
     """Order ranks by the strength of their evidence, the strongest first.
 
     A rank that was stopped may have printed an error that it survived, so that it yields to one that somebody killed.
+    If several ranks say the same in unknown words, they may have noticed the failure of one that says something else.
     """
-    found = suspicion(death)
-    is_weaker = death.is_stopped and found is Suspicion.FAILED_BY_ITSELF
-    return 2 * found + (3 if is_weaker else 0)
+    found, is_echo = suspicion(death), death.rank_id in echoes
+    is_own = found is Suspicion.FAILED_BY_ITSELF
+    is_weaker = 4 + death.is_stopped if is_echo else 3 * death.is_stopped
+    return (is_weaker if is_own else 2 * found), is_echo
 
 
-def _certainty(root: Death, first: Death, others: Sequence[Death]) -> Certainty:
+def _certainty(root: Death, first: Death, others: Sequence[Death], *, is_echo: bool) -> Certainty:
+    """Return how certain a cause is; with `is_echo` several ranks say the same, in words that are not known."""
     found = suspicion(root)
     rivals = [death for death in others if suspicion(death) is found]
     if found is Suspicion.REPORTS_A_PEER or (found is Suspicion.ITSELF_OR_A_PEER and rivals):
         return Certainty.OPEN
     if root.evidence.is_connection and any(death.is_stopped for death in others):
         return Certainty.OPEN  # the peer may have been stopped while it still cleaned up after its failure
-    if found is not Suspicion.FAILED_BY_ITSELF or rivals:
+    if found is not Suspicion.FAILED_BY_ITSELF or rivals or (is_echo and others):
         return Certainty.LIKELY
     if root is first or (root.evidence.kind is Kind.ROOT and not (root.is_stopped and root.ending.signum)):
         return Certainty.CERTAIN
@@ -319,7 +338,7 @@ def _outliers(deaths: Sequence[Death]) -> list[int]:
     by_line: dict[str, list[int]] = {}
     for death in deaths:
         if suspicion(death) is Suspicion.STOPPED:
-            by_line.setdefault(re.sub(r"\d+", "0", "".join(death.evidence.last_lines[-1:])), []).append(death.rank_id)
+            by_line.setdefault(folded("".join(death.evidence.last_lines[-1:])), []).append(death.rank_id)
     if len(by_line) != 2:  # noqa: PLR2004  a group, and what differs from it
         return []
     (line, few), (usual, most) = sorted(by_line.items(), key=lambda group: len(group[1]))
@@ -329,10 +348,8 @@ def _outliers(deaths: Sequence[Death]) -> list[int]:
 
 def _is_alike(death: Death, root: Death) -> bool:
     """Whether two ranks failed for the same reason: errors of their own that differ at most in numbers."""
-    if death is root or suspicion(root) is not Suspicion.FAILED_BY_ITSELF:
-        return death is root
-    is_same = re.sub(r"\d+", "0", death.summary) == re.sub(r"\d+", "0", root.summary)
-    return is_same and suspicion(death) is suspicion(root)
+    is_own = suspicion(death) is suspicion(root) is Suspicion.FAILED_BY_ITSELF
+    return is_own and folded(death.summary) == folded(root.summary)
 
 
 @attrs.frozen(kw_only=True)
@@ -382,10 +399,12 @@ def diagnose(
 
 def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Place]) -> Finding:
     evidence = death.evidence
+    code_meaning = _code_meaning(evidence, circumstances)
+    is_explained = code_meaning and signal_behind(death.ending) not in FROM_OUTSIDE  # as the crash is a consequence
     return attrs.evolve(
         evidence,
-        meaning=_meaning(death, circumstances),
-        code_meaning=_code_meaning(evidence, circumstances),
+        meaning="" if is_explained else _meaning(death, circumstances),
+        code_meaning=code_meaning,
         points_at=tuple(located(peer, places) for peer in evidence.points_at),
     )
 

@@ -14,7 +14,7 @@ from typing import Final
 from ascend_runner.diagnosis import crashes, tracebacks
 from ascend_runner.diagnosis.catalogue import first_code, first_phrase
 from ascend_runner.diagnosis.codes import Kind
-from ascend_runner.diagnosis.tracebacks import FRAME, Traceback, only_passes_on
+from ascend_runner.diagnosis.tracebacks import FRAME, Block, Traceback, is_hollow, only_passes_on, says_nothing
 from ascend_runner.text import LAST_LINES
 
 INNERMOST: Final = 8  # lines of a traceback, two per frame; further out everything is the training's own code
@@ -54,6 +54,11 @@ def is_raised_in_one(exception: str, traceback: Sequence[str]) -> bool:
     return any(_LIBRARY.search(line) or _CALL.search(line) for line in frames)
 
 
+def reports_a_peer(error: Traceback | Block) -> bool:
+    """Whether an error comes from a collective, or reports the loss of a peer."""
+    return is_raised_in_one(error.exception, error.lines) or _kind(error) is Kind.SECONDARY
+
+
 def names_one(line: str) -> bool:
     """Whether a message without a traceback comes from the library of a collective, such as a record of a logger."""
     return bool(_MESSAGE.search(line) and _OF_A_PEER.search(line))
@@ -72,7 +77,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     launcher that reports a worker's death by a signal precedes the other workers, which lost it.
     """
     crashed = crashes.find_all(lines)
-    raised = tracebacks.find_all(lines)
+    raised = tracebacks.find_all(lines, reports_a_peer)
     crashed = [crash for crash in crashed if not any(error.start < crash.start < error.end for error in raised)]
     crashed = [crash for crash in crashed if not _is_survived(lines, crash, raised)]
     told = sorted([*raised, *crashed], key=lambda error: error.start)
@@ -85,7 +90,7 @@ def choose(lines: Sequence[str], *, is_late: bool) -> Traceback | None:
     is_interrupted = bool(own) and own[-1].exception.startswith("KeyboardInterrupt")
     if is_interrupted and any(error.exception.startswith("OpenBLAS ") for error in own[-2:]):
         own.pop()  # OpenBLAS raises SIGINT where it cannot start its threads (driver/others/blas_server.c)
-    roots = [error for error in own if _kind(error) is Kind.ROOT]
+    roots = list(filter(_is_root, own))
     if own and own[-1] not in roots and roots:
         return roots[-1]
     if own and all(_kind(error) is Kind.SECONDARY for error in own):
@@ -110,9 +115,10 @@ _OF_A_SHELL: Final = re.compile(
 
 
 def _is_near_the_end(lines: Sequence[str], error: Traceback) -> bool:
-    """Whether an error is among the last lines, apart from what libraries print on the way out."""
-    following = (line for line in lines[error.end : error.end + EPILOGUE_LINES] if not _EPILOGUE.match(line))
-    return len(lines) - error.end <= EPILOGUE_LINES and sum(1 for _line in following) <= LAST_LINES
+    """Whether an error is among the last lines, apart from what libraries print on the way out, and of lost peers."""
+    following = [line for line in lines[error.end : error.end + EPILOGUE_LINES] if not _EPILOGUE.match(line)]
+    is_near = len(following) <= LAST_LINES or sum(1 for line in following if not names_one(line)) <= LAST_LINES
+    return is_near and len(lines) - error.end <= EPILOGUE_LINES
 
 
 # wandb's and SwanLab's summaries, c10's warnings and their native stacks, the warnings of Python's own, glibc's stack
@@ -127,13 +133,17 @@ _EPILOGUE: Final = re.compile(
 def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> list[Traceback]:
     """Return the explanation of a crash: the crash itself, unless the program had failed and was on its way out.
 
-    An abort that gives no reason, just below a traceback, comes from libraries that are torn down after the exception.
+    An abort that gives no reason, just below a traceback, comes from libraries that are torn down after the exception,
+    and one that reports a peer from a watchdog, which runs until the rank has ended.
     """
     crashes_told = [error for error in told if error in crashed]
-    before = told[: told.index(crashes_told[-1])] if crashes_told else []
-    is_abort = any(map(crashes.is_bare_abort, crashes_told[-1:]))
-    above = [error for error in before[-1:] if is_abort and crashes_told[-1].start - error.end <= LAST_WORDS]
-    return [error for error in before if is_of_the_program(error)] or above or crashes_told
+    if not crashes_told:
+        return []
+    last = crashes_told[-1]
+    before = told[: told.index(last)]
+    own = [error for error in before if _is_root(error) and (reports_a_peer(last) or is_of_the_program(error))]
+    above = [error for error in before[-1:] if crashes.is_bare_abort(last) and last.start - error.end <= LAST_WORDS]
+    return own or above or crashes_told
 
 
 def passes_on(error: Traceback) -> bool:
@@ -142,8 +152,16 @@ def passes_on(error: Traceback) -> bool:
 
 
 def is_of_the_program(error: Traceback) -> bool:
-    """Whether the program itself is wrong (a ValueError), so that nothing around the error explains it."""
-    return bool(_OF_THE_PROGRAM.match(error.exception))
+    """Whether Python code has raised an exception, so that nothing around it explains it.
+
+    That is any exception of the user's own code, and one of a package unless its class is what native code raises: one
+    of a backend, or one that is not built in and was raised by a call.
+    """
+    frame, source = innermost(error)
+    name = _CLASS.match(error.exception)
+    is_by_a_call = name is not None and "." in name[0] and not source.startswith(_RAISING)
+    is_native = bool(_RAISED_BY_BACKENDS.match(error.exception)) or (is_by_a_call and bool(source))
+    return bool(frame and name) and not passes_on(error) and (is_own(error) or not is_native)
 
 
 def error_line(lines: Sequence[str], *, is_stopped: bool) -> str:
@@ -200,7 +218,11 @@ def _without_a_kill(told: Sequence[Traceback]) -> Sequence[Traceback]:
 _KILLED: Final = re.compile(r"^(?:\S+: line \d+: +\d+ )?Killed\b")  # bash jobs.c
 
 
-def _kind(error: Traceback) -> Kind:
+def _is_root(error: Traceback) -> bool:
+    return _kind(error) is Kind.ROOT and not passes_on(error)
+
+
+def _kind(error: Traceback | Block) -> Kind:
     """Judge an error by itself, see `Finding.kind`."""
     is_in_collective = is_raised_in_one(error.exception, error.lines)
     found = first_code(error.message) or first_phrase(error.message)
@@ -209,11 +231,8 @@ def _kind(error: Traceback) -> Kind:
     return Kind.SECONDARY if found.code.is_connection and is_in_collective else found.code.kind
 
 
-_OF_THE_PROGRAM: Final = re.compile(
-    r"(?:[\w.]*\.)?(?:Value|Type|Key|Index|Attribute|Name|UnboundLocal|Assertion|Import|ModuleNotFound|Syntax|Indentation"
-    r"|ZeroDivision|NotImplemented|Unicode\w*|Recursion|Lookup|FileNotFound|Permission|IsADirectory|NotADirectory"
-    r"|JSONDecode|Config\w*|Validation|Overflow|FloatingPoint|StopIteration)Error\b"
-)
+_CLASS: Final = re.compile(r"[\w.<>]+(?=:\s|:?$|\()")
+_RAISING: Final = ("raise ", "assert ")
 _RECORD_OF_LEVEL: Final = re.compile(
     r"\b(?:ERROR|CRITICAL|FATAL)\b|^(?:\S+: )?[Ee]rror: |^[\w.]+(?:Error|Exception): |失败|异常|报错"
     r"|[Ll]oss is (?:nan|inf)\b.*\bstopping\b"
@@ -242,7 +261,7 @@ def records(lines: Sequence[str], told: Traceback | None) -> list[str]:
     if told is None:
         survived = len(near) - len(since_progress(near))
         near = [line for at, line in enumerate(near) if at >= survived or _OF_NATIVES.search(line)]
-    elif not (passes_on(told) or is_raised_in_one(told.exception, told.lines)):
+    elif not (passes_on(told) or is_hollow(told.exception) or is_raised_in_one(told.exception, told.lines)):
         has_own_words = is_own(told)
         near = [line for line in near if line in told.lines or (not has_own_words and _OF_NATIVES.search(line))]
     near = [line for line in near if _RECORD.search(line) and not (told and _WARNING.search(line))]
@@ -264,10 +283,32 @@ _PROGRESS: Final = re.compile(
 )
 
 
+def first_record(lines: Sequence[str], told: Traceback) -> str:
+    """Return the first record of an error since the last progress above an error that came later than its cause.
+
+    Such an error gives no reason, is raised by a call after the one that failed, or is an abort. The record is one of
+    native code, or else of any logger if the error says nothing at all; "" if there is none.
+    """
+    is_later = is_hollow(told.exception, told.message) or crashes.is_bare_abort(told)
+    if not (is_later or any(_ASYNCHRONOUS.search(line) for line in told.message)):
+        return ""
+    above = since_progress([line for line in lines[max(0, told.start - FAR) : told.start] if not _EPILOGUE.match(line)])
+    forms = [_NATIVE_RECORD, *([_RECORD_OF_LEVEL] if says_nothing(told.exception, told.message) else [])]
+    return next((line.strip() for form in forms for line in above if form.search(line)), "")
+
+
+_ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING", re.IGNORECASE)
+# An assertion, or a record with a level and a place: of glog and c10, of CANN's and ATB's loggers.
+_NATIVE_RECORD: Final = re.compile(
+    r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
+    r"|(?:\[(?i:error|fatal)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} ).*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
+)
+
+
 def is_own(told: Traceback) -> bool:
     """Whether an exception is raised by the user's program in its own words, not by a package."""
     frame, source = innermost(told)
-    return source.startswith(("raise ", "assert ")) and not _OF_PACKAGES.search(frame)
+    return source.startswith(_RAISING) and not _OF_PACKAGES.search(frame)
 
 
 def innermost(told: Traceback) -> tuple[str, str]:

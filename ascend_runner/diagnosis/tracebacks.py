@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -124,6 +124,24 @@ _WORDS: Final = re.compile(
 def only_passes_on(message: Sequence[str]) -> bool:
     """Whether an error, by the first lines of its message, refers to another one."""
     return any(_WORDS.search(line) for line in message[:3])
+
+
+def says_nothing(exception: str, message: Sequence[str] = ()) -> bool:
+    """Whether an error only refers to another one, or is empty."""
+    return only_passes_on([exception, *message]) or bool(_EMPTY.match(exception))
+
+
+def is_hollow(exception: str, message: Sequence[str] = ()) -> bool:
+    """Whether an error gives no reason: it says nothing, or has only a number in place of words."""
+    return says_nothing(exception, message) or bool(_NUMBER.search(exception))
+
+
+_EMPTY: Final = re.compile(r"[\w.<>]+:\s*$|(?:[\w<>]+\.)+\w+$|\w*(?:Error|Exception)$|E\w9999: Inner Error!$")
+_NUMBER: Final = re.compile(
+    r"\b(?:code|errno|ret|result|return|status|error|failed)\b(?: is)?[\s:=\[(]*-?(?:0x[\da-f]+|\d+)"
+    r"\s?(?:\([^()]*\))?\W*$|\berror(?: in)?: \S+:\d+\W*$",
+    re.IGNORECASE,
+)
 
 
 def log_directory(message: str) -> str:
@@ -379,12 +397,15 @@ class Traceback:
     origin_place: str = ""
 
 
-def find_all(lines: Sequence[str]) -> list[Traceback]:
-    """Find the tracebacks that were printed last, in their order, except ones that Python reports as ignored."""
+def find_all(lines: Sequence[str], reports_a_peer: Callable[[Block], bool] = lambda _block: False) -> list[Traceback]:
+    """Find the tracebacks that were printed last, in their order, except ones that Python reports as ignored.
+
+    `reports_a_peer` tells whether an exception is a consequence of the loss of a peer.
+    """
     headers = _headers(lines)
     if not headers:  # a syntax error in the script itself has no header; or the header was cut off
         block = read_block(lines, -1, len(lines))
-        return [_traceback([(block, "")])] if block else []
+        return [_traceback([(block, "")], reports_a_peer)] if block else []
 
     found: list[Traceback] = []
     limits = [*headers[1:], len(lines)]
@@ -394,9 +415,9 @@ def find_all(lines: Sequence[str]) -> list[Traceback]:
         chain = [*_chained_to(lines, headers[: number + 1]), (block, "")] if block else []
         number -= max(1, len(chain))
         if chain and not _is_ignored(lines, chain[0][0].start):
-            found.insert(0, _traceback(chain))
+            found.insert(0, _traceback(chain, reports_a_peer))
     cut_off = read_block(lines, -1, headers[0]) if len(found) < MOST_TRACEBACKS and begins_within(lines) else None
-    return [_traceback([(cut_off, "")]), *found] if cut_off else found
+    return [_traceback([(cut_off, "")], reports_a_peer), *found] if cut_off else found
 
 
 def has_begun(lines: Sequence[str]) -> bool:
@@ -440,11 +461,11 @@ def _is_ignored(lines: Sequence[str], start: int) -> bool:
     return any(sign in before for sign in _IGNORED)
 
 
-def _traceback(chain: Chain) -> Traceback:
+def _traceback(chain: Chain, reports_a_peer: Callable[[Block], bool]) -> Traceback:
     lines = [line for block, link in chain for line in (*block.lines, *(["", link, ""] if link else []))]
-    told, first = _telling(chain), chain[0][0]
+    told, first = _telling(chain, reports_a_peer), chain[0][0]
     is_silent = told is first or (told is chain[-1][0] and _is_translation(*chain[-2], told))
-    is_silent = is_silent or bool(_NOTICED.match(first.exception)) or only_passes_on(first.message)
+    is_silent = is_silent or _is_notice(first) or only_passes_on(first.message)
 
     return Traceback(
         exception=told.exception,
@@ -458,15 +479,23 @@ def _traceback(chain: Chain) -> Traceback:
     )
 
 
-def _telling(chain: Chain) -> Block:
+def _telling(chain: Chain, reports_a_peer: Callable[[Block], bool]) -> Block:
     """Choose the exception of a chain that says why.
 
     That is the last one, which the program has chosen to end with, unless it only passes on the one before, or a
-    clean-up on the way out (`__exit__`, `close`) has failed as well: then it is the one that was under way.
+    clean-up on the way out (`__exit__`, `close`) has failed as well: then it is the one that was under way. The loss of
+    a peer explains what was raised because of it, and does not explain what was raised before.
     """
     told = chain[-1][0]
     for (earlier, link), (later, _link) in zip(chain[-2::-1], chain[:0:-1]):
         if earlier.exception == later.exception or _passes_on(later, earlier):  # of a pool, or of its worker
+            told = earlier
+            continue
+        is_lost = reports_a_peer(later)
+        if reports_a_peer(earlier):
+            told = told if is_lost else earlier
+            continue
+        if is_lost and link == _CONTEXT and not (_is_translation(earlier, link, later) or _is_notice(earlier)):
             told = earlier
             continue
         if link != _CONTEXT or later.source.startswith("raise ") or not any(map(_CLEANUP.search, later.frames)):
@@ -476,8 +505,13 @@ def _telling(chain: Chain) -> Block:
 
 
 def _passes_on(later: Block, earlier: Block) -> bool:
-    """Whether an exception only refers to the one before, which is not just how a parent noticed a child's end."""
-    return only_passes_on(later.message) and not _NOTICED.match(earlier.exception)
+    """Whether an exception says nothing of its own, and the one before is not how a parent noticed a child's end."""
+    return says_nothing(later.exception, later.message) and not _is_notice(earlier)
+
+
+def _is_notice(error: Block) -> bool:
+    """Whether an exception is how a process noticed the end of another one."""
+    return bool(_NOTICED.match(error.exception))
 
 
 _NOTICED: Final = re.compile(r"(?:_?queue\.)?Empty$|EOFError$|ConnectionResetError\b|BrokenPipeError\b")

@@ -337,7 +337,7 @@ def _row(rank: RankRecord) -> tuple[str, ...]:
         rank.name or str(rank.rank_id),
         str(rank.pid or ""),
         rank.words,
-        (finding.exception or finding.code or finding.meaning) if finding else "",
+        (finding.summary or finding.meaning) if finding else "",
         duration(rank.seconds) if rank.is_started else "",
         "" if rank.cpu_seconds is None else duration(rank.cpu_seconds),
         "" if rank.max_rss is None else size(rank.max_rss),
@@ -383,9 +383,8 @@ def _finding(members: Members) -> Finding | None:
         return None
     from ascend_runner.diagnosis.finding import Finding, Peer  # noqa: PLC0415  10 ms that only a reader needs
 
-    return Finding(
-        **members.fields(Finding), points_at=tuple(Peer(**one.fields(Peer)) for one in members.children("points_at"))
-    )
+    fields = {name: value for name, value in members.fields(Finding).items() if name in members.members}
+    return Finding(**fields, points_at=tuple(Peer(**one.fields(Peer)) for one in members.children("points_at")))
 
 
 def described(state: RankState, ending: Ending | None) -> str:

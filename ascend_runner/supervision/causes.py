@@ -250,8 +250,8 @@ class Exited(Cause):
 
     def __str__(self) -> str:
         verb = "ended" if self.ending.is_success else "failed"
-        said = f" ({self.why})" if self.why else ""
-        return f"{self.title} {verb}: {self.ending}{said}"
+        how = f"{self.why} ({self.ending.in_parentheses})" if self.why else self.ending
+        return f"{self.title} {verb}: {how}"
 
 
 @attrs.frozen

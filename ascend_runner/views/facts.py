@@ -22,7 +22,7 @@ from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.job_machine import JobState
-from ascend_runner.text import clock, counted, duration, format_numbers, rank_list
+from ascend_runner.text import all_of, clock, counted, duration, folded, format_numbers, rank_list
 
 if TYPE_CHECKING:
     from typing import Union
@@ -90,25 +90,36 @@ def first_to_end(title: str, ending: Ending | None) -> str:
 
 
 def doubts(job: JobRecord) -> Iterator[Fact]:
-    """Yield which other ranks may be the cause of a failure."""
+    """Yield which other ranks may be the cause of a failure, each with its error if that is known."""
     cause = job.cause
     if cause is None or not cause.candidates or cause.is_elsewhere:
         return
+    said = {rank.rank_id: rank.finding.summary for rank in job.ranks if rank.finding and rank.finding.summary}
+    own = "" if cause.rank_id is None else said.get(cause.rank_id, "")
+    same = [rank_id for rank_id, text in said.items() if folded(text) == folded(own)]
+    or_stopped = ", or a rank that was stopped" if any(rank.state in STOPPED for rank in job.ranks) else ""
     if cause.certainty != "open":
         errors = "an error" if len(cause.candidates) == 1 else "errors"
         yield "also", f"{rank_list(cause.candidates)} reported {errors} and may be the cause"
     elif len(cause.candidates) > 1:
-        *most, last = (f"rank {rank_id}" for rank_id in cause.candidates)
-        yield "candidates", f"may be {', '.join(most)} or {last}"
-    elif any(rank.state in STOPPED for rank in job.ranks):
-        yield "candidates", f"may be {rank_list(cause.candidates)}, or a rank that was stopped"
+        whys = [said.get(rank_id, "") if rank_id != cause.rank_id else "" for rank_id in cause.candidates]
+        ranks = [f"rank {rank_id}{why and f': {why}'}" for rank_id, why in zip(cause.candidates, whys)]
+        ranks = ranks if any(whys) else [f"{', '.join(ranks[:-1])} or {ranks[-1]}"]
+        yield from (("candidates", f"{'or' if number else 'may be'} {rank}") for number, rank in enumerate(ranks))
+    elif len(same) > 1:
+        who = all_of(len(same), "rank") if len(same) == len(job.ranks) else rank_list(same)
+        yield "candidates", f"{who} report the same error{or_stopped and '; may be one of them'}{or_stopped}"
+    elif or_stopped:
+        yield "candidates", f"may be {rank_list(cause.candidates)}{or_stopped}"
 
 
 def of_finding(finding: Finding) -> Iterator[Fact]:
     """Yield what the diagnosis of a rank says, apart from the lines of its log."""
     yield "origin", finding.origin + (f" ({finding.origin_place})" if finding.origin and finding.origin_place else "")
-    yield "means", finding.meaning
-    yield explained(finding.code, finding.code_kind, finding.code_meaning) if finding.code_meaning else ("code", "")
+    meaning = finding.code_meaning
+    label, text = explained(finding.code, finding.code_kind, meaning) if meaning else ("code", "")
+    yield "means", finding.meaning or (text if label == "means" else "")
+    yield "code", text if label == "code" else ""
     yield "blames", ", ".join(map(peer, finding.points_at))
     yield "plog", finding.plog_path
     yield "plog error", finding.plog_error

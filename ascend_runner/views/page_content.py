@@ -452,7 +452,7 @@ def _findings(report: JobRecord, culprit: RankRecord | None) -> list[Group]:
     """Return the reports of the other ranks that failed, equal ones once, as far as there is room."""
     lines: dict[int, Sequence[str]] = {}
     for rank in report.ranks:
-        line = (rank.finding.exception or rank.finding.code_line or rank.finding.meaning) if rank.finding else ""
+        line = (rank.finding.summary or rank.finding.meaning) if rank.finding else ""
         if line and rank is not culprit:
             lines[rank.rank_id] = (line,)
     return page_ranks.within(page_ranks.group(lines), FINDINGS[0] + FINDINGS[1] * len(report.ranks))[0]

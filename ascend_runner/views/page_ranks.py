@@ -236,12 +236,13 @@ EVIDENCE: Final = {
 def of_rank(culprit: RankRecord | None, found: list[Fact]) -> Evidence | None:
     """Return why a rank failed, from the facts about the job, or None if nothing is known about that."""
     finding = culprit.finding if culprit else None
-    lines = finding.excerpt if finding else ()
+    lines = (finding.excerpt or finding.last_lines) if finding else ()
+    errors = (finding.summary, finding.code_line, finding.exception) if finding else ()
     shown = excerpt(
-        "From" if lines else "Last lines of",
+        "From" if finding and finding.excerpt else "Last lines of",
         culprit.log_name if culprit else "",
-        lines or (finding.last_lines if finding else ()),
-        finding.exception or finding.code_line if finding else "",
+        lines,
+        next((text for text in errors if text and any(text.partition("\n")[0] in line for line in lines)), ""),
     )
     evidence = tuple((EVIDENCE[label], text) for label, text in facts.chosen(found, *EVIDENCE))
     device = device_of(culprit) if culprit else ""

@@ -29,7 +29,6 @@ from ascend_runner.text import (
     duration,
     printable,
     rank_list,
-    rank_title,
     signal_name,
 )
 from ascend_runner.views import facts, wording
@@ -138,11 +137,12 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
     spec, finding = next(spec for spec in job.processes if spec.rank_id == failed.rank_id), failed.finding
     why = wording.cause_record(outcome)
     known = facts.facts(JobRecord(cause=why, ranks=outcome.ranks, verdict=outcome.verdict))
-    lines = _headline(cause, ending, failed, outcome)
+    lines = _headline(cause, ending, outcome)
     lines += _laid_out(known, "also", "nodes", "candidates")
     lines += [*_evidence(finding), *_laid_out(known, "check")] if finding else _laid_out(known, "check")
     device = "" if spec.name else f", device {spec.local_rank}"
-    lines.append(f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, pid {failed.pid}")
+    ran = f"pid {failed.pid}, ended after {duration(failed.seconds)}"
+    lines.append(f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, {ran}")
     lines += _laid_out(known, "log", "lost")
     if finding is None:  # its plogs could not be read
         lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
@@ -161,8 +161,10 @@ def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> l
 
 
 def _laid_out(known: list[Fact], *labels: str) -> list[str]:
-    """Return the facts with these labels in lines."""
-    return [f"  {LABELS.get(label, label):6} {text}" for label, text in facts.chosen(known, *labels)]
+    """Return the facts with these labels in lines, each label once."""
+    found = list(facts.chosen(known, *labels))
+    heads = ["" if one == before else LABELS.get(one, one) for (before, _), (one, _) in zip([("", ""), *found], found)]
+    return [f"  {head:6} {text}" for head, (_, text) in zip(heads, found)]
 
 
 def _unsaved(outcome: Outcome) -> list[str]:
@@ -189,22 +191,17 @@ def last_failure(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _headline(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome) -> list[str]:
-    """Name the rank that caused the failure, with the certainty, and the one that ended first if it is another."""
-    root, title = outcome.root, cause.title
-    if root and root.look_at:
-        return [wording.sentence(outcome), f"  first  {facts.first_to_end(title, ending)}"]
-    if root is None or root.rank_id == cause.rank_id:
-        head = [f"{title} failed: {ending} after {duration(failed.seconds)}{wording.certainty_note(outcome)}"]
-    else:
-        sure = "" if root.is_certain else f" ({root.certainty.value})"
-        why = f": {root.first_summary}" if root.first_summary not in str(ending) else ""
-        consequence = ", as a consequence" if root.is_first_a_consequence else ""
-        head = [
-            f"{rank_title(failed.rank_id, failed.name)} caused the failure{sure}: {root.summary}",
-            f"  first  {facts.first_to_end(title, ending)}{consequence}{why}",
-        ]
-    return head
+def _headline(cause: Cause, ending: Ending, outcome: Outcome) -> list[str]:
+    """Name the rank that caused the failure and the reason, and the one that ended first if it is another."""
+    head, root = wording.sentence_with_certainty(outcome), outcome.root
+    if root is None or (root.rank_id == cause.rank_id and not root.look_at):
+        return [head]
+    first = f"  first  {facts.first_to_end(cause.title, ending)}"
+    if root.look_at:
+        return [head, first]
+    consequence = ", as a consequence" if root.is_first_a_consequence else ""
+    why = f": {root.first_summary}" if root.first_summary not in str(ending) else ""
+    return [head, f"{first}{consequence}{why}"]
 
 
 def _has_read_nothing(finding: Finding) -> bool:

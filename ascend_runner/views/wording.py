@@ -223,8 +223,8 @@ def sentence(outcome: Outcome) -> str:
         return f"{LOST_PEERS}{root.look_at}"
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
-            return f"rank {root.rank_id}{CAUSED}{root.summary}"
-        return f"{cause} ({root.summary})"
+            return f"{outcome.failed.title if outcome.failed else f'rank {root.rank_id}'}{CAUSED}{root.summary}"
+        return str(cause.explained(root.summary)) if cause else ""
     likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
     return "; ".join([f"{cause}{likely}", *failed(outcome.unsaved)]) if cause else ""
 
@@ -243,9 +243,3 @@ def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
     place = outlier(outcome.hang) if outcome.cause and outcome.cause.has_stacks else ""
     beginning = likely if len(suspects(outcome.hang)) == 1 else possible
     return [f"{beginning}{place}"] if place else []
-
-
-def certainty_note(outcome: Outcome) -> str:
-    """Return a note on the certainty that this rank is the cause, or "" if it is certain."""
-    why = cause_record(outcome)
-    return why.certainty_note(len(outcome.ranks)) if why else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from signal import SIGABRT, SIGKILL, SIGSEGV
+
 import pytest
 
 from ascend_runner.diagnosis import log_evidence
@@ -9,6 +11,7 @@ from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.root_cause import Death, diagnose
 from ascend_runner.supervision.causes import Ending
 
+ABORT = Ending(signum=SIGABRT)
 GIB = 1 << 30
 
 
@@ -65,6 +68,24 @@ def test_crash_of_a_child() -> None:
     death = Death(rank_id=0, ending=Ending(exit_code=1), evidence=log_evidence.read(log))
 
     assert diagnose([death], Circumstances(), {}).findings[0].meaning.startswith("native code accessed invalid memory")
+
+
+@pytest.mark.parametrize(
+    ("is_explained", "log", "ending"),
+    [
+        (True, "[ERROR] DRV(7,python): halMemAlloc failed: device_id=7\n", Ending(signum=SIGSEGV)),
+        (True, "terminate called after throwing an instance of 'x::Error'\n  what():  CUDA out of memory\n", ABORT),
+        (False, "terminate called after throwing an instance of 'x::Error'\n  what():  no slot\n", ABORT),
+        (False, "step 1\n", Ending(signum=SIGSEGV)),
+        (False, "[ERROR] DRV(7,python): halMemAlloc failed: device_id=7\n", Ending(signum=SIGKILL)),
+    ],
+)
+def test_signal_beside_a_cause(is_explained: bool, log: str, ending: Ending) -> None:  # noqa: FBT001  a parameter
+    """A crash means nothing more where the log says why, such as a lack of memory on the device; a kill does."""
+    death = Death(rank_id=0, ending=ending, evidence=log_evidence.read(log.encode(), ending))
+    finding = diagnose([death], Circumstances(), {}).findings[0]
+
+    assert is_explained == (finding.meaning == "")
 
 
 def test_message_of_a_python_function() -> None:

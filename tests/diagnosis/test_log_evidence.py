@@ -61,6 +61,9 @@ SHAPES: Final = {
     "hydra": b"x\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n",
     "aborts": b"free(): invalid pointer\nterminate called recursively\n",
     "crashes": b"Fatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n",
+    "hints": b"please set set set set\n",
+    "numbers": b"RuntimeError: error 1 " + b"-" * 2000 + b"x\n",
+    "assertions": b"Assertion " * 300 + b"\n",
     "panics": b"thread 'main' panicked at a.rs:1:1:\nx\n",
 }
 
@@ -147,8 +150,8 @@ def test_table_of_torchrun_is_shown_to_its_end(workers: int) -> None:
     head = f"Traceback (most recent call last):\n{frame}torch.distributed.errors.ChildFailedError: \n"
     excerpt = read(f"{head}{table}{end}\n".encode(), Ending(exit_code=1)).excerpt
 
-    assert ("torch.distributed.errors.ChildFailedError:", "=" * 60, "train.py FAILED") == excerpt[:3]
-    assert tuple(end.splitlines()) == excerpt[-6:]
+    assert ("torch.distributed.errors.ChildFailedError:", "train.py FAILED") == excerpt[:2]
+    assert "Root Cause (first observed failure):" in excerpt[-6:]
     assert len(excerpt) < 30
 
 
@@ -476,6 +479,44 @@ def test_code_beside_the_error_of_a_stopped_rank() -> None:
     found = read(b"step 1\n" * 90 + b"EI0004: [PID: 7] the rank table is invalid\n" + error, is_stopped=True)
 
     assert "EI0004" == found.code
+
+
+RULE: Final = "-" * 60
+NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "log"),
+    [
+        (
+            [*NEWS[1:11], "worker-1:  waiting for task 7", NEWS[11]],
+            [line for news in NEWS for line in (news, RULE, "", "worker-1:  waiting for task 7")][:-1],
+        ),
+        (
+            ["step 1", "step 2", "worker-1: task 39 has failed"],
+            ["step 1", "step 2", *(f"worker-1: task {number} has failed" for number in range(7, 40))],
+        ),
+        (
+            ["RuntimeError: CUDA error: illegal instruction"],
+            [
+                "Traceback (most recent call last):",
+                '  File "train.py", line 9, in f',
+                "    g(",
+                "    ~~^",
+                "RuntimeError: CUDA error: illegal instruction",
+                "CUDA kernel errors might be asynchronously reported at some other API call.",
+                "For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
+                "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_rows_that_say_nothing(expected: list[str], log: list[str]) -> None:
+    """Rules, blank lines, marks, hints on debugging and errors that differ only in numbers take no rows."""
+    excerpt = read("\n".join(log).encode(), Ending(exit_code=1)).excerpt
+
+    assert expected == list(excerpt[-len(expected) :])
+    assert len(set(excerpt)) == len(excerpt)
 
 
 def test_operator_that_failed() -> None:

@@ -110,11 +110,59 @@ def test_same_cause_on_several_ranks_is_one_cause() -> None:
 
 
 def test_candidates_of_an_open_cause() -> None:
-    """At most three ranks are candidates, the suspected peer first."""
+    """At most three ranks are candidates, each with another error: the suspected peer, then the rarest error first."""
     deaths = [failed(rank_id, LOST) for rank_id in range(5)]
-    cause = find(*deaths, suspected=Peer(rank_id=7, reported_by=(0, 1)))
+    resets = [failed(rank_id, LOST.replace(b"closed", b"reset")) for rank_id in (5, 6)]
+    refused = [failed(rank_id, LOST.replace(b"closed", b"refused")) for rank_id in (8,)]
+    cause = find(*deaths, *resets, *refused, suspected=Peer(rank_id=7, reported_by=(0, 1)))
 
-    assert (Certainty.OPEN, (7, 0, 1)) == (cause.certainty, cause.candidates)
+    assert (Certainty.OPEN, (7, 8, 5)) == (cause.certainty, cause.candidates)
+
+
+def test_no_candidate_is_singled_out() -> None:
+    """Of ranks that report the same, only the first to end is a candidate."""
+    cause = find(*(failed(rank_id, LOST) for rank_id in (3, 0, 1, 2)))
+
+    assert ((3, "open"), (3,)) == (named(cause), cause.candidates)
+
+
+GONE = (
+    b'Traceback (most recent call last):\n  File "/job/mesh.py", line 7, in send\n    raise LinkDown(port)\n'
+    b"mesh.LinkDown: port 5012 of 10.0.0.4 does not answer\n"
+)
+DECODE = GONE.replace(b"mesh.LinkDown: port 5012 of 10.0.0.4 does not answer", b"data.DecodeError: block 7 is cut off")
+
+
+def gone(rank_id: int) -> Death:
+    """Make a rank that ended because another one did, in words that nobody knows."""
+    return failed(rank_id, GONE.replace(b"5012", b"50%d" % rank_id))
+
+
+@pytest.mark.parametrize(
+    ("expected", "deaths"),
+    [
+        ((2, "likely"), [gone(0), gone(1), failed(2, DECODE), gone(3)]),
+        ((2, "likely"), [gone(0), gone(1), stopped(2, DECODE), gone(3)]),
+        ((2, "likely"), [gone(0), gone(1), stopped(2, DECODE, FAILED), stopped(3, TRAINING)]),
+        ((2, "likely"), [gone(0), gone(1), failed(2, b"", Ending(signum=SIGKILL)), gone(3)]),
+        ((2, "likely"), [failed(0, b"lost the mesh\n"), failed(1, b"lost the mesh\n"), failed(2, b"bad block\n")]),
+        ((0, "likely"), [gone(0), failed(2, DECODE)]),  # nobody says the same
+        ((0, "likely"), [gone(0), gone(1), failed(2, DECODE), failed(3, DECODE)]),
+        ((0, "certain"), [gone(0), gone(1), gone(2)]),
+        ((0, "likely"), [failed(0, b"step 7\n"), failed(1, b"step 8\n"), failed(2, b"saving\n")]),
+        ((0, "likely"), [gone(0), gone(1), failed(2, LOST), stopped(3, TRAINING)]),
+    ],
+)
+def test_words_that_only_one_rank_has(expected: tuple[int, str], deaths: list[Death]) -> None:
+    """Where several ranks fail with the same unknown words, one that says something else precedes them."""
+    assert expected == named(find(*deaths))
+
+
+def test_known_words_that_several_ranks_have() -> None:
+    """Ranks that report a known error of their own do not yield: all of them may have it."""
+    full = NAN.replace(b"ValueError: loss is nan at step 17", b"OSError: [Errno 28] No space left on device")
+
+    assert (0, "likely") == named(find(failed(0, full), failed(1, full), failed(2, DECODE)))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,28 @@ SPAWNED = traceback("EOFError: Ran out of input", '  File "/x/multiprocessing/sp
 THREADS = ["OpenBLAS blas_thread_init: pthread_create failed for thread 9 of 64: Resource temporarily unavailable"]
 INTERRUPT = traceback("KeyboardInterrupt")
 STEPS = [f"step {number}" for number in range(400)]
+WATCHDOG = [
+    "terminate called after throwing an instance of 'c10::DistBackendError'",
+    "  what():  [Rank 1] HCCL watchdog thread terminated: collective operation timeout",
+]
+DECODE = traceback(
+    "data.decode.DecodeError: block 7 of shard-3.tar is cut off",
+    '  File "/job/data/decode.py", line 5, in decode',
+    "    raise DecodeError(block)",
+)
+DUMP = [
+    f"[rank1]:[E102 03:04:05 x.cpp:{number}] [Rank 1] HCCL watchdog: timeout of work {number}" for number in range(60)
+]
+DURING = ["During handling of the above exception, another exception occurred:", ""]
+EI0006 = traceback(
+    "RuntimeError: HCCL function error: HcclBarrier, error code is 6",
+    '  File "/job/train.py", line 9, in main',
+    "    dist.barrier()",
+)
+EI0006[-1:] = ["EI0006: [PID: 7] Getting socket times out.", ""]
+NOT_SAVED = traceback(
+    "OSError: [Errno 28] No space left on device", '  File "/job/save.py", line 9, in save', "    out.write(data)"
+)
 
 
 def chosen(*parts: list[str], is_late: bool = False) -> str:
@@ -97,6 +119,42 @@ def test_crash_on_the_way_out() -> None:
     terminate = ["terminate called after throwing an instance of 'std::system_error'", "  what():  aborted"]
 
     assert "ValueError: loss is nan" == chosen(NAN, terminate, is_late=True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NAN,
+        DECODE,
+        traceback("Diverged: at step 7", '  File "train.py", line 5, in step', "    raise Diverged(step)"),
+        traceback("cfg.errors.NoKey: lr", '  File "/x/site-packages/cfg/node.py", line 5, in get', "    raise NoKey"),
+        traceback("RuntimeError: no slot", '  File "train.py", line 5, in step', "    queue.put(batch)"),
+    ],
+)  # fmt: skip
+def test_error_of_the_program_before_the_watchdog(error: list[str]) -> None:
+    """An exception of any class counts if the watchdog of a collective, which waits for this rank, aborts it later."""
+    assert error[-2] == chosen(error, WATCHDOG, is_late=True)
+    assert error[-2] == chosen(error, DUMP, WATCHDOG, is_late=True)
+
+
+def test_lost_peer_before_the_watchdog() -> None:
+    """Of two errors that report a peer, the last one counts."""
+    assert chosen(WATCHDOG) == chosen(LOST, WATCHDOG, is_late=True)
+
+
+def test_chain_that_ends_with_a_lost_peer() -> None:
+    """What a rank has raised before it noticed that its peers are gone is the origin, and not the report of them."""
+    assert "ValueError: loss is nan" == chosen(NAN, DURING, EI0006)
+    assert "data.decode.DecodeError: block 7 of shard-3.tar is cut off" == chosen(DECODE, DURING, EI0006, DURING, LOST)
+    assert "RuntimeError: HCCL function error: HcclBarrier, error code is 6" == chosen(NAN, STEPS, EI0006)
+
+
+def test_chain_that_begins_with_a_lost_peer() -> None:
+    """What a rank raises because its peers are gone is a consequence."""
+    assert EI0006[-3] == chosen(EI0006, DURING, NOT_SAVED)
+    assert EI0006[-3] == chosen(
+        EI0006, ["The above exception was the direct cause of the following exception:", ""], NAN
+    )
 
 
 def test_abort_just_below_an_exception() -> None:

@@ -54,7 +54,7 @@ def test_place_of_the_cause(cause: Cause, found: RootCause | None, peer: Peer | 
     [
         (None, None, "succeeded; the job took 2 s"),
         (FAILED, None, "rank 0 failed: exit status 1; the job took 2 s"),
-        (FAILED.explained("OSError: no"), None, "rank 0 failed: exit status 1 (OSError: no); the job took 2 s"),
+        (FAILED.explained("OSError: no"), None, "rank 0 failed: OSError: no (exit status 1); the job took 2 s"),
         (
             attrs.evolve(FAILED, rank_id=1),
             attrs.evolve(root(), summary="OSError: no"),

@@ -109,7 +109,7 @@ def document(count: int, text: str = "", **changes: object) -> dict[str, object]
         "log_dir": f"/log{text}",
         "cause": {
             "kind": "rank_failed",
-            "sentence": f"rank {culprit} failed: exit status 1 (ValueError: loss is nan at step 17{text})",
+            "sentence": f"rank {culprit} failed: ValueError: loss is nan at step 17{text} (exit status 1)",
             "rank_id": culprit,
             "first_exit": culprit,
             "certainty": "likely",

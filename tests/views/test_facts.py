@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascend_runner.diagnosis.codes import Kind
-from ascend_runner.diagnosis.finding import Peer
+from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.record.job_record import CauseRecord, CheckpointRecord, JobRecord, StepRecord
 from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.views import facts
@@ -92,3 +92,28 @@ def test_doubts(expected: tuple[str, str], certainty: str, candidates: tuple[int
     cause = CauseRecord(rank_id=2, certainty=certainty, candidates=candidates)
 
     assert [expected] == [*facts.doubts(JobRecord(cause=cause, ranks=ranks))]
+
+
+@pytest.mark.parametrize(
+    ("expected", "finding"),
+    [
+        ([("means", "a disk is full")], Finding(code="disk", code_meaning="a disk is full")),
+        ([("means", "killed by the OOM killer")], Finding(meaning="killed by the OOM killer")),
+        (
+            [("means", "killed by the OOM killer")],
+            Finding(meaning="killed by the OOM killer", code="disk", code_meaning="a disk is full"),
+        ),
+        (
+            [("means", "killed by the OOM killer"), ("code", "EI0006 (usually caused by a peer): no peer")],
+            Finding(
+                meaning="killed by the OOM killer",
+                code="EI0006",
+                code_kind="usually caused by a peer",
+                code_meaning="no peer",
+            ),
+        ),
+    ],
+)
+def test_meaning(expected: list[tuple[str, str]], finding: Finding) -> None:
+    """One line says what the end of a rank means, another one what its error code does."""
+    assert expected == [*facts.chosen([*facts.of_finding(finding)], "means", "code")]

@@ -48,7 +48,7 @@ def test_sections(write: Write) -> None:
     page = Elements(rendered(write(document(8), log, command=("python", "train.py", "--lr", "1e-3"))))
     texts = "\n".join(page.texts)
     wanted = [
-        "Rank 5 failed: exit status 1 (ValueError: loss is nan at step 17)",
+        "Rank 5 failed: ValueError: loss is nan at step 17 (exit status 1)",
         "Slow",
         "rank 3 is slow, since ",
         "17 of 400, 0.615 s per step",
@@ -261,7 +261,7 @@ def test_cause_on_another_node(write: Write, tmp_path: Path) -> None:
     verdict = {
         "node": 3,
         "rank_id": 12,
-        "sentence": "rank 12 failed: exit status 1 (ValueError: loss is nan)",
+        "sentence": "rank 12 failed: ValueError: loss is nan (exit status 1)",
         "certainty": "likely",
         "lines": ["step 16", "ValueError: loss is nan"],
         "log": "/log/rank-12.txt",
@@ -282,7 +282,7 @@ def test_cause_on_another_node(write: Write, tmp_path: Path) -> None:
     assert ["Nodes", "nothing heard from node 2"] == evidence[9:]
     assert "<b>ValueError: loss is nan</b>" in text
     assert (
-        "Verdict of all nodes: rank 12 on node 3 failed: exit status 1 (ValueError: loss is nan) (likely the cause)"
+        "Verdict of all nodes: rank 12 on node 3 failed: ValueError: loss is nan (exit status 1) (likely the cause)"
         in shown
     )
     assert 1 == page.classes_of("rect").count("cause")

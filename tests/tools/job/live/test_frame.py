@@ -211,7 +211,7 @@ def test_rank_that_was_behind_when_the_job_ended(state: State) -> None:
 
 def test_failure() -> None:
     """The cause of a failure stands above the table, in red."""
-    cause = "rank 3 failed: exit status 1 (ValueError: loss is nan)"
+    cause = "rank 3 failed: ValueError: loss is nan (exit status 1)"
     job = attrs.evolve(
         EIGHT, cause=cause, ranks=(rank(3, state=State.FAILED, ending="failed (exit status 1)"), rank(4))
     )
