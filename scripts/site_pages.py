@@ -1,0 +1,514 @@
+"""Write the documentation as pages for MkDocs, with its configuration. Called by `scripts/docs`.
+
+Chapters are READMEs. Options, members of the report and known errors come from their tables. Equal sources give equal
+pages. A link that leads to no page of the site, such as one to a module, becomes plain text.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import inspect
+import io
+import json
+import posixpath
+import re
+import shlex
+import shutil
+import sys
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM, Signals
+from typing import Final
+
+import attrs
+
+from ascend_runner.diagnosis import catalogue, endings, finding
+from ascend_runner.diagnosis.catalogue import Entry
+from ascend_runner.record import job_record, nodes, rank_record
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Option
+from ascend_runner.supervision import causes, job_machine
+from ascend_runner.tools.job import main as job_tool
+
+ROOT: Final = Path(__file__).parents[1]
+SITE: Final = ROOT / "scripts" / "site"
+
+
+@attrs.frozen
+class Chapter:
+    """A page by hand: its address, its README, its titles, and Chinese words by which it is found as well."""
+
+    page: str
+    source: str
+    title: str
+    title_zh: str
+    words_zh: str
+
+    @property
+    def name(self) -> str:
+        """What it is called in the navigation."""
+        return f"{self.title} {self.title_zh}".rstrip()
+
+
+def _sections() -> Iterator[tuple[str, tuple[Chapter, ...]]]:
+    for section in (SITE / "chapters.txt").read_text("utf-8").strip().split("\n\n"):
+        name, *lines = section.splitlines()
+        yield name, tuple(Chapter(*map(str.strip, line.split("|"))) for line in lines)
+
+
+def anchor(title: str) -> str:
+    """Return the anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+SECTIONS: Final = dict(_sections())
+CHAPTERS: Final = {chapter.page: chapter for chapters in SECTIONS.values() for chapter in chapters}
+MANIFESTS: Final = sorted(path for path in (ROOT / "scripts/manifests").iterdir() if path.suffix != ".md")
+TARGETS: Final = {  # the pages that links to files lead to
+    **{chapter.source: page for page, chapter in CHAPTERS.items() if chapter.source},
+    **{f"scripts/manifests/{path.name}": f"manifests.md#{anchor(path.name)}" for path in MANIFESTS},
+    "ascend_runner/record/job_record.py": "report-members.md#jobrecord",
+    "ascend_runner/record/rank_record.py": "report-members.md#rankrecord",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by its address."""
+    return {**{page: _chapter(chapter) for page, chapter in CHAPTERS.items()}, **dict(_errors())}
+
+
+def _chapter(chapter: Chapter) -> str:
+    text = BODIES.get(chapter.page, _readme)(chapter)
+    return f"{heading(chapter.title, chapter.title_zh, chapter.words_zh)}\n{text}"
+
+
+def heading(title: str, title_zh: str, words_zh: str = "") -> str:
+    """Return the heading of a page, with its Chinese title, and the words by which it is found as well."""
+    chinese = f' <small lang="zh-CN">{title_zh}</small>' if title_zh else ""
+    words = f'<p class="words" lang="zh-CN">{" · ".join(words_zh.split())}</p>\n' if words_zh else ""
+    return f"# {title}{chinese}\n\n{words}"
+
+
+# --- READMEs ----------------------------------------------------------------------------------------------------------
+
+_FENCED: Final = re.compile(r"(?ms)^(```.*?^```$)")
+_LINK: Final = re.compile(r"(!?)\[((?:`[^`]*`|[^\[\]`])*)\]\(([^()\s]+)\)")
+
+
+def _readme(chapter: Chapter) -> str:
+    """Return the text of a README without its title, for Python-Markdown instead of GitHub."""
+    text = (ROOT / chapter.source).read_text("utf-8").partition("\n")[2]
+    text = re.sub(r"(?ms)^```mermaid\n(.*?)^```$", _transitions, text)
+    parts = _FENCED.split(re.sub(r"(?m)^<!-- .* -->\n", "", text))
+    return "".join(part if index % 2 else _prose(part, chapter) for index, part in enumerate(parts))
+
+
+def _prose(text: str, chapter: Chapter) -> str:
+    text = re.sub(r"(?m)^(##+) (.*)$", lambda found: f"{found[0]} {{ #{anchor(found[2])} }}", text)
+    text = re.sub(r"(?m)^\|.*$", _row, text)
+    return _LINK.sub(partial(_link, chapter), "".join(_reindented(text)))
+
+
+def _row(found: re.Match[str]) -> str:
+    """Return a row of a table, in which Python-Markdown takes a backslash between backticks literally."""
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), found[0])
+
+
+def _reindented(text: str) -> Iterator[str]:
+    """Yield the lines of a text; what belongs to an item of a list is indented by 4, as Python-Markdown wants it."""
+    width = 0  # of the item's mark
+    for line in text.splitlines(keepends=True):
+        mark = re.match(r"- |\d+\. ", line)
+        if mark:
+            width = mark.end()
+        elif line.strip() and not line.startswith(" " * width):
+            width = 0
+        yield f"    {line[width:]}" if width and not mark and line.strip() else line
+
+
+def _link(chapter: Chapter, found: re.Match[str]) -> str:
+    """Return a link to a page of the site, or its text if it leads to none."""
+    mark, text, link = found.groups()
+    path, _, fragment = link.partition("#")
+    if not path or ":" in path:
+        return found[0]
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(chapter.source), path))
+    if mark:
+        return f"![{text}](assets/{posixpath.basename(path)})"
+    target = TARGETS.get(path)
+    return f"[{text}]({target}{fragment and '#'}{fragment})" if target else text
+
+
+def _transitions(found: re.Match[str]) -> str:
+    """Return a state diagram as a table, since Mermaid would draw it with a script from elsewhere."""
+    edges = re.findall(r"(?m)^ *(\w+) --> (\w+)(?:: (.*))?$", found[1])
+    rows = (f"| `{before}` | {_event(words)} | `{after}` |\n" for before, after, words in edges)
+    return f"| state | event | next state |\n|---|---|---|\n{''.join(rows)}"
+
+
+def _event(label: str) -> str:
+    return label.replace("<br/>/", " /").replace("<br/>", ", ")
+
+
+def _chinese(chapter: Chapter) -> str:
+    return f'<div lang="zh-CN" markdown>\n{_readme(chapter)}\n</div>\n'
+
+
+# --- Reference --------------------------------------------------------------------------------------------------------
+
+_FLAGS: Final = {option.flag for option in OPTIONS}
+
+
+def _options(chapter: Chapter) -> str:
+    """Return the README of settings, with a section for each option instead of a row."""
+    sections = "".join(
+        f"### {topic.title.capitalize()} {{ #{topic.word} }}\n\n{''.join(map(_option, options))}"
+        for topic, options in OPTIONS_OF.items()
+    )
+    return re.sub(r"(?m)^\| option \|.*\n(?:\|.*\n)+", lambda _: sections, _readme(chapter))
+
+
+def _option(option: Option) -> str:
+    default = option.shown_default and f"Default: {_text(option.shown_default)}."
+    variable = option.variable and f"Variable: `{option.variable}`."
+    notes = " ".join(filter(None, (default, variable)))
+    return f"#### `{option.usage}` {{ #{option.name} }}\n\n{_sentence(option.help)}\n\n{notes}\n{{ .note }}\n\n"
+
+
+def _sentence(text: str, up: str = "") -> str:
+    """Return a phrase as a sentence."""
+    begins_with_a_word = re.match(r"[a-z]+\b(?![-._=(/])", text)
+    return f"{_text(text[0].upper() + text[1:] if begins_with_a_word else text, up)}."
+
+
+def _text(text: str, up: str = "") -> str:
+    """Return plain text as Markdown, with a link from each option that it names; `up` leads to the top of the site."""
+    escaped = re.sub(r"([\\`*_\[\]])", r"\\\1", html.escape(text, quote=False))
+    return re.sub(r"--[a-z][a-z-]*", lambda found: _flag(found[0], up), escaped)
+
+
+def _flag(flag: str, up: str) -> str:
+    return f"[`{flag}`]({up}options.md#{flag[2:].replace('-', '_')})" if flag in _FLAGS else f"`{flag}`"
+
+
+def _exit_status(_chapter: Chapter) -> str:
+    """Return the exit statuses of the programs, and what a signal usually means."""
+    first = re.split(r"(?m)^## (.*) \{.*\n", _readme(CHAPTERS["index.md"]))
+    statuses = re.sub(r"(?s)^.*?\n|\n\n.*", "", job_tool.EPILOG)
+    return f"""## ascend-runner {{ #ascend-runner }}
+
+{first[first.index("Exit status") + 1].strip()}
+
+## If a signal ended a rank {{ #signals }}
+
+| status | signal | usual meaning |
+|---|---|---|
+{"".join(map(_signal, SIGNALS))}
+## ascend-job {{ #ascend-job }}
+
+```text
+{textwrap.dedent(statuses)}
+```
+"""
+
+
+SIGNALS: Final = (SIGHUP, SIGINT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM)
+
+
+def _signal(signum: Signals) -> str:
+    meaning = endings.meaning(causes.Ending(signum=signum), endings.Circumstances())
+    return f"| {endings.SHELL_BASE + signum} | {signum.name} | {_text(meaning)} |\n"
+
+
+def _manifests(chapter: Chapter) -> str:
+    """Return the README of the manifests, and the manifests."""
+    files = (
+        f"## {path.name} {{ #{anchor(path.name)} }}\n\n```{LANGUAGES[path.suffix]}\n{path.read_text('utf-8')}```\n\n"
+        for path in MANIFESTS
+    )
+    return f"{_readme(chapter)}\n{''.join(files)}"
+
+
+LANGUAGES: Final = {".yaml": "yaml", ".sbatch": "bash"}
+
+# Members that a record writes instead of a field, or in addition to its fields.
+WRITTEN: Final[Mapping[type, Mapping[str, tuple[str, str]]]] = {
+    job_record.JobRecord: {"ended_at": ("time", "empty until it has ended")},
+    job_record.AttemptRecord: {"ended_at": ("time", "")},
+    rank_record.RankRecord: {
+        "signals": ("list of pairs", "those sent to it, each with the first time"),
+        "exit_code": ("integer or null", "null if a signal ended it, or if it has not ended"),
+        "signal": ("integer or null", "the signal that ended it"),
+        "core_dumped": ("true or false", ""),
+        "started_at": ("time", "empty if it was not started"),
+        "ended_at": ("time", "empty until it has ended"),
+        "first_output_at": ("time", "empty if it has written nothing"),
+        "last_output_at": ("time", "as above"),
+    },
+}
+RECORDS: Final = (
+    job_record.JobRecord,
+    job_record.CauseRecord,
+    rank_record.RankRecord,
+    finding.Finding,
+    finding.Peer,
+    job_record.AttemptRecord,
+    job_record.Condition,
+    job_record.CheckpointRecord,
+    job_record.StepRecord,
+    job_record.Staged,
+    finding.StackGroup,
+    causes.NodeFinding,
+    nodes.JobVerdict,
+    nodes.NodeRecord,
+)
+CHOICES: Final = (causes.FindingKind, causes.Restart, job_machine.Verdict, rank_record.RankState)
+KINDS: Final = {
+    "str": "text",
+    "int": "integer",
+    "Count": "integer",
+    "float": "number",
+    "bool": "true or false",
+    "AnyState": "[state](stopping.md#states)",
+    **{record.__name__: f"[{record.__name__}](#{record.__name__.lower()})" for record in RECORDS},
+    **{choice.__name__: ", ".join(f'`"{one.value}"`' for one in choice) for choice in CHOICES},
+}
+TIMES: Final = {"at", "since", "held_until", "started_at"}
+
+
+def _members(_chapter: Chapter) -> str:
+    """Return a section for each record of the report, with its members."""
+    return f"{MEMBERS}\n{''.join(map(_record, RECORDS))}"
+
+
+MEMBERS: Final = """The object in `<job>-report.json` is a [JobRecord](#jobrecord); [the report](report.md#the-report-file) says
+when it is written, and by which rules it changes. Sizes are in bytes, durations in seconds. Times are ISO 8601 with an
+offset. What does not apply is null, or empty.
+"""
+
+
+def _record(record: type) -> str:
+    rows = "".join(f"| `{name}` | {kind} | {note} |\n" for name, kind, note in members(record))
+    title = f"## {record.__name__} {{ #{record.__name__.lower()} }}"
+    return f"{title}\n\n{inspect.getdoc(record)}\n\n| member | type | meaning |\n|---|---|---|\n{rows}\n"
+
+
+def members(record: type) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the type and the meaning of each member that a record has in the report."""
+    written = WRITTEN.get(record, {})
+    comments = _comments(record)
+    for field in attrs.fields(record):
+        if field.name not in rank_record.WRITTEN_OTHERWISE and field.name not in written:
+            yield field.name, _kind(field.name, record.__annotations__[field.name]), comments.get(field.name, "")
+    for name, (kind, note) in written.items():
+        yield name, kind, note
+
+
+def _kind(name: str, annotation: str) -> str:
+    """Return the type of a member in words."""
+    plain = annotation.replace(" | None", "")
+    items = re.fullmatch(r"tuple\[(\w+), \.\.\.\]", plain)
+    if name in TIMES:
+        return "time"
+    kind = f"list of {KINDS[items[1]]}" if items else "object" if plain.startswith("Mapping") else KINDS[plain]
+    return f"{kind}, or null" if plain != annotation else kind
+
+
+def _comments(record: type) -> dict[str, str]:
+    """Return the comments on the fields of a record: beside each, or in the lines above it."""
+    source = inspect.getsource(record)
+    lines = source.splitlines()
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+    found = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            first = node.lineno
+            while lines[first - 2].lstrip().startswith("#"):
+                first -= 1
+            span = range(first, (node.end_lineno or first) + 1)
+            found[node.target.id] = _row_text(" ".join(comments[line] for line in span if line in comments))
+    return found
+
+
+def _row_text(text: str) -> str:
+    return html.escape(text.replace("None", "null"), quote=False).replace("|", "\\|")
+
+
+# --- Known errors -----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Subject:
+    """A file of the catalogue, with the titles that it has in `subjects.txt`."""
+
+    name: str
+    title: str
+    title_zh: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def page(self) -> str:
+        """The address of its page."""
+        return f"errors/{self.name}/index.md"
+
+
+def subjects() -> tuple[Subject, ...]:
+    """Return the files of the catalogue, in the order in which they are shown."""
+    rows = [[*map(str.strip, line.split("|"))] for line in (SITE / "subjects.txt").read_text("utf-8").splitlines()]
+    files = {path.stem: path for path in Path(catalogue.FOLDER).iterdir()}
+    others = [[name, name, ""] for name in sorted(files.keys() - {row[0] for row in rows})]
+    return tuple(Subject(*row, tuple(catalogue.parse(files[row[0]].read_bytes()))) for row in (*rows, *others))
+
+
+def _errors() -> Iterator[tuple[str, str]]:
+    """Yield the address and the text of each page of the catalogue."""
+    found = subjects()
+    rows = (f"| [{one.title}]({one.name}/index.md) | {one.title_zh} | {len(one.entries)} |\n" for one in found)
+    yield "errors/index.md", f"{heading(*OVERVIEW)}{INTRODUCTION}\n| subject | 主题 | errors |\n|---|---|---|\n{''.join(rows)}"
+    for subject in found:
+        yield subject.page, _subject(subject)
+        for entry in subject.entries:
+            yield f"errors/{entry.id}.md", _error(entry)
+
+
+OVERVIEW: Final = ("Known errors", "已知错误", "报错 错误码 故障案例")
+INTRODUCTION: Final = """What the runner and `ascend-job explain` know about codes and messages in logs, each from a
+public source. Type a code or a part of the message in the search field. [Diagnosis](../diagnosis.md) says how the cause
+of a failure is found, and [how a site adds errors of its own](../diagnosis.md#the-catalogue).
+"""
+
+
+def _subject(subject: Subject) -> str:
+    rows = (
+        f"| [`{_name(entry)}`](../{entry.id}.md) | {entry.title_zh} | {_text(entry.means, '../../')} |\n"
+        for entry in subject.entries
+    )
+    return f"{heading(subject.title, subject.title_zh)}| error | 错误 | meaning |\n|---|---|---|\n{''.join(rows)}"
+
+
+def _name(entry: Entry) -> str:
+    return entry.code or entry.id
+
+
+def _error(entry: Entry) -> str:
+    title = entry.code or _sentence(entry.means, "../").rstrip(".")
+    remedy = _sentence(entry.next, "../") if entry.next else NO_REMEDY[entry.kind]
+    return f"""{heading(title, entry.title_zh, " ".join(entry.words_zh))}
+<h2>What the line looks like</h2>
+
+{_sample(entry)}
+
+<h2>What it means</h2>
+
+{_sentence(entry.means, "../")} {BLAME["wrapper" if entry.wrapper else entry.kind]}
+
+<h2>What to do</h2>
+
+{remedy} {RESTART[entry.restart]}
+
+<h2>Where that is from</h2>
+
+[{_address(entry.source)}]({entry.source})
+
+On the command line: `ascend-job explain {shlex.quote(_name(entry))}`
+{{ .note }}
+"""
+
+
+def _address(url: str) -> str:
+    """Return how to show the address of a document: without its version on GitHub."""
+    return _text(re.sub(r"/blob/[0-9a-f]{40}/", ": ", url.partition("://")[2]))
+
+
+BLAME: Final = {
+    "own": "The rank that reports it is usually the cause.",
+    "either": "The rank that reports it, or one of its peers, is the cause.",
+    "peer": "It is usually a consequence: another rank has failed, or is late.",
+    "lost": "It reports a lost connection. Between ranks, that is usually a consequence of the failure of another one.",
+    "wrapper": "It only announces another error, which is near it in the log.",
+}
+NO_REMEDY: Final = {
+    **dict.fromkeys(
+        ("own", "either"), "There is no remedy that is certain. The lines before it in the log may say more."
+    ),
+    **dict.fromkeys(
+        ("peer", "lost"),
+        "Look for the rank that failed first: `ascend-job explain` with the logs of all ranks names it.",
+    ),
+}
+RESTART: Final = {"never": "A restart does not help.", "helps": "The cause may be gone after a restart.", "": ""}
+
+
+def _sample(entry: Entry) -> str:
+    """Return lines that report an error; of a code, how CANN or torch_npu prints it."""
+    codes = [*catalogue.code_names(entry.code)]
+    lines = "\n\n".join(sample.strip("\n") for sample in entry.sample) or _form(codes[0])
+    names = f"\n\nCodes: {', '.join(f'`{code}`' for code in codes)}." if len(codes) > 1 else ""
+    return f"``` {{.text .sample}}\n{lines}\n```{names}"
+
+
+def _form(code: str) -> str:
+    form = next(form for prefix, form in FORMS.items() if code.startswith(prefix))
+    return form.format(code.rpartition(" ")[2])
+
+
+FORMS: Final = {
+    "HCCL ": "HCCL function error: ..., error code is {}",
+    "driver ": "[drv api] ... failed: ..., drvRetCode={}!",
+    "E": "{}: [PID: 4711] ...",
+    "207001 ": "NPU function error: aclrtMallocHost(...), error code is 207001",
+    "": "NPU function error: ..., error code is {}",
+}
+
+
+# --- The site ---------------------------------------------------------------------------------------------------------
+
+BODIES: Final[Mapping[str, Callable[[Chapter], str]]] = {  # of pages that are not just a README
+    "chinese.md": _chinese,
+    "manifests.md": _manifests,
+    "options.md": _options,
+    "exit-status.md": _exit_status,
+    "report-members.md": _members,
+}
+ASSETS: Final = (
+    *(path for path in sorted(SITE.iterdir()) if path.suffix in {".css", ".js"}),
+    ROOT / "fixtures" / "html-report.png",
+    ROOT / "fixtures" / "ascend-job-top.svg",
+)
+
+
+def _navigation() -> Iterator[dict[str, object]]:
+    guide, reference, development = (
+        {name: [{one.name: one.page} for one in chapters]} for name, chapters in SECTIONS.items()
+    )
+    yield guide
+    yield reference
+    yield {"Known errors 已知错误": [{"Overview 概览": "errors/index.md"}, *map(_errors_of, subjects())]}
+    yield development
+
+
+def _errors_of(subject: Subject) -> dict[str, object]:
+    pages = ({f"{_name(entry)} {entry.title_zh}".rstrip(): f"errors/{entry.id}.md"} for entry in subject.entries)
+    return {f"{subject.title} {subject.title_zh}".rstrip(): [{"All 全部": subject.page}, *pages]}
+
+
+def main(target: Path) -> None:
+    """Write pages and configuration to a directory."""
+    assets = target / "pages" / "assets"
+    assets.mkdir(parents=True)
+    for path in ASSETS:
+        shutil.copy(path, assets)
+    for page, text in pages().items():
+        path = target / "pages" / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    nav = json.dumps({"nav": [*_navigation()]}, ensure_ascii=False)[1:-1]  # JSON is YAML, too
+    (target / "mkdocs.yml").write_text(f"{(SITE / 'mkdocs.yml').read_text('utf-8')}{nav}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
