@@ -238,6 +238,7 @@ LANGUAGES: Final = {".yaml": "yaml", ".sbatch": "bash"}
 WRITTEN: Final[Mapping[type, Mapping[str, tuple[str, str]]]] = {
     job_record.JobRecord: {"ended_at": ("time", "empty until it has ended")},
     job_record.AttemptRecord: {"ended_at": ("time", "")},
+    job_record.Condition: {"...": ("", "other members, by the condition")},
     rank_record.RankRecord: {
         "signals": ("list of pairs", "those sent to it, each with the first time"),
         "exit_code": ("integer or null", "null if a signal ended it, or if it has not ended"),
@@ -301,7 +302,7 @@ def members(record: type) -> Iterator[tuple[str, str, str]]:
     written = WRITTEN.get(record, {})
     comments = _comments(record)
     for field in attrs.fields(record):
-        if field.name not in rank_record.WRITTEN_OTHERWISE and field.name not in written:
+        if field.name not in (*rank_record.WRITTEN_OTHERWISE, "facts", *written):
             yield field.name, _kind(field.name, record.__annotations__[field.name]), comments.get(field.name, "")
     for name, (kind, note) in written.items():
         yield name, kind, note

@@ -1,0 +1,155 @@
+"""The pages of the documentation, as scripts/site_pages.py writes them for MkDocs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+from ascend_runner.diagnosis import catalogue
+from ascend_runner.diagnosis.catalogue import Entry
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.record.job_record import AttemptRecord, CauseRecord, CheckpointRecord, JobRecord, Staged, StepRecord
+from ascend_runner.record.rank_record import RankRecord
+from ascend_runner.settings.options import OPTIONS
+
+ROOT: Final = Path(__file__).parent.parent
+FILES: Final = sorted(Path(catalogue.FOLDER).iterdir())
+ENTRIES: Final = [entry for path in FILES for entry in catalogue.parse(path.read_bytes())]
+CODES: Final = [entry for entry in ENTRIES if entry.code]
+
+_CODE: Final = r"(?ms)^ *```.*?^ *```$|`[^`\n]*`"
+
+
+def write(target: Path) -> dict[str, str]:
+    """Write the pages, and return their text by their address."""
+    scripts = ROOT / "scripts"
+    subprocess.run([sys.executable, "-m", "site_pages", target], cwd=scripts, check=True)
+    top = target / "pages"
+    return {str(path.relative_to(top)): path.read_text("utf-8") for path in sorted(top.rglob("*.md"))}
+
+
+@pytest.fixture(name="pages", scope="module")
+def fixture_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the text of each page by its address."""
+    return write(tmp_path_factory.mktemp("site"))
+
+
+def test_each_readme_is_a_chapter(pages: dict[str, str]) -> None:
+    """The text of each README of the program is on a page."""
+    readmes = [ROOT / "README.md", *(ROOT / "ascend_runner").rglob("README.md"), *(ROOT / "scripts").rglob("README.md")]
+    headings = {heading for page in pages.values() for heading in re.findall(r"(?m)^## (.*?) \{", page)}
+
+    assert 20 < len(readmes)
+    assert [] == [
+        (str(path), heading)
+        for path in readmes
+        for heading in re.findall(r"(?m)^## (.*)$", re.sub(_CODE, "", path.read_text("utf-8")))
+        if heading not in headings
+    ]
+
+
+def test_each_link_leads_somewhere(pages: dict[str, str]) -> None:
+    """Each link leads to a page and, after a `#`, to a heading on it; each picture is there."""
+    dead = [
+        (page, link)
+        for page, text in pages.items()
+        for link in re.findall(r"\]\(([^()\s:]+)\)", re.sub(_CODE, "", text))
+        if not _leads_somewhere(pages, page, link)
+    ]
+
+    assert [] == dead
+
+
+def _leads_somewhere(pages: Mapping[str, str], page: str, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+    if target.startswith("assets/"):
+        return (ROOT / "fixtures" / posixpath.basename(target)).exists()
+    return target in pages and (not anchor or f"{{ #{anchor} }}\n" in pages[target])
+
+
+def test_no_two_headings_have_one_anchor(pages: dict[str, str]) -> None:
+    """An anchor leads to one heading."""
+    for page, text in pages.items():
+        anchors = re.findall(r"(?m)^#+ .* \{ #(\S+) \}$", text)
+
+        assert (page, sorted(set(anchors))) == (page, sorted(anchors))
+
+
+def test_each_option_has_a_section(pages: dict[str, str]) -> None:
+    """The page of the options has each with its value, its variable and its default."""
+    sections = pages["options.md"].split("\n#### ")
+    for option in OPTIONS:
+        (section,) = (one for one in sections if one.startswith(f"`{option.usage}` {{ #{option.name} }}"))
+
+        assert not option.variable or f"`{option.variable}`" in section
+        assert not option.shown_default or "Default: " in section
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.id))
+def test_each_known_error_has_a_page(entry: Entry, pages: dict[str, str]) -> None:
+    """A page has all codes, samples, Chinese words and the source of an entry, and its subject leads to it."""
+    page = pages[f"errors/{entry.id}.md"]
+    words = [*catalogue.code_names(entry.code), *entry.sample, entry.title_zh, *entry.words_zh, f"]({entry.source})"]
+
+    assert [] == [word for word in words if word.strip("\n") not in page]
+    assert ["What the line looks like", "What it means", "What to do", "Where that is from"] == re.findall(
+        "<h2>(.*)</h2>", page
+    )
+    assert any(f"](../{entry.id}.md)" in text for page, text in pages.items() if page.endswith("/index.md"))
+
+
+def test_lines_of_codes_are_what_the_program_recognizes(pages: dict[str, str]) -> None:
+    """The line that a page shows for a code is one in which the diagnosis finds it."""
+    for entry in CODES:
+        line = re.split(r"(?m)^```.*\n", pages[f"errors/{entry.id}.md"])[1].strip()
+        found = catalogue.first_code([line])
+
+        assert (line, next(catalogue.code_names(entry.code))) == (line, found and found.code.name)
+
+
+def test_each_subject_has_titles(pages: dict[str, str]) -> None:
+    """Each file of the catalogue has an English and a Chinese title."""
+    first_lines = [pages[f"errors/{path.stem}/index.md"].partition("\n")[0] for path in FILES]
+
+    assert [] == [line for line in first_lines if not re.fullmatch(r"# [A-Z].* <small lang=\"zh-CN\">.+</small>", line)]
+
+
+REPORT: Final = JobRecord(
+    cause=CauseRecord(suspected_peer=Peer()),
+    ranks=(RankRecord(rank_id=0, finding=Finding(points_at=(Peer(),))),),
+    hang=(StackGroup(rank_ids=(0,), state="", frames=()),),
+    attempts=(AttemptRecord(),),
+    staged=(Staged(source="", place="", files=0, size=0, copied=0, seconds=0.0),),
+    last_step=StepRecord(),
+    last_checkpoint=CheckpointRecord(),
+)
+
+
+def test_each_member_of_the_report_is_described(pages: dict[str, str]) -> None:
+    """The page of the report's members has a table with exactly the members of each record."""
+    written = REPORT.encode()
+    sections = pages["report-members.md"].split("\n## ")
+    described = {section.partition(" ")[0]: set(re.findall(r"(?m)^\| `(\w+)` \|", section)) for section in sections}
+
+    assert set(written) == described["JobRecord"]
+    for record, name in (
+        ("CauseRecord", "cause"), ("RankRecord", "ranks"), ("StackGroup", "hang"), ("AttemptRecord", "attempts"),
+        ("Staged", "staged"), ("StepRecord", "last_step"), ("CheckpointRecord", "last_checkpoint"),
+    ):
+        value = written[name]
+
+        assert set(value[0] if isinstance(value, list) else value) == described[record]
+
+
+def test_equal_sources_give_equal_pages(pages: dict[str, str], tmp_path: Path) -> None:
+    """Whatever the hashes of a run are, the pages are the same."""
+    assert pages == write(tmp_path)
