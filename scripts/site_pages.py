@@ -18,7 +18,7 @@ import shutil
 import sys
 import textwrap
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM, Signals
@@ -82,13 +82,13 @@ def pages() -> dict[str, str]:
 
 def _chapter(chapter: Chapter) -> str:
     text = BODIES.get(chapter.page, _readme)(chapter)
-    return f"{heading(chapter.title, chapter.title_zh, chapter.words_zh)}\n{text}"
+    return f"{heading(chapter.title, chapter.title_zh, chapter.words_zh.split())}\n{text}"
 
 
-def heading(title: str, title_zh: str, words_zh: str = "") -> str:
+def heading(title: str, title_zh: str, words_zh: Sequence[str] = ()) -> str:
     """Return the heading of a page, with its Chinese title, and the words by which it is found as well."""
     chinese = f' <small lang="zh-CN">{title_zh}</small>' if title_zh else ""
-    words = f'<p class="words" lang="zh-CN">{" · ".join(words_zh.split())}</p>\n' if words_zh else ""
+    words = f'<p class="words" lang="zh-CN">{" · ".join(words_zh)}</p>\n' if words_zh else ""
     return f"# {title}{chinese}\n\n{words}"
 
 
@@ -250,6 +250,10 @@ WRITTEN: Final[Mapping[type, Mapping[str, tuple[str, str]]]] = {
         "last_output_at": ("time", "as above"),
     },
 }
+NOT_WRITTEN: Final[Mapping[type, Collection[str]]] = {
+    job_record.Condition: ("facts",),
+    rank_record.RankRecord: rank_record.WRITTEN_OTHERWISE,
+}
 RECORDS: Final = (
     job_record.JobRecord,
     job_record.CauseRecord,
@@ -285,9 +289,9 @@ def _members(_chapter: Chapter) -> str:
     return f"{MEMBERS}\n{''.join(map(_record, RECORDS))}"
 
 
-MEMBERS: Final = """The object in `<job>-report.json` is a [JobRecord](#jobrecord); [the report](report.md#the-report-file) says
-when it is written, and by which rules it changes. Sizes are in bytes, durations in seconds. Times are ISO 8601 with an
-offset. What does not apply is null, or empty.
+MEMBERS: Final = """The object in `<job>-report.json` is a [JobRecord](#jobrecord).
+[The report](report.md#the-report-file) says when it is written, and by which rules it changes. Sizes are in bytes,
+durations in seconds. Times are ISO 8601 with an offset. What does not apply is null, or empty.
 """
 
 
@@ -302,7 +306,7 @@ def members(record: type) -> Iterator[tuple[str, str, str]]:
     written = WRITTEN.get(record, {})
     comments = _comments(record)
     for field in attrs.fields(record):
-        if field.name not in (*rank_record.WRITTEN_OTHERWISE, "facts", *written):
+        if field.name not in written and field.name not in NOT_WRITTEN.get(record, ()):
             yield field.name, _kind(field.name, record.__annotations__[field.name]), comments.get(field.name, "")
     for name, (kind, note) in written.items():
         yield name, kind, note
@@ -357,26 +361,31 @@ class Subject:
         return f"errors/{self.name}/index.md"
 
 
-def subjects() -> tuple[Subject, ...]:
-    """Return the files of the catalogue, in the order in which they are shown."""
-    rows = [[*map(str.strip, line.split("|"))] for line in (SITE / "subjects.txt").read_text("utf-8").splitlines()]
-    files = {path.stem: path for path in Path(catalogue.FOLDER).iterdir()}
-    others = [[name, name, ""] for name in sorted(files.keys() - {row[0] for row in rows})]
-    return tuple(Subject(*row, tuple(catalogue.parse(files[row[0]].read_bytes()))) for row in (*rows, *others))
+def subjects() -> Iterator[Subject]:
+    """Yield the files of the catalogue, in the order in which they are shown."""
+    lines = (SITE / "subjects.txt").read_text("utf-8").splitlines()
+    titles = {name: (title, title_zh) for name, title, title_zh in (map(str.strip, line.split("|")) for line in lines)}
+    files = {path.stem: path for path in sorted(Path(catalogue.FOLDER).iterdir())}
+    for name in (*titles, *(name for name in files if name not in titles)):
+        title, title_zh = titles.get(name, (name, ""))
+        yield Subject(name, title, title_zh, tuple(catalogue.parse(files[name].read_bytes())))
 
 
 def _errors() -> Iterator[tuple[str, str]]:
     """Yield the address and the text of each page of the catalogue."""
-    found = subjects()
+    found = [*subjects()]
     rows = (f"| [{one.title}]({one.name}/index.md) | {one.title_zh} | {len(one.entries)} |\n" for one in found)
-    yield "errors/index.md", f"{heading(*OVERVIEW)}{INTRODUCTION}\n| subject | 主题 | errors |\n|---|---|---|\n{''.join(rows)}"
+    yield (
+        "errors/index.md",
+        f"{heading(*OVERVIEW)}{INTRODUCTION}\n| subject | 主题 | errors |\n|---|---|---|\n{''.join(rows)}",
+    )
     for subject in found:
         yield subject.page, _subject(subject)
         for entry in subject.entries:
             yield f"errors/{entry.id}.md", _error(entry)
 
 
-OVERVIEW: Final = ("Known errors", "已知错误", "报错 错误码 故障案例")
+OVERVIEW: Final = ("Known errors", "已知错误", ("报错", "错误码", "故障案例"))
 INTRODUCTION: Final = """What the runner and `ascend-job explain` know about codes and messages in logs, each from a
 public source. Type a code or a part of the message in the search field. [Diagnosis](../diagnosis.md) says how the cause
 of a failure is found, and [how a site adds errors of its own](../diagnosis.md#the-catalogue).
@@ -398,7 +407,7 @@ def _name(entry: Entry) -> str:
 def _error(entry: Entry) -> str:
     title = entry.code or _sentence(entry.means, "../").rstrip(".")
     remedy = _sentence(entry.next, "../") if entry.next else NO_REMEDY[entry.kind]
-    return f"""{heading(title, entry.title_zh, " ".join(entry.words_zh))}
+    return f"""{heading(title, entry.title_zh, entry.words_zh)}
 <h2>What the line looks like</h2>
 
 {_sample(entry)}
@@ -482,7 +491,7 @@ ASSETS: Final = (
 )
 
 
-def _navigation() -> Iterator[dict[str, object]]:
+def _navigation() -> Iterator[Mapping[str, object]]:
     guide, reference, development = (
         {name: [{one.name: one.page} for one in chapters]} for name, chapters in SECTIONS.items()
     )
