@@ -82,7 +82,9 @@ def pages() -> dict[str, str]:
 
 def _chapter(chapter: Chapter) -> str:
     text = BODIES.get(chapter.page, _readme)(chapter)
-    return f"{heading(chapter.title, chapter.title_zh, chapter.words_zh.split())}\n{text}"
+    return (
+        f"---\nsearch: {{boost: 3}}\n---\n{heading(chapter.title, chapter.title_zh, chapter.words_zh.split())}\n{text}"
+    )
 
 
 def heading(title: str, title_zh: str, words_zh: Sequence[str] = ()) -> str:
@@ -405,28 +407,37 @@ def _name(entry: Entry) -> str:
 
 
 def _error(entry: Entry) -> str:
-    title = entry.code or _sentence(entry.means, "../").rstrip(".")
-    remedy = _sentence(entry.next, "../") if entry.next else NO_REMEDY[entry.kind]
+    """Return the page of an entry; what is the same on many pages is not searched."""
+    title = entry.code or f"{_sentence(entry.means, '../')[:-1]} <small>`{entry.id}`</small>"
+    remedy = _sentence(entry.next, "../") if entry.next else f"{NO_REMEDY[entry.kind]}\n{UNSEARCHED}"
+    restart = f"\n\n{RESTART[entry.restart]}\n{UNSEARCHED}" if entry.restart else ""
     return f"""{heading(title, entry.title_zh, entry.words_zh)}
-<h2>What the line looks like</h2>
+<h2 data-search-exclude="">What the line looks like</h2>
 
 {_sample(entry)}
 
-<h2>What it means</h2>
+<h2 data-search-exclude="">What it means</h2>
 
-{_sentence(entry.means, "../")} {BLAME["wrapper" if entry.wrapper else entry.kind]}
+{_sentence(entry.means, "../")}
 
-<h2>What to do</h2>
+{BLAME["wrapper" if entry.wrapper else entry.kind]}
+{UNSEARCHED}
 
-{remedy} {RESTART[entry.restart]}
+<h2 data-search-exclude="">What to do</h2>
 
-<h2>Where that is from</h2>
+{remedy}{restart}
+
+<h2 data-search-exclude="">Where that is from</h2>
 
 [{_address(entry.source)}]({entry.source})
+{UNSEARCHED}
 
 On the command line: `ascend-job explain {shlex.quote(_name(entry))}`
-{{ .note }}
+{UNSEARCHED}
 """
+
+
+UNSEARCHED: Final = "{ data-search-exclude= }"
 
 
 def _address(url: str) -> str:
@@ -450,7 +461,7 @@ NO_REMEDY: Final = {
         "Look for the rank that failed first: `ascend-job explain` with the logs of all ranks names it.",
     ),
 }
-RESTART: Final = {"never": "A restart does not help.", "helps": "The cause may be gone after a restart.", "": ""}
+RESTART: Final = {"never": "A restart does not help.", "helps": "The cause may be gone after a restart."}
 
 
 def _sample(entry: Entry) -> str:

@@ -108,7 +108,7 @@ def test_each_known_error_has_a_page(pages: dict[str, str]) -> None:
     for entry in ENTRIES:
         page = pages[f"errors/{entry.id}.md"]
         words = [*catalogue.code_names(entry.code), *entry.sample, entry.title_zh, *entry.words_zh, entry.source]
-        titles = re.findall("<h2>(.*)</h2>", page)
+        titles = re.findall("<h2 .*>(.*)</h2>", page)
 
         assert (entry.id, []) == (entry.id, [word for word in words if word.strip("\n") not in page])
         assert ["What the line looks like", "What it means", "What to do", "Where that is from"] == titles

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 
+from tests.helpers.browser import check_accessibility, fixture_browser, requests, show
 from tests.views.conftest import Write, document, fixture_write, rendered, write_table
 from tests.views.test_page import HOSTILE, log
 
-__all__ = ["fixture_write"]
+__all__ = ["fixture_browser", "fixture_write"]
 
 LOADS = 5  # of which the fastest counts: this machine does other things as well
 LOAD_LIMIT = 1000.0  # milliseconds
-SCRIPT_LIMIT = 120.0  # seconds for axe-core on a busy machine
-OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
-RUN_AXE = "const done = arguments[arguments.length - 1]; axe.run().then(done, error => done({failed: String(error)}));"
-
-
-@pytest.fixture(name="browser", scope="module")
-def fixture_browser() -> Iterator[webdriver.Chrome]:
-    """Start Chromium."""
-    options = webdriver.ChromeOptions()
-    for option in OPTIONS:
-        options.add_argument(option)
-    options.binary_location = "/usr/bin/chromium"
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
-    browser.set_script_timeout(SCRIPT_LIMIT)
-    yield browser
-    browser.quit()
 
 
 def page(write: Write, count: int, text: str = "") -> Path:
@@ -46,37 +26,15 @@ def page(write: Write, count: int, text: str = "") -> Path:
     return found
 
 
-def show(browser: webdriver.Chrome, width: int, media: str = "screen", scheme: str = "light") -> None:
-    """Change what the page is shown on."""
-    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-
-
 def check_requests(path: Path, browser: webdriver.Chrome) -> None:
     """Check that the browser requests only this file and reports nothing."""
-    browser.get_log("performance")
+    requests(browser)
     browser.get_log("browser")
     browser.get(path.as_uri())
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    requests = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
-    assert [path.as_uri()] == requests
+    assert [path.as_uri()] == requests(browser)
     assert [] == browser.get_log("browser")
     assert 0 == browser.execute_script("return document.scripts.length")
-
-
-def check_accessibility(path: Path, width: int, scheme: str, browser: webdriver.Chrome) -> None:
-    """Check that axe-core finds no violation, and that the page is not wider than the screen."""
-    browser.get(path.as_uri())
-    show(browser, width, scheme=scheme)
-    browser.execute_script((resources.files("axe_core_python") / "axe.min.js").read_text())
-    found = browser.execute_async_script(RUN_AXE)
-
-    assert [] == [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
-    assert len(found["passes"]) > 20  # rules that apply
-    assert width == browser.execute_script("return document.documentElement.scrollWidth")
 
 
 @pytest.mark.parametrize("text", ["", HOSTILE[0], HOSTILE[1], HOSTILE[-1]])
@@ -101,7 +59,10 @@ def test_load(browser: webdriver.Chrome, write: Write) -> None:
 @pytest.mark.parametrize("count", [8, 64, 1024])
 def test_accessibility(count: int, width: int, scheme: str, browser: webdriver.Chrome, write: Write) -> None:
     """axe-core finds no violation, and the page is not wider than the screen."""
-    check_accessibility(page(write, count), width, scheme, browser)
+    browser.get(page(write, count).as_uri())
+    show(browser, width, scheme=scheme)
+
+    check_accessibility(browser, width)
 
 
 def test_print(browser: webdriver.Chrome, write: Write) -> None:
