@@ -396,10 +396,10 @@ of a failure is found, and [how a site adds errors of its own](../diagnosis.md#t
 
 def _subject(subject: Subject) -> str:
     rows = (
-        f"| [`{_name(entry)}`](../{entry.id}.md) | {entry.title_zh} | {_text(entry.means, '../../')} |\n"
+        f"| [`{_name(entry)}`](../{entry.id}.md)<br>{entry.title_zh} | {_text(entry.means, '../../')} |\n"
         for entry in subject.entries
     )
-    return f"{heading(subject.title, subject.title_zh)}| error | 错误 | meaning |\n|---|---|---|\n{''.join(rows)}"
+    return f"{heading(subject.title, subject.title_zh)}| error | meaning |\n|---|---|\n{''.join(rows)}"
 
 
 def _name(entry: Entry) -> str:

@@ -109,6 +109,16 @@ def test_accessibility(page: str, width: int, scheme: str, site: Path, browser: 
     check_accessibility(browser, width)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility_of_results(scheme: str, site: Path, browser: webdriver.Chrome) -> None:
+    """axe-core finds no violation in the results of a search."""
+    show(browser, 1440, scheme=scheme)
+    browser.get(f"{site.as_uri()}/index.html")
+    first_result(browser, "显存不足")
+
+    check_accessibility(browser, 1440)
+
+
 def test_colors(site: Path, browser: webdriver.Chrome) -> None:
     """The site is light or dark as the system is."""
     shown = []
