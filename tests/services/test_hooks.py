@@ -170,7 +170,8 @@ def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "why"), [("LOSE", "transport endpoint is not connected"), ("HANG", "no response from its disk within 1 s")]
+    ("fault", "why"),
+    [("LOSE", "transport endpoint is not connected"), ("HANG", "no response from its disk within 1 s")],
 )
 def test_disk_of_the_log_before_a_hook(tmp_path: Path, fault: str, why: str) -> None:
     """The warning tells a disk that is gone from one that hangs; the hook runs."""
