@@ -21,7 +21,7 @@ import tokenize
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from signal import SIGABRT, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGTERM, Signals
+from signal import Signals
 from typing import Final
 
 import attrs
@@ -200,6 +200,7 @@ def _exit_status(_chapter: Chapter) -> str:
     """Return the exit statuses of the programs, and what a signal usually means."""
     first = re.split(r"(?m)^## (.*) \{.*\n", _readme(CHAPTERS["index.md"]))
     statuses = re.sub(r"(?s)^.*?\n|\n\n.*", "", job_tool.EPILOG)
+    signals = (entry for subject in subjects() for entry in subject.entries if _is_signal(entry))
     return f"""## ascend-runner {{ #ascend-runner }}
 
 {first[first.index("Exit status") + 1].strip()}
@@ -208,7 +209,7 @@ def _exit_status(_chapter: Chapter) -> str:
 
 | status | signal | usual meaning |
 |---|---|---|
-{"".join(map(_signal, SIGNALS))}
+{"".join(map(_signal, signals))}
 ## ascend-job {{ #ascend-job }}
 
 ```text
@@ -217,12 +218,16 @@ def _exit_status(_chapter: Chapter) -> str:
 """
 
 
-SIGNALS: Final = (SIGHUP, SIGINT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGTERM)
+def _signal(entry: Entry) -> str:
+    return f"| {_status(entry)} | [{entry.code}](errors/{entry.id}.md) | {_text(entry.means)} |\n"
 
 
-def _signal(signum: Signals) -> str:
-    meaning = endings.meaning(causes.Ending(signum=signum), endings.Circumstances())
-    return f"| {endings.SHELL_BASE + signum} | {signum.name} | {_text(meaning)} |\n"
+def _is_signal(entry: Entry) -> bool:
+    return entry.code.startswith("SIG")
+
+
+def _status(entry: Entry) -> int:
+    return endings.SHELL_BASE + Signals[entry.code]
 
 
 def _manifests(chapter: Chapter) -> str:
@@ -420,7 +425,7 @@ def _error(entry: Entry) -> str:
 
 {_sentence(entry.means, "../")}
 
-{BLAME["wrapper" if entry.wrapper else entry.kind]}
+{f"A shell shows it as exit status {_status(entry)}." if _is_signal(entry) else _blame(entry)}
 {UNSEARCHED}
 
 <h2 data-search-exclude="">What to do</h2>
@@ -443,6 +448,10 @@ UNSEARCHED: Final = "{ data-search-exclude= }"
 def _address(url: str) -> str:
     """Return how to show the address of a document: without its version on GitHub."""
     return _text(re.sub(r"/blob/[0-9a-f]{40}/", ": ", url.partition("://")[2]))
+
+
+def _blame(entry: Entry) -> str:
+    return BLAME["wrapper" if entry.wrapper else entry.kind]
 
 
 BLAME: Final = {
@@ -481,6 +490,7 @@ FORMS: Final = {
     "HCCL ": "HCCL function error: ..., error code is {}",
     "driver ": "[drv api] ... failed: ..., drvRetCode={}!",
     "E": "{}: [PID: 4711] ...",
+    "SIG": "rank 5 failed: killed by {}",
     "207001 ": "NPU function error: aclrtMallocHost(...), error code is 207001",
     "": "NPU function error: ..., error code is {}",
 }

@@ -118,8 +118,8 @@ def test_each_known_error_has_a_page(pages: dict[str, str]) -> None:
 def test_lines_of_codes_are_what_the_program_recognizes(pages: dict[str, str]) -> None:
     """The line that a page shows for a code is one in which the diagnosis finds it."""
     for entry in ENTRIES:
-        if entry.match:
-            continue
+        if entry.match or entry.code.startswith("SIG"):
+            continue  # a signal is seen in how the rank ended
         line = re.split(r"(?m)^```.*\n", pages[f"errors/{entry.id}.md"])[1].strip()
         found = catalogue.first_code([line])
 

@@ -40,7 +40,7 @@ QUERIES: Final = {
     "OSError: [Errno 98] Address already in use": "errors/address-already-in-use.html",
     "退出码": "exit-status.html",
     "建链超时": "errors/hccl-ei0006.html",
-    "段错误": "errors/sigsegv.html",
+    "Segmentation fault": "errors/signal-segv.html",
 }
 
 
