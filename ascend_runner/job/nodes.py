@@ -174,7 +174,7 @@ class Nodes:
         """End the link. May be called twice."""
         if self._peers:
             missing = self._joined.missing if self._joined else ()
-            others = f"{facts.nodes(missing)}, still not joined," if missing else "the other nodes"
+            others = f"{facts.nodes(missing)} (not joined yet)" if missing else "the other nodes"
             self._peers.close(self._patience(f"for {others} to hear that the job has ended"))
 
     # --- What this node says ------------------------------------------------------------------------------------------

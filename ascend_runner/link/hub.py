@@ -68,6 +68,7 @@ LARGEST_SIGNAL: Final = 64
 MOST_WARNINGS: Final = 12  # about differences between the nodes, at once
 MOST_GROUPS: Final = 4  # of nodes that differ, for which a line has room
 ENDED: Final = frozenset({Stage.DEAD, Stage.LEFT})
+MISSING, COMPLETE = "missing ", "complete "  # subjects of what is said once; others begin with a name
 
 
 @attrs.frozen(kw_only=True)
@@ -443,6 +444,20 @@ def _watch_nodes(hub: Hub) -> Told:
             peers[node] = attrs.evolve(peer, is_warned=False)
             news.append(Warned(sentence=f"node {node} is reachable again"))
     return attrs.evolve(hub, peers=peers) if news else hub, tuple(news)
+
+
+def _watch_missing(hub: Hub) -> Told:
+    """Warn once about nodes that have not joined, and say when all have."""
+    if MISSING not in hub.told:
+        if not hub.missing or hub.stop or hub.is_final or hub.now < (hub.born or 0.0) + NO_HUB:
+            return hub, ()
+        subject = MISSING
+        sentence = f"{_nodes(hub.missing)} {_has(hub.missing)} not joined within {duration(NO_HUB)}"
+    elif hub.missing or COMPLETE in hub.told:
+        return hub, ()
+    else:
+        subject, sentence = COMPLETE, "all nodes have joined"
+    return attrs.evolve(hub, told=hub.told | {subject}), (Warned(sentence=sentence),)
 
 
 def _find_lost(hub: Hub) -> Told:
@@ -969,6 +984,7 @@ RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
     lambda hub: (attrs.evolve(hub, wait=""), ()),
     _adopt,
     _watch_nodes,
+    _watch_missing,
     _find_lost,
     _compare_tables,
     _compare_nodes,

@@ -163,6 +163,21 @@ def test_node_0_may_leave_after_its_verdict(verdict: JobVerdict | None, count: i
     assert count == sum(isinstance(action, Tell) for action in actions)
 
 
+def test_missing_nodes_are_said_once() -> None:
+    """Node 0 is told after 30 s which nodes have not joined, and when all have."""
+    world = World(nodes=3)
+    world.start_hub()
+    world.boot(0)
+    world.play(100.0)
+    world.boot(1)
+    world.play(100.0)
+    world.boot(2)
+    world.play(100.0)
+
+    assert 30.0 == told(world, 0, Warned)[0][0]
+    assert ["nodes 1, 2 have not joined within 30 s", "all nodes have joined"] == warnings(world)
+
+
 def test_no_hub_is_said_once() -> None:
     """A node that finds no hub runs, and is told after 30 s."""
     world = World(nodes=2)
