@@ -169,11 +169,8 @@ def test_log_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     assert ([], 1, True) == (problems, len(warnings), (tmp_path / "ran").exists())
 
 
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [("LOSE", "transport endpoint is not connected"), ("HANG", "no response from its disk within 1 s")],
-)
-def test_disk_of_the_log_before_a_hook(tmp_path: Path, fault: str, why: str) -> None:
+@pytest.mark.parametrize("fault", ["LOSE", "HANG"])
+def test_disk_of_the_log_before_a_hook(tmp_path: Path, fault: str) -> None:
     """The warning tells a disk that is gone from one that hangs; the hook runs."""
     if not disk.is_possible():
         pytest.skip("a disk that hangs needs bindfs(1), /dev/fuse and root")
@@ -188,5 +185,7 @@ def test_disk_of_the_log_before_a_hook(tmp_path: Path, fault: str, why: str) -> 
     finally:
         mounted.unmount()
 
-    assert [True] == [warning.endswith(f": {why}; the output of the hook is lost") for warning in warnings], warnings
+    (warning,) = warnings
+    assert (fault == "HANG") is ("no response from its disk" in warning)
+    assert warning.endswith("; the output of the hook is lost")
     assert ([], True) == (problems, (tmp_path / "ran").exists())
