@@ -446,8 +446,8 @@ class Nodes:
 
     @property
     def _verdict_so_far(self) -> JobVerdict | None:
-        """The verdict on this attempt."""
-        return self.verdict if self.verdict and self.verdict.attempt == self._local.attempt else None
+        """The verdict on this attempt, or on a later one that this node has missed."""
+        return self.verdict if self.verdict and self.verdict.attempt >= self._local.attempt else None
 
     def _await(self, is_over: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for news after the ranks have ended."""

@@ -419,7 +419,7 @@ def _adopt(hub: Hub) -> Told:
     highest = max((peer.attempt for peer in hub.peers.values()), default=0)
     if highest <= hub.attempt:
         return hub, ()
-    hub = attrs.evolve(_at_attempt(hub, highest), is_successor=True)  # another one has decided on that attempt
+    hub = attrs.evolve(_at_attempt(hub, highest), is_successor=True, is_final=False)  # another one has decided on it
     return attrs.evolve(hub, start=highest - 1, give_up_at=_give_up_at(hub)), ()
 
 
@@ -755,6 +755,8 @@ def _succeed(hub: Hub) -> Told:
         for node, peer in sorted(hub.peers.items())
         if peer not in done and (peer.is_reachable(hub.now) or hub.now < peer.heard + hub.identity.link_timeout)
     ]
+    if hub.now < (hub.born or 0.0) + NO_HUB:  # they may be about to join, or to join again
+        late = sorted({*late, *hub.missing})
     if not done:
         return hub, ()
     if late:

@@ -322,8 +322,16 @@ def _tell_stop(spoke: Spoke) -> Told:
 
 
 def _tell_verdict(spoke: Spoke) -> Told:
-    """Pass on the verdict; a node that is behind learns the last one, and goes on from there."""
-    verdict = spoke.view.verdict
+    """Pass on the verdict; a node that is behind learns the last one, and goes on from there.
+
+    A hub that has taken the place of another one does not know the verdict of that, but that the others go on.
+    """
+    verdict, attempt = spoke.view.verdict, spoke.local.attempt
+    is_unknown = verdict is None or verdict.attempt < attempt
+    if is_unknown and spoke.view.attempt > attempt and spoke.local.stage is Stage.DEAD:
+        sentence = f"the other nodes are at attempt {spoke.view.attempt}"
+        missing = _others(spoke)
+        verdict = JobVerdict(attempt=attempt, sentence=sentence, certainty="open", restarts=True, missing=missing)
     if verdict is None or not spoke.is_welcome or verdict.attempt <= max(spoke.knows, spoke.local.attempt - 1):
         return spoke, ()
     settled = verdict.attempt if verdict.restarts and not verdict.missing else spoke.settled
@@ -419,8 +427,7 @@ def _lease(spoke: Spoke) -> float:
 
 def _own_verdict(spoke: Spoke) -> JobVerdict:
     identity, local = spoke.identity, spoke.local
-    others = tuple(node for node in range(identity.nodes) if node != identity.node)[:MOST_NAMED]
-    verdict = JobVerdict(attempt=local.attempt, missing=others, is_alone=True, pod=identity.pod)
+    verdict = JobVerdict(attempt=local.attempt, missing=_others(spoke), is_alone=True, pod=identity.pod)
     if local.diagnosed or local.failure:
         found = local.diagnosed or local.failure
         sentence = local.diagnosed.sentence if local.diagnosed else local.failure.ending if local.failure else ""
@@ -443,6 +450,11 @@ def _own_verdict(spoke: Spoke) -> JobVerdict:
     return attrs.evolve(
         verdict, sentence="no verdict from node 0", certainty="open", status=exit_status(last.status if last else 1)
     )
+
+
+def _others(spoke: Spoke) -> tuple[int, ...]:
+    identity = spoke.identity
+    return tuple(node for node in range(identity.nodes) if node != identity.node)[:MOST_NAMED]
 
 
 def _keep_lease(spoke: Spoke) -> Told:

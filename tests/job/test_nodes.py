@@ -332,6 +332,15 @@ def test_without_a_verdict_a_node_ends_by_itself() -> None:
     assert GRACE + LAST_WORD == pytest.approx(scene.clock.now())
 
 
+def test_verdict_on_a_later_attempt_is_one_on_this() -> None:
+    """A node that was cut off for longer follows the others, instead of waiting for what they have forgotten."""
+    scene = Scene(restarts=3)
+    scene.send_at(2.0, VerdictReached(JobVerdict(attempt=1, node=3, kind="own", status=9, restarts=True)))
+
+    assert Verdict.RESTART is scene.nodes.confer(FAILED, Outcome(cause=EXITED)).decision
+    assert 2.0 == scene.clock.now()
+
+
 def test_stop_signal_during_the_wait_for_a_verdict_is_kept() -> None:
     """It does not end that wait, but no attempt follows on this node."""
     scene = Scene(restarts=3)

@@ -10,6 +10,7 @@ import pytest
 
 from ascend_runner.link import hub as hub_rules
 from ascend_runner.link import spoke as spoke_rules
+from ascend_runner.link import wire
 from ascend_runner.link.hub import Hub, node_records
 from ascend_runner.link.messages import (
     NOT_REACHED,
@@ -29,6 +30,7 @@ from ascend_runner.link.messages import (
 )
 from ascend_runner.link.protocol import ASK_LIMIT, HUB, LocalChanged, Received, Requested, Send, Tell, Tick
 from ascend_runner.link.spoke import Spoke
+from ascend_runner.link.wire import Header, View
 from ascend_runner.record.nodes import JobVerdict
 from tests.helpers.link_world import Habits, Network, World
 
@@ -504,6 +506,42 @@ def test_a_new_hub_goes_on_with_the_attempt_that_it_hears() -> None:
     world.play(5.0)
 
     assert [2, 2, 2] == [machine.runs[-1][0] for machine in world.machines.values()]
+
+
+def test_a_new_hub_does_not_take_a_stopped_node_for_a_successful_one() -> None:
+    """It hears its own node first, whose ranks have ended without a failure; the others are at the next attempt."""
+    world = World(nodes=3, max_restarts=2).start().play(10.0)
+    world.machines[0].habits = Habits(diagnose=100.0)
+    world.machines[1].fail()
+    world.play(1.0)
+    machine = world.machines[0]
+    machine.spoke = Spoke(identity=machine.spoke.identity)
+    for other in (world.machines[1], world.machines[2]):
+        other.is_cut = True
+    world.start_hub()
+    machine.local = Local(stage=Stage.DEAD)
+    machine.tell()
+    world.play(10.0)
+    assert [] == [verdict for verdict in machine.verdicts[1:] if not verdict.restarts]
+    for other in (world.machines[1], world.machines[2]):
+        other.is_cut = False
+    world.play(10.0)
+
+    assert [1] * 3 == [each.runs[-1][0] for each in world.machines.values()]
+    assert all(each.is_alive for each in world.machines.values())
+
+
+def test_a_node_follows_the_others_although_its_hub_has_forgotten_the_verdict() -> None:
+    """A node that waits for a verdict goes on with the others; what has become of those is not known."""
+    spoke = Spoke(identity=Identity(node=1, nodes=3, incarnation="r1", max_restarts=2))
+    spoke, _actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=Stage.DEAD), 1.0))
+    message = wire.encode_hub(Header(sender="another", seq=1), wire.encode_view(View(attempt=1)))
+    spoke, actions = spoke_rules.transition(spoke, Received(HUB, message, 1.1))
+    news = [action.news for action in actions if isinstance(action, Tell)]
+    [verdict] = [one.verdict for one in news if isinstance(one, VerdictReached)]
+
+    assert (0, True, False, (0, 2)) == (verdict.attempt, verdict.restarts, verdict.is_alone, verdict.missing)
+    assert -1 == spoke.settled
 
 
 def test_a_new_hub_waits_for_the_leases_of_nodes_that_it_does_not_know() -> None:
