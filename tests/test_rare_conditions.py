@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import statistics
 import sys
 
 import pytest
@@ -90,7 +91,8 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
 def test_many_jobs_in_one_process(program: Program) -> None:
     """No descriptor, no thread, no process and no memory is left of any of a thousand.
 
-    Python's own caches may grow through the first five hundred; of the others not each leaves a block.
+    Python's own caches may grow through the first five hundred; of the others not each leaves a block. What a slow start
+    imports late is no leak.
     """
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 1000", limit=4 * LIMIT)
 
@@ -98,7 +100,8 @@ def test_many_jobs_in_one_process(program: Program) -> None:
     seen = [list(map(int, line.split())) for line in ended.stdout.splitlines()]
     half, last = seen[len(seen) // 2], seen[-1]
     assert half[:3] == last[:3]
-    assert last[3] - half[3] < 400, [blocks for *_, blocks in seen]  # blocks of memory; one for each start would be 500
+    blocks = [blocks for *_, blocks in seen[len(seen) // 2 :]]  # of memory, after each fifty starts
+    assert statistics.median(after - before for before, after in zip(blocks, blocks[1:])) < 40, blocks
 
 
 @pytest.mark.deep

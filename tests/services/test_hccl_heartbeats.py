@@ -161,10 +161,12 @@ def session() -> Iterator[tuple[int, int]]:
         ["/bin/sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as leader:
         assert leader.stdout
+        child = int(leader.stdout.readline())
         try:
-            yield leader.pid, int(leader.stdout.readline())
+            yield leader.pid, child
         finally:
             os.killpg(leader.pid, signal.SIGKILL)
+    os.waitpid(child, 0)  # this process has adopted it
 
 
 def test_folder_of_several_jobs(tmp_path: Path) -> None:
