@@ -120,14 +120,20 @@ def _row(found: re.Match[str]) -> str:
 
 
 def _reindented(text: str) -> Iterator[str]:
-    """Yield the lines of a text; what belongs to an item of a list is indented by 4, as Python-Markdown wants it."""
-    width = 0  # of the item's mark
+    """Yield the lines of a text with its lists as Python-Markdown wants them.
+
+    What belongs to an item is indented by 4, and an empty line follows an item of several paragraphs.
+    """
+    width, gap = 0, ""  # of the item's mark; an empty line in the item
     for line in text.splitlines(keepends=True):
         mark = re.match(r"- |\d+\. ", line)
         if mark:
-            width = mark.end()
-        elif line.strip() and not line.startswith(" " * width):
-            width = 0
+            yield gap
+            width, gap = mark.end(), ""
+        elif not line.strip():
+            gap = line if width else ""
+        elif not line.startswith(" " * width):
+            width, gap = 0, ""
         yield f"    {line[width:]}" if width and not mark and line.strip() else line
 
 

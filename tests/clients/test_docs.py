@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from markdown_it import MarkdownIt
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
@@ -20,7 +21,8 @@ from tests.helpers.browser import check_accessibility, fixture_browser, requests
 
 __all__ = ["fixture_browser"]
 
-DOCS: Final = Path(__file__).parents[2] / "scripts" / "docs"
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "scripts" / "docs"
 LIMIT: Final = 30.0  # seconds: the search reads its index first
 PAGES: Final = (
     "index.html",
@@ -128,6 +130,18 @@ def test_colors(site: Path, browser: webdriver.Chrome) -> None:
         shown.append(browser.execute_script("return document.body.dataset.mdColorScheme"))
 
     assert ["default", "slate"] == shown
+
+
+def test_lists_are_those_of_the_readmes(site: Path) -> None:
+    """Python-Markdown finds the items that GitHub finds, although it wants lists to be written in another way."""
+    rows = (line.split("|") for line in (ROOT / "scripts/site/chapters.txt").read_text("utf-8").splitlines())
+    for page, source in ((row[0].strip(), row[1].strip()) for row in rows if len(row) > 1 and row[1].strip()):
+        github = MarkdownIt().render((ROOT / source).read_text("utf-8"))
+        article = (
+            (site / page).with_suffix(".html").read_text("utf-8").partition("<article")[2].partition("</article>")[0]
+        )
+
+        assert (page, github.count("<li>")) == (page, article.count("<li>"))
 
 
 def test_equal_sources_give_an_equal_site(site: Path, tmp_path: Path) -> None:
