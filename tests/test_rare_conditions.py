@@ -91,8 +91,8 @@ def test_table_that_changes_after_the_start(program: Program) -> None:
 def test_many_jobs_in_one_process(program: Program) -> None:
     """No descriptor, no thread, no process and no memory is left of any of a thousand.
 
-    Python's own caches may grow through the first five hundred; of the others not each leaves a block. What a slow start
-    imports late is no leak.
+    Python's own caches may grow through the first 500; of the others not each leaves a block. A late import of a slow
+    start is no leak.
     """
     ended = program.shell(f"MA_VJ_NAME=job {LIBRARY_RUN} many-starts log 1000", limit=4 * LIMIT)
 
