@@ -123,7 +123,7 @@ def test_lines_of_codes_are_what_the_program_recognizes(pages: dict[str, str]) -
         line = re.split(r"(?m)^```.*\n", pages[f"errors/{entry.id}.md"])[1].strip()
         found = catalogue.first_code([line])
 
-        assert (line, entry.advice) == (line, found and found.code.meaning)
+        assert (line, entry.means) == (line, found and found.code.meaning)
 
 
 def test_each_subject_has_titles(pages: dict[str, str]) -> None:

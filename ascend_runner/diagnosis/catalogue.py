@@ -72,8 +72,9 @@ class Entry:
         """Return the code `name` of this entry, or the entry itself by its id."""
         return Code(
             name.partition(codes.OF_THE_SERVER)[0],
-            self.advice,
+            self.means,
             KINDS[self.kind],
+            next=self.next,
             is_wrapper=self.wrapper,
             is_connection=self.kind == "lost",
             is_of_worker=self.worker,
@@ -207,7 +208,7 @@ def advised(finding: Finding, site: Catalogue) -> Finding:
     around = [*said, finding.code_line, finding.plog_error, *finding.last_lines]
     found = site.first(EXCEPTION, [line[:BEGINNING] for line in said]) or site.first(LINE, around)
     code = found.code if found else site.codes.get(finding.code)
-    return attrs.evolve(finding, code_meaning=code.meaning) if code else finding
+    return attrs.evolve(finding, code_meaning=code.meaning, next=code.next) if code else finding
 
 
 def code_names(text: str) -> Iterator[str]:

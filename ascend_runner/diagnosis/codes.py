@@ -27,12 +27,13 @@ class Code:
 
     With `is_wrapper` it only announces another error. With `is_connection` it reports a lost connection, which in a
     collective is a lost peer, and elsewhere may be a storage or a database. With `is_of_worker` it tells how a worker
-    or the job was ended, which explains no error of its own.
+    or the job was ended, which explains no error of its own. `next` is what to do about it, "" if that is not known.
     """
 
     name: str
     meaning: str
     kind: Kind
+    next: str = ""
     is_wrapper: bool = False
     is_connection: bool = False
     is_of_worker: bool = False

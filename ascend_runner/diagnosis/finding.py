@@ -81,6 +81,7 @@ class Finding:
     `traceback` holds its lines; `last_lines` is always filled, and `excerpt` is what fits on a screen of either.
     `code` is the first CANN or HCCL code (or telling phrase), `code_kind` whether it is usually the root cause or
     points at a peer, `points_at` those peers; with `is_connection`, it reports a lost connection, see `codes.Code`.
+    `next` is what to do about it.
     `peer_addresses` are the addresses and host names of peers in the error, which may belong to this node; without a
     traceback or a code, those in the last words.
     `plog_error` is the first ERROR line of the newest plog, `plog_path`.
@@ -100,6 +101,7 @@ class Finding:
     excerpt: tuple[str, ...] = ()
     code: str = ""
     code_meaning: str = ""
+    next: str = ""
     code_kind: str = ""
     code_line: str = ""
     points_at: tuple[Peer, ...] = ()

@@ -173,6 +173,7 @@ def _with_code(evidence: Finding, found: Found) -> Finding:
         evidence,
         code=found.code.name,
         code_meaning=found.code.meaning,
+        next=found.code.next,
         code_kind=found.code.kind.value,
         code_line=shown(found.line.strip()),
         is_connection=found.code.is_connection,

@@ -120,6 +120,7 @@ def of_finding(finding: Finding) -> Iterator[Fact]:
     label, text = explained(finding.code, finding.code_kind, meaning) if meaning else ("code", "")
     yield "means", finding.meaning or (text if label == "means" else "")
     yield "code", text if label == "code" else ""
+    yield "next", "" if finding.meaning and label == "means" else finding.next
     yield "blames", ", ".join(map(peer, finding.points_at))
     yield "plog", finding.plog_path
     yield "plog error", finding.plog_error

@@ -155,7 +155,7 @@ _NODE: Final = (
 )
 _VERDICT: Final = ("attempt", "node", "rank_id", "kind", "certainty", "status", "tied", "missing", "is_alone")
 _PEER: Final = ("rank_id", "device_id")
-_FINDING: Final = ("code", "code_kind", "code_meaning")
+_FINDING: Final = ("code", "code_kind", "code_meaning", "next")
 _VARIABLES: Final = (
     *("RANK", "RANK_ID", "RANK_SIZE", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     *("DEVICE_ID", "ASCEND_DEVICE_ID"),

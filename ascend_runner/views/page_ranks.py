@@ -222,6 +222,7 @@ EVIDENCE: Final = {
     "origin": "Origin",
     "means": "Meaning",
     "code": "Code",
+    "next": "Next",
     "blames": "Blames",
     "check": "Check",
     "first": "First",

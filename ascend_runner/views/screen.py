@@ -212,7 +212,7 @@ def _has_read_nothing(finding: Finding) -> bool:
 def _evidence(finding: Finding) -> list[str]:
     """Return the evidence of a failure: the traceback or the last lines, then the meaning of them and the status."""
     lines = [f"  | {line}" for line in finding.excerpt or finding.last_lines]
-    return lines + _laid_out([*facts.of_finding(finding)], "origin", "means", "code", "blames")
+    return lines + _laid_out([*facts.of_finding(finding)], "origin", "means", "code", "next", "blames")
 
 
 def _report(outcome: Outcome, job: JobSpec) -> str:

@@ -29,7 +29,7 @@ GIB = 1 << 30
         (
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. ",
             Circumstances(shm_size=GIB, shm_used=GIB),
-            "use fewer data loader workers; /dev/shm is full: 1.0 GiB of 1.0 GiB in use",
+            "no space left in /dev/shm; /dev/shm is full: 1.0 GiB of 1.0 GiB in use",
         ),
         (
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ",

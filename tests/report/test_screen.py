@@ -223,7 +223,7 @@ def test_failed_rank() -> None:
 
 
 def test_evidence() -> None:
-    """Without an exception the last lines are shown, then the origin, the meaning, the code, the peer and the plog."""
+    """Without an exception the last lines are shown, then origin, meaning, code, what to do, the peer and the plog."""
     finding = Finding(
         origin="KeyError: 'x'",
         origin_place="data.py:5 in load",
@@ -232,6 +232,7 @@ def test_evidence() -> None:
         code="EI0006",
         code_kind="usually caused by a peer",
         code_meaning="no connection to a peer",
+        next="look at the rank that ended first",
         points_at=(Peer(rank_id=3, server_id="10.0.0.5", device_id=1),),
         plog_path="/plog/plog-1_2.log",
         plog_error="[ERROR] HCCL(1,python): x",
@@ -244,9 +245,10 @@ def test_evidence() -> None:
         "  origin KeyError: 'x' (data.py:5 in load)",
         "  means  out of memory",
         "  code   EI0006 (usually caused by a peer): no connection to a peer",
+        "  next   look at the rank that ended first",
         "  blames rank 3 (device 1 on server 10.0.0.5)",
-    ] == lines[1:7]
-    assert ["  plog   /plog/plog-1_2.log", "         [ERROR] HCCL(1,python): x"] == lines[9:11]
+    ] == lines[1:8]
+    assert ["  plog   /plog/plog-1_2.log", "         [ERROR] HCCL(1,python): x"] == lines[10:12]
 
 
 def test_finding_of_the_precheck_before_a_failure() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import attrs
 import pytest
 
 from ascend_runner.diagnosis.codes import Kind
@@ -94,26 +97,23 @@ def test_doubts(expected: tuple[str, str], certainty: str, candidates: tuple[int
     assert [expected] == [*facts.doubts(JobRecord(cause=cause, ranks=ranks))]
 
 
+FULL: Final = Finding(code="disk", code_meaning="a disk is full", next="delete some files")
+NO_PEER: Final = Finding(code="EI0006", code_kind="usually caused by a peer", code_meaning="no peer", next="wait")
+OOM: Final = ("means", "killed by the OOM killer")
+
+
 @pytest.mark.parametrize(
     ("expected", "finding"),
     [
-        ([("means", "a disk is full")], Finding(code="disk", code_meaning="a disk is full")),
-        ([("means", "killed by the OOM killer")], Finding(meaning="killed by the OOM killer")),
+        ([("means", "a disk is full"), ("next", "delete some files")], FULL),
+        ([OOM], Finding(meaning=OOM[1])),
+        ([OOM], attrs.evolve(FULL, meaning=OOM[1])),
         (
-            [("means", "killed by the OOM killer")],
-            Finding(meaning="killed by the OOM killer", code="disk", code_meaning="a disk is full"),
-        ),
-        (
-            [("means", "killed by the OOM killer"), ("code", "EI0006 (usually caused by a peer): no peer")],
-            Finding(
-                meaning="killed by the OOM killer",
-                code="EI0006",
-                code_kind="usually caused by a peer",
-                code_meaning="no peer",
-            ),
+            [OOM, ("code", "EI0006 (usually caused by a peer): no peer"), ("next", "wait")],
+            attrs.evolve(NO_PEER, meaning=OOM[1]),
         ),
     ],
 )
 def test_meaning(expected: list[tuple[str, str]], finding: Finding) -> None:
-    """One line says what the end of a rank means, another one what its error code does."""
-    assert expected == [*facts.chosen([*facts.of_finding(finding)], "means", "code")]
+    """One line says what the end of a rank means, another one what its error code does, and one what to do about it."""
+    assert expected == [*facts.chosen([*facts.of_finding(finding)], "means", "code", "next")]

@@ -328,7 +328,7 @@ def _of_record(snapshot: Snapshot, now: float | None) -> list[Fact]:
 def _facts(snapshot: Snapshot, now: float) -> Iterator[Fact]:
     job, found = snapshot.job, _of_record(snapshot, now)
     failed, limit_at = snapshot.record.failed, snapshot.limit_at
-    yield from facts.chosen(found, "cause", "also", "nodes", "candidates", "means", "code", "log")
+    yield from facts.chosen(found, "cause", "also", "nodes", "candidates", "means", "code", "next", "log")
     elsewhere = snapshot.record.elsewhere
     lines = elsewhere.lines if elsewhere else ()
     if failed and failed.finding:
