@@ -861,7 +861,8 @@ def _publish(hub: Hub) -> Step:
     )
     if view == hub.view:
         return hub, ()
-    is_urgent = attrs.evolve(view, missing=hub.view.missing, wait=hub.view.wait) != hub.view
+    missing = hub.view.missing if view.missing else ()  # with --link require, all wait for the last one
+    is_urgent = attrs.evolve(view, missing=missing, wait=hub.view.wait) != hub.view
     hub = attrs.evolve(hub, view=view, wire_view=wire.encode_view(view))
     if not is_urgent:
         return hub, ()

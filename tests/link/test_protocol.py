@@ -73,6 +73,19 @@ def test_all_nodes_join() -> None:
     assert [Joined()] * 3 == [[news for _at, news in world.machines[node].news][-1] for node in range(3)]
 
 
+def test_all_nodes_learn_at_once_that_the_last_one_has_joined() -> None:
+    """With --link require, all ranks wait for that: no node waits for its next beat."""
+    world = World(nodes=3)
+    world.start_hub()
+    for node in range(2):
+        world.boot(node)
+    world.play(5.25)
+    world.boot(2)
+    world.play(0.01)
+
+    assert [Joined()] * 3 == [told(world, node, Joined)[-1][1] for node in range(3)]
+
+
 def test_a_failure_stops_all_nodes_with_one_cause() -> None:
     """An own failure stops every node within a message's time, and all exit with its status."""
     world = World(nodes=4).start().play(10.25)
