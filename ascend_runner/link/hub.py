@@ -57,6 +57,7 @@ from ascend_runner.link.protocol import (
 )
 from ascend_runner.link.verdict import Candidate, stopped_by, verdict_on
 from ascend_runner.link.wire import FromSpoke, Header, View
+from ascend_runner.members import Members
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.supervision import job_machine
 from ascend_runner.supervision.causes import Restart
@@ -78,6 +79,7 @@ class Peer:
     route: bytes  # its last connection
     identity: Identity
     local: Local
+    said: object = attrs.field(eq=False)  # the same, as in its message
     seq: int
     heard: float
     sent: float  # on the node's clock
@@ -235,13 +237,14 @@ def _requested(hub: Hub, event: Requested) -> Step:
 
 
 def _received(hub: Hub, event: Received) -> Step:
-    message = wire.decode_spoke(event.message)
+    node = Members(event.message).count("node")
+    known = None if node is None else hub.peers.get(node)
+    message = wire.decode_spoke(event.message, (known.said, known.local) if known else None)
     if message is None or message.local.attempt > hub.policy.max_restarts:
         return _drop(hub)
     objection = _objection(hub, message)
     if objection:
         return _refuse(hub, event, message, objection)
-    known = hub.peers.get(message.node)
     if known and known.identity.incarnation != message.header.sender:
         return _contend(hub, event, message, known)
     if known and message.header.seq <= known.seq:
@@ -303,6 +306,7 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
         route=event.peer,
         identity=identity,
         local=local if 0 <= local.signum <= LARGEST_SIGNAL else attrs.evolve(local, signum=0),
+        said=event.message.get("local"),
         seq=header.seq,
         heard=at,
         sent=header.sent,

@@ -106,6 +106,8 @@ class Spoke:
 
     is_gone: bool = False  # the runner has died
     parting: float | None = None  # when this node has said all that it will say
+    body: FromSpoke | None = None  # the last message, without what differs in each
+    wire_body: Mapping[str, object] = attrs.field(factory=dict, eq=False)  # the same, encoded
     dropped: int = 0  # malformed messages
     now: float = 0.0  # when the last event happened
 
@@ -494,28 +496,30 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         return spoke, ()
     seq = max(spoke.seq + 1, int(spoke.now * 1e6))  # another link process of this runner goes on with higher ones
     spoke = attrs.evolve(spoke, seq=seq, sent=spoke.now, is_due=False)
-    failure = spoke.local.failure
-    message = FromSpoke(
-        header=Header(
-            sender=spoke.identity.incarnation,
-            seq=spoke.seq,
-            sent=spoke.now,
-            to=spoke.hub,
-            echo=spoke.hub_sent,
-            held=spoke.now - (spoke.now if spoke.heard is None else spoke.heard),
-        ),
+    header = Header(
+        sender=spoke.identity.incarnation,
+        seq=spoke.seq,
+        sent=spoke.now,
+        to=spoke.hub,
+        echo=spoke.hub_sent,
+        held=spoke.now - (spoke.now if spoke.heard is None else spoke.heard),
+    )
+    body = FromSpoke(
         node=spoke.identity.node,
         local=attrs.evolve(spoke.local, is_silent=_is_silent(spoke)),
         identity=None if _is_identified(spoke) else spoke.identity,
-        wall=spoke.now + spoke.epoch,
-        age=max(0.0, spoke.now - failure.at) if failure else 0.0,
         ran=spoke.ran,
         knows=spoke.knows,
         settled=spoke.settled,
         is_gone=spoke.is_gone,
         asked=spoke.request,
     )
-    return spoke, (Send(HUB, wire.encode_spoke(message)),)
+    if body != spoke.body:  # most messages are beats, in which nothing is new
+        spoke = attrs.evolve(spoke, body=body, wire_body=wire.encode_spoke(body))
+    failure = spoke.local.failure
+    age = max(0.0, spoke.now - failure.at) if failure else 0.0
+    times = {"header": attrs.asdict(header, recurse=False), "wall": spoke.now + spoke.epoch, "age": age}
+    return spoke, (Send(HUB, {**spoke.wire_body, **times}),)
 
 
 def _is_identified(spoke: Spoke) -> bool:

@@ -54,7 +54,7 @@ class Header:
 class FromSpoke:
     """A message of a node."""
 
-    header: Header
+    header: Header = attrs.Factory(Header)
     node: int
     local: Local
     identity: Identity | None = None  # until the hub knows it
@@ -177,11 +177,12 @@ def _cut(text: str) -> str:
 # --- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def decode_spoke(message: Mapping[str, object]) -> FromSpoke | None:
-    """Return a message of a node, None if it is none."""
+def decode_spoke(message: Mapping[str, object], last: tuple[object, Local] | None = None) -> FromSpoke | None:
+    """Return a message of a node, None if it is none. Most repeat what the `last` one has said, and is decoded."""
     members = Members(message)
     header = decode_header(members)
-    node, local = members.count("node"), decode_local(members.child("local"))
+    is_same = last is not None and last[0] == message.get("local")
+    node, local = members.count("node"), last[1] if last and is_same else decode_local(members.child("local"))
     if header is None or node is None or local is None:
         return None
     return FromSpoke(

@@ -143,7 +143,7 @@ def react(machine: int, kind: type[Event], what: int | None, peer: bytes, at: fl
         peers = {node: attrs.evolve(known, seq=0) for node, known in hub.peers.items()}
         return number(attrs.evolve(hub, seq=0, peers=peers)), actions
     spoke, actions = spoke_rules.transition(state, event)
-    return number(attrs.evolve(spoke, seq=0, hub_seq=0, joined=None)), actions
+    return number(attrs.evolve(spoke, seq=0, hub_seq=0, joined=None, body=None, wire_body={})), actions
 
 
 def at_spoke(job: Job, node: int, kind: Any, what: int | None = None) -> Job:
