@@ -457,6 +457,8 @@ def _address(url: str) -> str:
 
 
 def _blame(entry: Entry) -> str:
+    if entry.code.startswith("exit status "):
+        return "Programs choose their exit statuses: others may mean something else by it."
     return BLAME["wrapper" if entry.wrapper else entry.kind]
 
 
@@ -495,8 +497,11 @@ def _form(code: str) -> str:
 FORMS: Final = {
     "HCCL ": "HCCL function error: ..., error code is {}",
     "driver ": "[drv api] ... failed: ..., drvRetCode={}!",
+    "ERR": "[ERROR] ... (PID:4711, Device:0, RankID:0) {} ...",
+    "0x": "... errcode:({}, 0, 0) errorStr: ...",
     "E": "{}: [PID: 4711] ...",
     "SIG": "rank 5 failed: killed by {}",
+    "exit status ": "rank 5 failed: exit status {}",
     "207001 ": "NPU function error: aclrtMallocHost(...), error code is 207001",
     "": "NPU function error: ..., error code is {}",
 }

@@ -113,11 +113,13 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("tools.job.__main__", "tools.job.main"): "as above",
     **{
         ("tools.job.commands", f"tools.job.{name}"): "only the command that is run: each needs much"
-        for name in ("batch", "logs", "processes", "reports", "screens")
+        for name in ("batch", "explain", "logs", "processes", "reports", "screens")
     },
     ("tools.job.logs", "views.page_content"): "50 ms that only a log on another node needs, for the rank table",
     ("tools.job.commands", "importlib.resources"): "15 ms, with pathlib, tempfile and urllib, for completions",
     ("tools.job.commands", "tools.job.metrics"): "prometheus_client, of the optional extra `view`",
+    ("tools.job.explain", "rich.console"): "50 ms with the next one, for a progress bar; rich comes with textual",
+    ("tools.job.explain", "rich.progress"): "as above",
     ("tools.job.commands", "tools.job.top_app"): "textual, of the optional extra `view`",
     ("rank_table.model", "html_table"): "only notebooks show a table as HTML",
     ("record.rank_record", "html_table"): "as above",

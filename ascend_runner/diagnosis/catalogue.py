@@ -224,7 +224,8 @@ def code_names(text: str) -> Iterator[str]:
 
 
 _CODES: Final = re.compile(
-    rf"SIG[A-Z]+|(E[A-Z]?|HCCL |driver )?(?P<first>\d{{1,6}})(?:-(?:E[A-Z]?)?(\d{{1,6}}))?({codes.OF_THE_SERVER})?"
+    r"SIG[A-Z]+|ERR\d{5}|0x[0-9a-f]{1,16}|exit status \d{1,3}|"
+    rf"(E[A-Z]?|HCCL |driver )?(?P<first>\d{{1,6}})(?:-(?:E[A-Z]?)?(\d{{1,6}}))?({codes.OF_THE_SERVER})?"
 )
 
 

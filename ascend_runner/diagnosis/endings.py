@@ -129,7 +129,7 @@ def _killed(circumstances: Circumstances, told: str) -> str:
             f" machine since the start of the job {_memory(circumstances)}"
         )
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:
-        return "killed by SIGKILL, usually by the kernel for lack of memory; this system does not report OOM kills"
+        return "killed by SIGKILL, usually by the kernel for lack of memory; the number of OOM kills is unknown"
 
     return (
         "killed by SIGKILL, sent by the platform, the driver, another process or the rank itself; the kernel reports no"

@@ -123,6 +123,11 @@ class Finding:
         return bool(self.place) and self.exception.startswith(("Fatal Python error: ", "SIG", "Signal: "))
 
     @property
+    def only_reports_a_peer(self) -> bool:
+        """Whether it is a consequence of the failure of another rank."""
+        return self.kind is Kind.SECONDARY
+
+    @property
     def kind(self) -> Kind:
         """The usual place of the cause, by the code, else by where the exception was raised.
 

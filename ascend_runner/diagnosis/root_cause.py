@@ -425,7 +425,7 @@ def _meaning(death: Death, circumstances: Circumstances) -> str:
     """
     evidence, ending = death.evidence, death.ending
     if not endings.signal_behind(ending) or (death.is_stopped and ending.signum not in endings.CRASHES):
-        ending = Ending(signum=next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0))
+        ending = Ending(signum=crash_in(evidence))
     is_consequence = evidence.kind is Kind.SECONDARY
     return endings.meaning(
         ending,
@@ -434,6 +434,11 @@ def _meaning(death: Death, circumstances: Circumstances) -> str:
         has_stack=evidence.has_native_stack,
         is_consequence=is_consequence,
     )
+
+
+def crash_in(evidence: Finding) -> int:
+    """Return the signal of the crash that a rank reports, 0 if it reports none."""
+    return next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0)
 
 
 _CRASHES: Final = tuple(

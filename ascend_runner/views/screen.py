@@ -7,7 +7,7 @@ ranks ended.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from ascend_runner import programs
 from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.job_record import JobRecord
-from ascend_runner.record.rank_record import Outcome, RankRecord, described
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState, described
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, machine
 from ascend_runner.supervision.causes import Cause, Ending, Exited, FindingKind, NodeFinding, named
@@ -151,6 +151,36 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
         option = f"--stdin {max(spec.rank_id, 0)}"
         lines.append(f"  stdin  /dev/null; use {option} to connect this rank to the terminal, for input() and pdb")
     return lines
+
+
+def explained(record: JobRecord) -> list[str]:
+    """Return the lines on a failure that is known from a report, or from the logs of another launcher."""
+    known, failed, cause = facts.facts(record), record.failed, record.cause
+    lines = [text for _label, text in facts.chosen(known, "cause")]
+    lines += _laid_out(known, "first", "also", "unheard", "candidates")
+    lines += [*_evidence(failed.finding)] if failed and failed.finding else []
+    lines += _laid_out(known, "check", "log", "lost", "plog", "plog error", "rerun")
+    fates: dict[str, list[RankRecord]] = {}
+    for rank in record.ranks:
+        if rank is not failed:
+            is_alike = cause is not None and rank.rank_id in cause.alike
+            fates.setdefault("failed in the same way" if is_alike else _fate(rank), []).append(rank)
+    ends = [f"{fate}: {_titles(ranks)}" for fate, ranks in fates.items()]
+    return lines + [f"  {'      ' if number else 'others'} {end}" for number, end in enumerate(ends)]
+
+
+def _titles(ranks: Sequence[RankRecord]) -> str:
+    numbers = [rank.rank_id for rank in ranks if not rank.name]
+    return " and ".join([*([rank_list(numbers)] if numbers else []), *(rank.title for rank in ranks if rank.name)])
+
+
+def _fate(rank: RankRecord) -> str:
+    """Describe how another rank ended, as far as it is known."""
+    if rank.state is RankState.UNKNOWN:
+        return "no error in the log"
+    if rank.state is RankState.FAILED and rank.finding and rank.finding.only_reports_a_peer:
+        return "reported a lost peer"
+    return described(rank.state, rank.ending)
 
 
 def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> list[str]:

@@ -10,8 +10,8 @@ import attrs
 
 from ascend_runner.settings.options import OPTIONS, Topic
 
-FILES: Final = {"PATH", "FILE", "OUT", "OUT.html", "A", "B"}
-PLACEHOLDERS: Final = {"DIR", "DURATION", "RANK", "RANKS"}  # for values, beside words that are complete
+FILES: Final = {"PATH", "FILE", "LOG", "OUT", "OUT.html", "A", "B"}
+PLACEHOLDERS: Final = {"CODE", "DIR", "DURATION", "LOG", "RANK", "RANKS"}  # for values, beside words that are complete
 WORDS: Final = {"LIMIT": ("off",)}  # that a metavar does not have
 NOTE: Final = "# Completion for ascend-runner, ascend-job and ascend-rank-table, written by scripts/generate.\n"
 # For sed: print the name of a job from its job.json, unless it has characters that a shell might interpret.

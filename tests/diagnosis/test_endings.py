@@ -83,9 +83,8 @@ def test_wrong_build() -> None:
 
 def test_killed_without_counters() -> None:
     """Without counters nothing is claimed."""
-    assert (
-        "killed by SIGKILL, usually by the kernel for lack of memory; this system does not report OOM kills"
-        == meaning(KILLED, Circumstances())
+    assert "killed by SIGKILL, usually by the kernel for lack of memory; the number of OOM kills is unknown" == meaning(
+        KILLED, Circumstances()
     )
 
 
@@ -121,8 +120,8 @@ def test_every_meaning_is_one_line(signum: int) -> None:
     [
         (
             (
-                "its child process was killed by SIGKILL, usually by the kernel for lack of memory; this system does"
-                " not report OOM kills"
+                "its child process was killed by SIGKILL, usually by the kernel for lack of memory; the number of OOM"
+                " kills is unknown"
             ),
             Ending(exit_code=137),
         ),

@@ -246,6 +246,13 @@ def report(options: Namespace) -> int:
     return DONE
 
 
+def explain(options: Namespace) -> int:
+    """Explain an error code, or the logs of a failed job."""
+    from ascend_runner.tools.job import explain as explanations  # noqa: PLC0415  only this command needs it
+
+    return explanations.run(options)
+
+
 def stacks(options: Namespace) -> int:
     """Show where the ranks of a job are in their programs."""
     from ascend_runner.tools.job import processes  # noqa: PLC0415  only this command needs it

@@ -36,7 +36,8 @@ printed, with the node that is likely the cause of a failure; -o then writes the
 EPILOG: Final = """\
 exit status:
   0  done; for status, the job is running
-  1  the job is not running or refused the request; batch: a command failed
+  1  the job is not running or refused the request; batch: a command failed;
+     explain: no cause is known
   2  usage error, a rank that the job does not have, or a file that cannot be
      read or written
   3  status: the job has succeeded
@@ -94,6 +95,7 @@ def _add_viewers(add: Adder) -> None:
     events.add_argument("-f", "--follow", action="store_true", help="wait for further events until the job ends")
     _add_metrics(add("metrics", "print or serve the metrics of a job for Prometheus", "train"))
     _add_report(add("report", "write the report of a job as an HTML file", "train -o train.html"))
+    _add_explain(add("explain", "explain an error code, or why a job of any launcher failed, from its logs", "EI0006"))
 
 
 def _add_report(command: ArgumentParser) -> None:
@@ -105,6 +107,15 @@ def _add_report(command: ArgumentParser) -> None:
     text = "omit arguments, hosts, output, and all variables except those that number the ranks; requires -o"
     command.add_argument("--public", action="store_true", help=text)
     command.add_argument("--json", action="store_true", help="print the table of several nodes as JSON")
+
+
+def _add_explain(command: ArgumentParser) -> None:
+    text = (
+        "an error code, exit status or signal (EI0006, 507015, 137, SIGSEGV); or a log, a directory with logs, or - for"
+        " standard input; give all logs of a job at once"
+    )
+    command.add_argument("words", metavar="CODE|LOG", nargs="+", help=text)
+    command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_logs(command: ArgumentParser) -> None:
@@ -266,6 +277,6 @@ def _is_job(word: str) -> bool:
 
 
 def _with_negative_limits(words: Sequence[str]) -> Sequence[str]:
-    """Mark what follows as arguments if one of them is like -2h, which argparse would take for options."""
-    first = next((index for index, word in enumerate(words) if re.match(r"-[0-9]", word)), None)
+    """Mark what follows as arguments if one of them is like -2h, which argparse would take for options; not -9."""
+    first = next((index for index, word in enumerate(words) if re.match(r"-[0-9.]+[a-z]", word)), None)
     return words if first is None or "--" in words else [*words[:first], "--", *words[first:]]

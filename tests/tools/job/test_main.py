@@ -65,7 +65,7 @@ def test_wrong_words(tool: Tool, words: tuple[str, ...], expected: int, sentence
 
 
 @pytest.mark.parametrize(
-    "name", "status list logs stacks events report checkpoint limit stop release batch completion".split()
+    "name", "status list logs stacks events report explain checkpoint limit stop release batch completion".split()
 )
 def test_help_has_an_example(name: str, tool: Tool) -> None:
     """The help of every command has an example."""

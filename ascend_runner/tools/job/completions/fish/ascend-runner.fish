@@ -163,6 +163,10 @@ complete -c ascend-job -n '__fish_seen_subcommand_from report' -s o -l output -d
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l public -d 'omit arguments, hosts, output, and all variables except those that number the ranks; requires -o'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -l json -d 'print the table of several nodes as JSON'
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
+complete -c ascend-job -n __fish_use_subcommand -a explain -d 'Explain an error code, or why a job of any launcher failed, from its logs'
+complete -c ascend-job -n '__fish_seen_subcommand_from explain' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from explain' -l json -d 'print JSON'
+complete -c ascend-job -n '__fish_seen_subcommand_from explain' -F
 complete -c ascend-job -n __fish_use_subcommand -a checkpoint -d 'Ask the ranks of a running job for a checkpoint'
 complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -s h -l help -d 'show help'
 complete -c ascend-job -n '__fish_seen_subcommand_from checkpoint' -f -a '(__ascend_runner_jobs)'

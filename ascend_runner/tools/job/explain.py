@@ -1,0 +1,704 @@
+"""`ascend-job explain`: what an error code means, or why a job failed, from its logs, whichever launcher wrote them.
+
+The logs are read in constant memory. They may be anybody's, and contain anything: what cannot be read is a sentence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import os
+import re
+import stat
+import sys
+import zlib
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from signal import SIGINT, SIGTERM, Signals
+from typing import BinaryIO, Final
+
+import attrs
+
+from ascend_runner import report_file
+from ascend_runner.diagnosis import catalogue, endings, foreign_logs
+from ascend_runner.diagnosis.catalogue import Entry
+from ascend_runner.diagnosis.foreign_logs import (
+    Excerpt,
+    Judged,
+    Local,
+    Origin,
+    PlogReader,
+    Process,
+    Splitter,
+    Tag,
+)
+from ascend_runner.diagnosis.root_cause import Diagnosis
+from ascend_runner.errors import SettingsError, UnreadableError, reason
+from ascend_runner.members import plain
+from ascend_runner.node import terminal
+from ascend_runner.record.job_record import CauseRecord, JobRecord
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
+from ascend_runner.secrets import Masker
+from ascend_runner.supervision.causes import Ending, Exited
+from ascend_runner.supervision.job_machine import JobState
+from ascend_runner.text import abbreviated, counted, rank_title, shown, signal_name, size
+from ascend_runner.tool import DONE, write_text
+from ascend_runner.tools.job import jobs, node_reports
+from ascend_runner.views import screen, wording
+
+NOTHING_KNOWN: Final = 1  # the exit status if no cause, or no such code, is known, as grep's
+STDIN: Final = "-"
+
+# --- Codes ------------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Explanation:
+    """What a code means, who is usually at fault, what to do, and where that is from; "" where there is nothing."""
+
+    code: str
+    meaning: str
+    kind: str = ""
+    next: str = ""
+    source: str = ""
+
+
+_CODE: Final = re.compile(
+    r"E[A-Z0-9]\d{4}|[1-5]\d{5}|ERR\d{5}|0[xX][0-9a-fA-F]{1,16}|(?:HCCL|driver) \d{1,5}|-?\d{1,3}|SIG[A-Z0-9+]{2,8}"
+)
+_OF_CANN: Final = re.compile(r"E[A-Z0-9]\d{4}|\d{6}|(?:HCCL|driver) \d+")  # these may be a peer's fault
+HIGHEST_STATUS: Final = 255
+OURS: Final = {  # exit statuses of this program alone
+    75: "with --exit-verdict: the job has failed, and a retry may help",
+    93: "with --exit-verdict: the job has failed, and a retry will not help",
+}
+ASKED: Final[Mapping[int, str]] = {  # it is not known who stops a job that this program has not started
+    SIGTERM: "asked to stop, by the platform, a user, or a launcher after another rank has failed",
+    SIGINT: "interrupted, as by Ctrl-C",
+}
+SIGNALS: Final = "https://man7.org/linux/man-pages/man7/signal.7.html"
+CODES: Final = "https://www.hiascend.com/document"  # of CANN, by their modules
+
+
+def is_code(word: str) -> bool:
+    """Whether a word has the form of an error code, an exit status or a signal, or is a name in the catalogue."""
+    return bool(_CODE.fullmatch(word)) or (not os.path.lexists(word) and _entry_of(word) is not None)
+
+
+def _entry_of(word: str) -> Entry | None:
+    """Return the entry with this id or code, or with this list of codes."""
+    return catalogue.entry_of(word) or catalogue.entry_of(next(catalogue.code_names(word), ""))
+
+
+def look_up(word: str) -> Explanation | None:
+    """Return what a code means, None if it is unknown."""
+    if re.fullmatch(r"-?\d{1,3}", word):
+        return _of_status(int(word))
+    if word in Signals.__members__:
+        return _of_signal(word, Signals[word])
+    entry = _entry_of(word.lower() if word[:2] == "0X" else word)
+    if entry is None and word.startswith("ERR") and (phrase := catalogue.first_phrase([word])):
+        entry = catalogue.entry_of(phrase.code.name)
+    if entry:
+        kind = catalogue.KINDS[entry.kind].value if _OF_CANN.fullmatch(word) else ""
+        return Explanation(word, entry.means, kind, entry.next, entry.source)
+    found = catalogue.first_code([f"{word}: [PID: 0]"])  # by its module
+    return Explanation(word, found.code.meaning, found.code.kind.value, source=CODES) if found else None
+
+
+def _of_status(number: int) -> Explanation | None:
+    """Explain an exit status, or a negative number, which is a signal (Python, subprocess)."""
+    code = f"exit status {number}"
+    entry = _entry_of(code)
+    if entry or number in OURS:
+        return (
+            Explanation(code, entry.means, "", entry.next, entry.source) if entry else Explanation(code, OURS[number])
+        )
+    signum = -number if number < 0 else endings.signal_behind(Ending(exit_code=number))
+    if 0 < signum <= endings.SIGNAL_LIMIT:
+        return _of_signal(str(number) if number < 0 else code, signum)
+    meaning = "chosen by the program: see its documentation, or the end of its log"
+    return Explanation(code, meaning) if 0 <= number <= HIGHEST_STATUS else None
+
+
+def _of_signal(code: str, signum: int) -> Explanation:
+    name = signal_name(signum)
+    entry = catalogue.entry_of(name)
+    code = code if code == name else f"{code} ({name})"
+    if entry and signum not in ASKED:
+        return Explanation(code, entry.means, "", entry.next, entry.source)
+    return Explanation(code, ASKED.get(signum, "sent from outside, or by the program itself"), source=SIGNALS)
+
+
+def _explain_codes(words: Sequence[str], options: Namespace) -> int:
+    found = [(word, look_up(word)) for word in words]
+    if options.json:
+        write_text(json.dumps([attrs.asdict(one) for _word, one in found if one], indent=1) + "\n")
+    for word, one in found:
+        if one is None:
+            options.tell(f"unknown code {word!r}")
+        elif not options.json:
+            write_text("".join(f"{line}\n" for line in _lines_of(one)))
+    return DONE if all(one for _word, one in found) else NOTHING_KNOWN
+
+
+def _lines_of(one: Explanation) -> Iterator[str]:
+    yield f"{one.code}{f' ({one.kind})' if one.kind else ''}: {one.meaning}"
+    yield from [f"  next   {one.next}"] if one.next else []
+    yield from [f"  source {one.source}"] if one.source else []
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+CHUNK: Final = 1 << 20  # bytes of a read
+MOST_UNPACKED: Final = 1 << 32  # bytes that a compressed file may have
+MOST_FILES: Final = 10_000  # directory entries that are examined
+DEEPEST: Final = 16  # directories below each other
+GZIP: Final = b"\x1f\x8b"
+# A log is text: of a binary file, many bytes are control characters.
+_CONTROL: Final = bytes(range(1, 8)) + bytes(range(14, 27)) + b"\x7f"
+MOST_CONTROL: Final = 0.05
+MOST_HOLES: Final = 8
+SAMPLE: Final = 4096  # bytes
+SAME_RUN: Final = 120.0  # seconds between the last writes of the nodes of one run
+INHERITED: Final = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")  # pipes of a shell: `explain <(kubectl logs pod)`
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """A log to read."""
+
+    path: str  # STDIN: standard input
+    origin: Origin
+    size: int = 0
+    written_at: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """Its path, for people."""
+        return "standard input" if self.path == STDIN else self.path
+
+
+def find(words: Iterable[str], problems: list[str]) -> list[Source]:
+    """Return the logs that words name: files, all logs in directories, and standard input, each file once.
+
+    `problems` gets a sentence for each that is left out.
+
+    Raises:
+        SettingsError: A word names nothing.
+    """
+    found: dict[tuple[int, int], Source] = {}
+    for word in words:
+        if word == STDIN:
+            found[-1, -1] = Source(path=STDIN, origin=Origin())
+            continue
+        if not os.path.lexists(word):
+            raise SettingsError(f"{word!r} is neither a file nor an error code")
+        inside = os.path.isdir(word)
+        for path in _walk(word, problems) if inside else [word]:
+            try:
+                status = os.stat(path, follow_symlinks=not inside)
+            except OSError as error:
+                problems.append(f"cannot read {path!r}: {reason(error)}")
+                continue
+            origin = foreign_logs.origin_of(os.path.abspath(path))
+            source = Source(path=path, origin=origin, size=status.st_size, written_at=status.st_mtime)
+            found.setdefault((status.st_dev, status.st_ino), source)
+    return _newest(list(found.values()), problems)
+
+
+def _walk(folder: str, problems: list[str], depth: int = 0) -> Iterator[str]:
+    """Yield the logs in a directory and those below, without those of earlier runs. Symlinks are not followed."""
+    try:
+        with os.scandir(folder) as entries:
+            listed = sorted(itertools.islice(entries, MOST_FILES + 1), key=lambda entry: entry.name)
+    except OSError as error:
+        problems.append(f"cannot read the directory {folder!r}: {reason(error)}")
+        return
+    if len(listed) > MOST_FILES:
+        problems.append(f"only {MOST_FILES} entries of {folder!r} were examined")
+    for entry in listed[:MOST_FILES]:
+        if entry.is_dir(follow_symlinks=False):
+            if depth < DEEPEST and not foreign_logs.OTHER_FOLDERS.fullmatch(entry.name):
+                yield from _walk(entry.path, problems, depth + 1)
+        elif foreign_logs.is_log(entry.name) and not entry.is_symlink():
+            yield entry.path
+
+
+def _newest(sources: list[Source], problems: list[str]) -> list[Source]:
+    """Leave out earlier attempts of torchrun, and earlier runs in the same directory."""
+    attempts: dict[str, int] = {}
+    written: dict[str, float] = {}
+    for one in sources:
+        run = one.origin.run
+        attempts[run] = max(attempts.get(run, 0), one.origin.attempt)
+        written[run] = max(written.get(run, 0.0), one.written_at)
+    newest: dict[str, float] = {}
+    for run, at in written.items():
+        newest[os.path.dirname(run)] = max(newest.get(os.path.dirname(run), 0.0), at)
+    kept = [
+        one
+        for one in sources
+        if not one.origin.run
+        or (
+            one.origin.attempt == attempts[one.origin.run]
+            and written[one.origin.run] >= newest[os.path.dirname(one.origin.run)] - SAME_RUN
+        )
+    ]
+    if len(kept) < len(sources):
+        problems.append(f"ignored {counted(len(sources) - len(kept), 'log')} of earlier runs and attempts")
+    return kept
+
+
+def chunks(source: Source, advance: Callable[[int], object], most_unpacked: int = MOST_UNPACKED) -> Iterator[bytes]:
+    """Yield the content of a log, uncompressed. A log that grows is read up to its present size.
+
+    `advance` gets the number of bytes that were read.
+
+    Raises:
+        UnreadableError: It is not a text file, or cannot be read to its end.
+    """
+    title = source.title
+    try:
+        with _open(source) as file:
+            head = file.peek(SAMPLE)[:SAMPLE] if isinstance(file, io.BufferedReader) else b""
+            if head.startswith(GZIP):
+                yield from _unpacked(file, title, most_unpacked)
+                advance(source.size)
+                return
+            if _is_binary(head):
+                raise UnreadableError(f"{title!r} is not a text file")
+            left = source.size or sys.maxsize
+            while left > 0 and (data := file.read1(min(CHUNK, left))):
+                left -= len(data)
+                advance(len(data))
+                yield data
+    except (OSError, EOFError, zlib.error) as error:
+        why = reason(error) if isinstance(error, OSError) and error.errno else "it is damaged"
+        raise UnreadableError(f"cannot read {title!r}: {why}") from error
+
+
+def _open(source: Source) -> io.BufferedReader:
+    """Open a log.
+
+    Raises:
+        UnreadableError: It is not a file.
+        OSError: It cannot be opened.
+    """
+    if source.path == STDIN:
+        return open(0, "rb", closefd=False)
+    fd = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a FIFO must not block
+    mode = os.fstat(fd).st_mode
+    is_pipe = stat.S_ISFIFO(mode) and source.path.startswith(INHERITED)
+    if not (stat.S_ISREG(mode) or is_pipe):
+        os.close(fd)
+        raise UnreadableError(f"{source.path!r} is not a file; to read a pipe, redirect it to standard input")
+    os.set_blocking(fd, True)
+    return open(fd, "rb")
+
+
+def _unpacked(file: BinaryIO, title: str, most: int) -> Iterator[bytes]:
+    left = most
+    with gzip.GzipFile(fileobj=file) as unpacked:
+        while data := unpacked.read1(CHUNK):
+            if left == most and _is_binary(data[:SAMPLE]):
+                raise UnreadableError(f"{title!r} is not a compressed text file")
+            yield data[:left]
+            left -= len(data)
+            if left < 0:
+                raise UnreadableError(f"only the first {size(most)} of {title!r} were read")
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether a file is not text: a log may have holes of NULs, but only few, where it was emptied."""
+    text = head.replace(b"\0", b"")
+    has_many_holes = len(re.findall(rb"\0+", head)) > MOST_HOLES
+    return has_many_holes or len(text.translate(None, delete=_CONTROL)) < len(text) * (1 - MOST_CONTROL)
+
+
+SHOWN_FROM: Final = 1 << 26  # bytes that take a noticeable time
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object]]:
+    """Show a progress bar on standard error if it is a terminal, and rich is installed."""
+    if total < SHOWN_FROM or not terminal.columns(terminal.STDERR):
+        yield lambda _count: None
+        return
+    try:
+        from rich import console, progress  # noqa: PLC0415  an extra, and 50 ms
+    except ModuleNotFoundError:
+        yield lambda _count: None
+        return
+    columns = progress.BarColumn(), progress.DownloadColumn(), progress.TimeRemainingColumn()
+    with progress.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+# --- The processes of a job -------------------------------------------------------------------------------------------
+
+_PID: Final = re.compile(rb"\[PID: ?(\d{1,9})\]|\] [A-Z]{2,20}\((\d{1,9}),")  # in CANN's messages
+_RANK: Final = re.compile(r"\(PID:\d+, Device:\d+, RankID:(\d{1,6})\)\.? ERR\d{4,5}")  # in torch_npu's errors
+NEEDLE: Final = 40  # bytes of an error that show which of several logs has it
+Text = tuple[str, bytes]  # the title of a log, and what was kept of it
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Mixed:
+    """A log of several processes, or of an unknown one; `node` tells its local ranks from those of other nodes."""
+
+    title: str
+    node: str
+    parts: Mapping[Tag, Text]
+    aliases: Mapping[int, int]
+    endings: Mapping[Tag, Ending]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Plog:
+    """The plogs of one process: the path and the first errors of the newest one, and the rank if they tell it."""
+
+    origin: Origin
+    path: str
+    errors: tuple[str, ...]
+    rank: int | None
+
+    def is_of(self, rank_id: int, pids: Collection[int], nodes: Collection[str]) -> bool:
+        """Whether it belongs to a rank, or may belong to the process with one of these pids on one of these nodes."""
+        if self.origin.rank is not None:
+            return self.origin.rank == rank_id
+        is_there = not (self.origin.node and any(nodes)) or self.origin.node in nodes
+        return self.rank == rank_id or (is_there and self.origin.pid in pids)
+
+
+@attrs.define(eq=False)
+class LogReader:
+    """Reads the logs of a job: first those of launchers, then those of ranks, each of which is judged at once."""
+
+    sources: Sequence[Source]
+    advance: Callable[[int], object]
+    problems: list[str]  # sentences on logs that cannot be read are added
+    judged: dict[int, Judged] = attrs.field(factory=dict)
+    ranks: dict[int, RankRecord] = attrs.field(factory=dict)  # without what the diagnosis says
+    first: int | None = None  # the rank that ended first according to the launcher
+    _has_read: bool = False
+    _masker: Masker = attrs.field(factory=Masker)
+    _plogs: list[Plog] = attrs.field(factory=list)  # those that belong to no rank so far
+    _endings: dict[int, Ending] = attrs.field(factory=dict)
+
+    def read(self) -> None:
+        """Read and judge everything.
+
+        Raises:
+            UnreadableError: Not one log can be read.
+        """
+        self._read_plogs()
+        own = [one for one in self.sources if _is_of_one(one.origin)]
+        shared = [one for one in self.sources if not (_is_of_one(one.origin) or one.origin.is_plog)]
+        mixed = [self._read_mixed(source, len(shared)) for source in shared]
+        local = _ranks_of_locals(own, mixed)
+        self._note_endings(mixed, local)
+        for key, sources in _by_process(own, local).items():
+            self._judge(key, [(one.title, self._text(one)) for one in sources])
+        for rank, texts in _of_lines(mixed, local).items():
+            if rank not in self.ranks:
+                self._judge(rank, texts)
+        for rank in self._endings:
+            if rank not in self.ranks:
+                self._judge(rank, [(one.title, b"") for one in mixed[:1]])
+        for plog in self._plogs:
+            is_known = plog.rank is not None and plog.rank not in self.ranks
+            self._judge(plog.rank if plog.rank is not None and is_known else f"process {plog.origin.pid}", [], plog)
+        if not self._has_read and self.problems:
+            raise UnreadableError(self.problems[0])
+
+    def _feed(self, source: Source, take: Callable[[bytes], None]) -> None:
+        try:
+            for data in chunks(source, self.advance):
+                take(data.replace(b"\0", b""))
+                self._has_read = True
+        except UnreadableError as error:
+            self.problems.append(str(error))
+
+    def _text(self, source: Source) -> bytes:
+        """Read the log of one process."""
+        excerpt = Excerpt()
+        self._feed(source, excerpt.feed)
+        return excerpt.text
+
+    def _read_mixed(self, source: Source, count: int) -> Mixed:
+        """Read one of `count` logs of several processes, and judge the lines that belong to none of them."""
+        splitter = Splitter(count)
+        self._feed(source, splitter.feed)
+        splitter.close()
+        texts = {tag: excerpt.text for tag, excerpt in splitter.parts.items()}
+        rest = texts.pop(None, b"")
+        is_alone = len(self.sources) == 1
+        name = "the program" if is_alone else source.origin.node or f"the program in {os.path.basename(source.title)}"
+        self._judge(name, [(source.title, rest)], is_mixed=True)
+        return Mixed(
+            title=source.title,
+            node=source.origin.node or (source.path if count > 1 else ""),
+            parts={tag: (source.title, text) for tag, text in texts.items() if tag},
+            aliases=splitter.aliases,
+            endings=foreign_logs.endings_in(rest.decode(errors="replace")),
+        )
+
+    def _note_endings(self, mixed: Sequence[Mixed], local: Mapping[Local, int]) -> None:
+        for one in mixed:
+            for (is_local, number), ending in one.endings.items():
+                rank = local.get((one.node, number), number) if is_local else number
+                self._endings.setdefault(rank, ending)
+                self.first = rank if self.first is None else self.first
+
+    def _read_plogs(self) -> None:
+        """Read the plogs of each process: of its newest ones, those for errors first."""
+        groups: dict[tuple[str, int | None, int | None], list[Source]] = {}
+        for one in self.sources:
+            if one.origin.is_plog:
+                groups.setdefault((one.origin.node, one.origin.rank, one.origin.pid), []).append(one)
+        for sources in groups.values():
+            sources.sort(key=lambda one: ("/run/" not in one.path, os.path.basename(one.path)), reverse=True)
+            readers = [PlogReader() for _source in sources]
+            for source, reader in zip(sources, readers):
+                self._feed(source, reader.feed)
+                reader.close()
+            best = next((at for at, reader in enumerate(readers) if reader.errors), 0)
+            errors = (line.decode(errors="replace") for line in readers[best].errors)
+            self._plogs.append(
+                Plog(
+                    origin=sources[best].origin,
+                    path=sources[best].path,
+                    errors=tuple(map(self._masker.text, errors)),
+                    rank=max((reader.found for reader in readers), default=foreign_logs.NO_RANK)[1],
+                )
+            )
+        ranks = [plog.rank for plog in self._plogs]  # of subgroups, if several processes have the same
+        self._plogs = [attrs.evolve(one, rank=one.rank if ranks.count(one.rank) == 1 else None) for one in self._plogs]
+
+    def _judge(
+        self, key: int | str, texts: Sequence[Text], plog: Plog | None = None, *, is_mixed: bool = False
+    ) -> None:
+        """Judge the process with this rank or name by its logs, and by its plog, which is found if none is given."""
+        rank_id, name = (key, "") if isinstance(key, int) else (min([0, *self.ranks]) - 1, key)
+        plog = plog or (None if is_mixed else self._plog_of(rank_id, texts))
+        process = Process(
+            rank_id=rank_id,
+            text=b"\n".join(text for _title, text in texts),
+            plog=plog.errors if plog else (),
+            ending=self._endings.get(rank_id),
+            is_mixed=is_mixed,
+        )
+        judged = foreign_logs.judge(process, self._masker.data)
+        if plog:
+            error = shown("".join(plog.errors[:1]))
+            evidence = attrs.evolve(judged.death.evidence, plog_path=plog.path, plog_error=error)
+            judged = attrs.evolve(judged, death=attrs.evolve(judged.death, evidence=evidence))
+        self.judged[rank_id] = judged
+        said = {number for line in judged.death.evidence.traceback for number in _RANK.findall(line)}
+        name = f"rank {said.pop()}" if is_mixed and len(said) == 1 else name
+        path = _with_the_error(texts, judged.death.evidence.summary)
+        self.ranks[rank_id] = RankRecord(rank_id=rank_id, name=name, state=RankState.UNKNOWN, log_path=path)
+
+    def _plog_of(self, rank_id: int, texts: Sequence[Text]) -> Plog | None:
+        """Return the newest plog of a rank, one with errors if there is any, and take all of its plogs."""
+        if not self._plogs:
+            return None
+        pids = {int(number) for _title, text in texts for found in _PID.findall(text) for number in found if number}
+        nodes = {foreign_logs.origin_of(title).node for title, _text in texts}
+        found = [plog for plog in self._plogs if plog.is_of(rank_id, pids, nodes)]
+        self._plogs = [plog for plog in self._plogs if plog not in found]
+        return max(found, key=lambda one: (bool(one.errors), os.path.basename(one.path)), default=None)
+
+    def record(self) -> JobRecord:
+        """Return what is known of the job."""
+        found = foreign_logs.diagnose(list(self.judged.values()), self.first)
+        ranks = tuple(
+            attrs.evolve(
+                rank, state=RankState.FAILED, ending=self._endings.get(rank_id), finding=found.findings[rank_id]
+            )
+            if rank_id in found.findings
+            else rank
+            for rank_id, rank in sorted(self.ranks.items())
+            if rank_id >= 0 or rank_id in found.findings
+        )
+        return JobRecord(ranks=ranks, cause=self._cause(found, ranks))
+
+    def _cause(self, found: Diagnosis, ranks: tuple[RankRecord, ...]) -> CauseRecord | None:
+        root = found.root
+        if root is None:
+            return None
+        ended = root.rank_id if self.first is None or self.first not in found.findings else self.first
+        exited = Exited(ended, self._endings.get(ended) or Ending(), name=self.ranks[ended].name)
+        root = attrs.evolve(root, candidates=tuple(rank_id for rank_id in root.candidates if rank_id >= 0))
+        cause = wording.cause_record(Outcome(cause=exited, ranks=ranks, root=root, suspected_peer=found.suspected_peer))
+        if cause is None or root.rank_id in self._endings:
+            return cause
+        title = rank_title(root.rank_id, self.ranks[root.rank_id].name)  # how it ended is unknown
+        first = None if ended == root.rank_id else ended
+        return attrs.evolve(cause, sentence=f"{title} failed: {root.summary}", first_exit=first)
+
+
+def _is_of_one(origin: Origin) -> bool:
+    """Whether a path names the process that has written the log."""
+    return not origin.is_plog and (origin.rank is not None or origin.local is not None or bool(origin.name))
+
+
+def _local(source: Source) -> Local:
+    return source.origin.node or source.origin.run, source.origin.local or 0
+
+
+def _ranks_of_locals(own: Sequence[Source], mixed: Sequence[Mixed]) -> dict[Local, int]:
+    """Return the ranks of all local ranks. If files are called by ranks, prefixes of lines count for no local rank."""
+    if any(one.origin.rank is not None or one.origin.local is not None for one in own):
+        return foreign_logs.ranks_of(_local(one) for one in own if one.origin.local is not None)
+    found = [(one.node, number) for one in mixed for is_local, number in one.parts if is_local]
+    aliases = {(one.node, local): rank for one in mixed for local, rank in one.aliases.items()}
+    return foreign_logs.ranks_of(found, aliases)
+
+
+def _by_process(own: Sequence[Source], local: Mapping[Local, int]) -> dict[int | str, list[Source]]:
+    """Return the logs of each process, standard error last; of several directories with the same rank, the newest."""
+    found: dict[int | str, list[Source]] = {}
+    for one in own:
+        rank = local[_local(one)] if one.origin.local is not None else one.origin.rank
+        found.setdefault(one.origin.name if rank is None else rank, []).append(one)
+    for key, sources in found.items():
+        folder = os.path.dirname(max(sources, key=lambda one: one.written_at).path)
+        kept = [one for one in sources if os.path.dirname(one.path) == folder]
+        found[key] = sorted(kept, key=lambda one: "stderr" in os.path.basename(one.path))
+    return found
+
+
+def _of_lines(mixed: Sequence[Mixed], local: Mapping[Local, int]) -> dict[int, list[Text]]:
+    """Return what the lines of each rank say, those with a local rank first."""
+    found: dict[int, list[Text]] = {}
+    for wanted in (True, False):
+        for one in mixed:
+            for (is_local, number), text in one.parts.items():
+                rank = local.get((one.node, number)) if is_local else number
+                if is_local is wanted and rank is not None:
+                    found.setdefault(rank, []).append(text)
+    return dict(sorted(found.items()))
+
+
+def _with_the_error(texts: Sequence[Text], summary: str) -> str:
+    """Return the title of the log that has an error, else of the last one; "" without logs."""
+    needle = summary[:NEEDLE].encode()
+    return next((title for title, text in reversed(texts) if needle and needle in text), texts[-1][0] if texts else "")
+
+
+# --- The answer -------------------------------------------------------------------------------------------------------
+
+MOST_ERRORS: Final = 3  # last errors that are shown if no cause is known
+RANK: Final = ("rank_id", "name", "exit_code", "signal", "log_path", "finding")  # members of a rank in the JSON
+
+
+def run(options: Namespace) -> int:
+    """Explain codes, or the logs of a job, and return the exit status.
+
+    Raises:
+        SettingsError: A word names nothing.
+        UnreadableError: There is no log that can be read.
+    """
+    words: Sequence[str] = options.words
+    if all(map(is_code, words)):
+        return _explain_codes(words, options)
+    found = of_reports(words, options)
+    if isinstance(found, str):
+        return _show(JobRecord(), found.splitlines(), options)
+    if found:
+        return _show(found, (), options)
+    problems: list[str] = []
+    sources = find(words, problems)
+    if not sources:
+        raise UnreadableError("".join(problems[:1]) or f"no logs in {abbreviated(words)}")
+    with _progress(sum(one.size for one in sources)) as advance:
+        reader = LogReader(sources, advance, problems)
+        reader.read()
+    for problem in problems:
+        options.tell(problem)
+    record = reader.record()
+    where = sources[0].title if len(sources) == 1 else counted(len(sources), "log")
+    return _show(record, [*_nothing(reader, where)], options)
+
+
+def _nothing(reader: LogReader, where: str) -> Iterator[str]:
+    """Yield the lines for logs without a known cause."""
+    yield f"no known cause in {where}"
+    errors = [
+        (reader.ranks[rank_id], one.last_error) for rank_id, one in sorted(reader.judged.items()) if one.last_error
+    ]
+    for rank, error in errors[:MOST_ERRORS]:
+        yield f"  last error of {rank.title}: {error}"
+
+
+def _show(record: JobRecord, nothing: Sequence[str], options: Namespace) -> int:
+    if options.json:
+        write_text(json.dumps(document(record), indent=1) + "\n")
+    else:
+        masker = Masker()
+        lines = screen.explained(record) if record.cause else nothing
+        write_text("".join(f"{shown(masker.text(line))}\n" for line in lines))
+    return DONE if record.cause else NOTHING_KNOWN
+
+
+def document(record: JobRecord) -> dict[str, object]:
+    """Return the JSON of a diagnosis (`--json`), with members as in a report."""
+    encoded = record.encode()
+    ranks = [{name: plain(rank)[name] for name in RANK} for rank in (one.encode(0.0) for one in record.ranks)]
+    return {"cause": encoded["cause"], "ranks": ranks}
+
+
+def of_reports(words: Sequence[str], options: Namespace) -> JobRecord | str | None:
+    """Return what the reports of this runner say if all words name one, or a directory with one.
+
+    That is the failure, of several nodes the one of the likely cause; a sentence if the job has not failed; or None if
+    the logs must be read, since there is no report, or the runner was killed.
+
+    Raises:
+        SettingsError: The reports are of several jobs.
+    """
+    paths = [path for word in words for path in _reports_at(word)]
+    if not paths or not all(any(_reports_at(word)) for word in words):
+        return None
+    path = max(paths, key=_written_at)
+    if len(paths) > 1:
+        several = node_reports.find(words, options.environ)
+        path = several.candidates[0].path if several and several.candidates else path
+        if several and not path:
+            return node_reports.screen(several)
+    record = JobRecord.decode(report_file.read(path))
+    folder = os.path.dirname(path)
+    ranks = tuple(attrs.evolve(one, log_path=os.path.join(folder, one.log_name)) for one in record.ranks)
+    if record.cause:
+        return attrs.evolve(record, ranks=ranks)
+    if record.state is JobState.SUCCEEDED:
+        return f"{record.job_id} has succeeded"
+    found = jobs.at_path(path)
+    is_alive = any(one.is_alive() for one in found)
+    return f"{record.job_id} is running and has not failed" if is_alive else None
+
+
+def _written_at(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _reports_at(word: str) -> list[str]:
+    """Return the reports in a directory, or the one that is named."""
+    try:
+        names = os.listdir(word) if os.path.isdir(word) else [word]
+    except OSError:
+        return []
+    folder = word if os.path.isdir(word) else ""
+    return [os.path.join(folder, name) for name in sorted(names) if _REPORT.search(name)]
+
+
+_REPORT: Final = re.compile(rf"{report_file.KIND}(?:-[^/]+)?\.json$")
