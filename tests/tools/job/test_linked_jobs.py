@@ -17,14 +17,14 @@ from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import CLEAN, bound_to_free_port
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.tools.job.conftest import Start, Tool, document
+from tests.tools.job.conftest import Start, Tool, document, state_of
 
 TRAPS = 'trap "echo noted" USR1; echo ready; while :; do sleep 0.1; done'
 StartNodes = Callable[..., list[Run]]
 
 
 @pytest.fixture(name="start_nodes")
-def fixture_start_nodes(start: Start) -> StartNodes:
+def fixture_start_nodes(start: Start, tool: Tool) -> StartNodes:
     """Return a function that starts two linked nodes with a rank each, and waits until both know that they are."""
 
     def start_nodes(*options: str) -> list[Run]:
@@ -34,6 +34,7 @@ def fixture_start_nodes(start: Start) -> StartNodes:
         runs = [start(TRAPS, *place, "--node-rank", str(node), ranks=1) for node in (0, 1)]
         for run in runs:
             run.wait_for("ready")
+        wait_until(lambda: all(state_of(tool, f"job-node-{node}") == "running" for node in (0, 1)))
         return runs
 
     return start_nodes
