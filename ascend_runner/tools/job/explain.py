@@ -155,7 +155,7 @@ def _lines_of(one: Explanation) -> Iterator[str]:
 
 CHUNK: Final = 1 << 20  # bytes of a read
 MOST_UNPACKED: Final = 1 << 32  # bytes that a compressed file may have
-MOST_FILES: Final = 10_000  # directory entries that are examined
+MOST_FILES: Final = 10_000  # logs, and entries of one directory that are examined
 DEEPEST: Final = 16  # directories below each other
 GZIP: Final = b"\x1f\x8b"
 # A log is text: of a binary file, many bytes are control characters.
@@ -199,6 +199,9 @@ def find(words: Iterable[str], problems: list[str]) -> list[Source]:
             raise SettingsError(f"{word!r} is neither a file nor an error code")
         inside = os.path.isdir(word)
         for path in _walk(word, problems) if inside else [word]:
+            if len(found) >= MOST_FILES:
+                problems.append(f"only {MOST_FILES} logs were read")
+                return _newest(list(found.values()), problems)
             try:
                 status = os.stat(path, follow_symlinks=not inside)
             except OSError as error:

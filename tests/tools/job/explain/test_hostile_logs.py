@@ -114,6 +114,18 @@ def test_directory_loops(tool: Tool, tmp_path: Path) -> None:
     assert "others" not in text
 
 
+def test_number_of_logs_is_bounded(tmp_path: Path) -> None:
+    """Of ever more logs in ever more directories, only some are read."""
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        for number in range(explain.MOST_FILES // 2 + 1):
+            (folder / f"{number}.log").touch()
+    problems: list[str] = []
+
+    assert explain.MOST_FILES == len(explain.find([str(tmp_path)], problems))
+    assert ["only 10000 logs were read"] == problems
+
+
 def test_the_end_of_a_damaged_log(tool: Tool, tmp_path: Path) -> None:
     """What could be read counts, and the rest is mentioned."""
     packed = gzip.compress(NAN.encode() + os.urandom(1 << 16).hex().encode())
