@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ascend_runner.guardian import process_tree
 from ascend_runner.views import page
 from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import bound_to_free_port
@@ -24,12 +25,14 @@ START = Callable[..., list[Run]]
 
 @pytest.fixture
 def start(program: Program) -> START:
-    """Return a function that starts a shell command on two nodes of two ranks; `variable` has the number of each."""
+    """Return a function that starts a shell command on nodes of two ranks; `variable` has the number of each."""
     with bound_to_free_port() as bound:
         port = str(bound.getsockname()[1])
 
-    def start(command: str, *options: str, nodes: tuple[int, ...] = (0, 1), variable: str = "X") -> list[Run]:
-        place = ("--nproc-per-node", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "--link-port", port)
+    def start(
+        command: str, *options: str, nodes: tuple[int, ...] = (0, 1), of: int = 2, variable: str = "X"
+    ) -> list[Run]:
+        place = ("--nproc-per-node", "2", "--nnodes", f"{of}", "--master-addr", "127.0.0.1", "--link-port", port)
         linked = (*place, "--link", "require", *options)
         ranks = ("sh", "-c", command)
         return [
@@ -134,6 +137,41 @@ def test_node_that_is_replaced_joins_the_restart(start: START, link: str) -> Non
     assert [0, 0, 137] == [run.finish() for run in (runs[0], replacing, runs[1])]
     assert [2, 2] == [run.screen.count("attempt 1\n") for run in (runs[0], replacing)]
     assert "attempt 0" not in replacing.screen
+
+
+@pytest.mark.deep
+def test_stop_signal_before_a_restart_ends_all_nodes(start: START) -> None:
+    """If one of the nodes that wait for another one is stopped, no rank is started again on any of them."""
+    runs = start("echo up; sleep 600", "--max-restarts", "1", "--grace", "1", nodes=(0, 1, 2), of=3)
+    for run in runs:
+        run.wait_for("up", times=2)
+    os.kill(runs[1].runner_pid, signal.SIGKILL)
+    for run in (runs[0], runs[2]):
+        run.wait_for("waiting for node 1 to be ready for the restart")
+    runs[0].send(signal.SIGTERM)
+
+    assert [143, 143] == [run.finish() for run in (runs[0], runs[2])]
+    assert [2, 2] == [run.screen.count("up\n") for run in (runs[0], runs[2])]
+    assert "restarting ranks" not in runs[2].screen
+
+
+@pytest.mark.deep
+def test_node_that_loses_power_is_replaced(start: START) -> None:
+    """Its new runner waits for the lease of the first one, which nobody has seen die, and joins the others."""
+    command = "[ $ASCEND_RUNNER_ATTEMPT -eq 1 ] && echo again && exit; echo up; sleep 600"
+    options = ("--max-restarts", "1", "--grace", "1", "--link-timeout", "5", "--node-timeout", "3")
+    runs = start(command, *options)
+    for run in runs:
+        run.wait_for("up", times=2)
+    pids = [runs[1].popen.pid, *(found.pid for found in process_tree.descendants(runs[1].popen.pid))]
+    for signum in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, signum)
+    (another,) = start(command, *options, nodes=(1,))
+
+    assert [0, 0] == [run.finish() for run in (runs[0], another)]
+    assert "waiting until the first one is gone" in another.screen
+    assert (0, 2) == (another.screen.count("up\n"), another.screen.count("again\n"))
 
 
 def test_missing_node_is_named(start: START) -> None:

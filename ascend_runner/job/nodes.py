@@ -314,11 +314,20 @@ class Nodes:
             self._say(table=plan.table)
 
     def _await_joined(self, peers: Peers) -> None:
-        """Wait until node 0 says which attempt the job is at, as long as it lets this node wait for a former runner."""
+        """Wait until node 0 says which attempt the job is at."""
         self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
-        former = self.plan.timeout + 2 * self._spec.stopping.grace + LAST_WORD  # its lease, and a verdict
-        self._wait(lambda: self._joined is not None or not (self._is_waiting and peers.is_usable), former)
+        self._await_former()
         self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
+
+    def _await_former(self) -> None:
+        """Wait for the end of the lease of a former runner of this node, and for the verdict on its loss."""
+        limit = self.plan.timeout + 2 * self._spec.stopping.grace + LAST_WORD
+        self._wait(lambda: not (self._is_held and self._peers and self._peers.is_usable), limit)
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether node 0 lets this node wait for a former runner, on which it counts as long as its lease lasts."""
+        return self._is_waiting and self._joined is None and self._spec.restarts.max_restarts > 0
 
     def _await_restart(self, attempt: int) -> int:
         """Wait until all nodes are ready; return the attempt, a later one if another node has failed meanwhile."""
@@ -333,12 +342,19 @@ class Nodes:
 
     def _await_all(self, plan: LinkPlan) -> None:
         self._setup.messages.info("waiting for the other nodes (--link require)")
-        self._wait(lambda: self._joined is not None and not self._joined.missing, plan.timeout)
+        self._wait(lambda: self._is_complete or self._is_held, plan.timeout)
+        if self._is_held:
+            self._await_former()
+            self._wait(lambda: self._is_complete, plan.timeout)
         self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
-        if not self._is_stopped and (self._joined is None or self._joined.missing):
+        if not (self._is_stopped or self._is_complete):
             missing = self._joined.missing if self._joined else (0,)
             names = ", ".join(map(str, missing))
             raise AscendRunnerError(f"node {names} has not joined within {plan.timeout:g} s (--link require)")
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._joined is not None and not self._joined.missing
 
     @property
     def _is_stopped(self) -> bool:

@@ -357,7 +357,7 @@ def _contend(hub: Hub, event: Received, message: FromSpoke, known: Peer) -> Step
     node, identity = message.node, message.identity
     if identity is None:
         return _reply(hub, event, message, View())
-    is_dead = known.has_left or (hub.policy.max_restarts > 0 and hub.now >= known.heard + _lease(hub))
+    is_dead = known.has_left or (hub.policy.max_restarts > 0 and hub.now >= known.heard + _lease(known.identity))
     if is_dead and not known.has_left and known.ran == hub.attempt and not hub.is_final:  # its ranks are gone
         hub = attrs.evolve(hub, peers={**hub.peers, node: attrs.evolve(known, is_lost=True)})
         hub, actions = _settle(hub)
@@ -406,9 +406,9 @@ def _has_rival(hub: Hub, node: int) -> bool:
     return rival is not None and hub.now < rival.heard + UNREACHABLE
 
 
-def _lease(hub: Hub) -> float:
-    """Return how long ranks of a node may be alive after it was last heard."""
-    return hub.identity.link_timeout + hub.identity.grace + KILL_WAIT
+def _lease(identity: Identity) -> float:
+    """Return how long ranks of a node with such options may be alive after it was last heard."""
+    return identity.link_timeout + identity.grace + KILL_WAIT
 
 
 def _place(identity: Identity) -> str:
@@ -803,7 +803,7 @@ def _is_leased(hub: Hub, node: int) -> bool:
         return False
     peer = hub.peers.get(node)
     was_there = peer is not None and peer.ran == hub.attempt - 1
-    return not was_there and hub.now < (hub.born or 0.0) + _lease(hub)
+    return not was_there and hub.now < (hub.born or 0.0) + _lease(hub.identity)
 
 
 # --- Requests for the whole job ---------------------------------------------------------------------------------------
@@ -927,7 +927,7 @@ def _times(hub: Hub) -> Iterator[float]:
         if not peer.is_reachable(hub.now):
             yield peer.heard + (hub.identity.link_timeout if hub.node_timeout is None else hub.node_timeout)
     born = hub.born or 0.0
-    yield from (born + NO_HUB, born + _lease(hub), hub.start_from, hub.give_up_at, hub.changed + PARTING)
+    yield from (born + NO_HUB, born + _lease(hub.identity), hub.start_from, hub.give_up_at, hub.changed + PARTING)
     yield math.inf if hub.hold_until is None else hub.hold_until
     yield hub.asked_until if hub.asked else math.inf
     if hub.stopped_at is not None:

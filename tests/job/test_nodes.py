@@ -393,14 +393,25 @@ def test_new_runner_joins_the_attempt_of_the_others() -> None:
     assert 2 == scene.start(0)
 
 
-def test_new_runner_waits_until_the_former_one_is_known_to_be_dead() -> None:
+@pytest.mark.parametrize("is_required", [False, True])
+def test_new_runner_waits_until_the_former_one_is_known_to_be_dead(*, is_required: bool) -> None:
     """As long as node 0 lets it wait, it does not begin on its own with an attempt that the job has left."""
-    scene = Scene(restarts=3)
+    scene = Scene(restarts=3, is_required=is_required)
     scene.send_at(1.0, Waiting(sentence="node 1 is run by pod-1 already, and again by pod-2"))
     scene.send_at(80.0, Waiting(sentence=""), Joined(attempt=2))
     scene.send_at(81.0, StartAll(attempt=2))
 
     assert 2 == scene.start(0)
+
+
+def test_second_runner_waits_for_the_link_timeout_without_restarts() -> None:
+    """While the first runner is silent, the second one waits as long as for any other node."""
+    scene = Scene(is_required=True)
+    scene.send_at(1.0, Waiting(sentence="node 1 is run by pod-1 already, and again by pod-2"))
+    scene.send_at(30.0, Waiting(sentence=""), Joined(attempt=0))
+
+    assert 0 == scene.start(0)
+    assert scene.clock.now() >= 30.0
 
 
 def test_node_that_misses_an_attempt_goes_on_with_the_next_one() -> None:

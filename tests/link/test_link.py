@@ -326,11 +326,12 @@ def test_hub_is_looked_for_where_it_has_moved(nodes: Nodes) -> None:
     hub.wait_for(_1="again")
 
 
+@pytest.mark.deep
 def test_lease_outlives_the_link_process(nodes: Nodes) -> None:
     """A node without contact for --link-timeout stops its ranks, also if its link process has died meanwhile."""
     limits = Limits(ping_interval=0.1, first_delay=0.05)
     identities = [
-        attrs.evolve(nodes.settings(node).identity, max_restarts=1, link_timeout=5.0, grace=1.0) for node in range(2)
+        attrs.evolve(nodes.settings(node).identity, max_restarts=1, link_timeout=4.0, grace=1.0) for node in range(2)
     ]
     hub = nodes.open(nodes.settings(0, identity=identities[0]), Limits(first_delay=1000.0), run=RUN)
     spoke = nodes.open(nodes.settings(1, identity=identities[1]), limits, run=RUN)
@@ -342,8 +343,9 @@ def test_lease_outlives_the_link_process(nodes: Nodes) -> None:
     wait_until(lambda: time.monotonic() > asked_again)
     os.kill(spoke.pid, signal.SIGKILL)
     wait_until(lambda: news.of(1, StopAll))
+    spoke.link.tell(Local(stage=Stage.LEFT, status=1))
 
-    assert ["no contact with node 0 for 5 s (--link-timeout)"] == [stop.ending for stop in news.of(1, StopAll)]
+    assert ["no contact with node 0 for 4 s (--link-timeout)"] == [stop.ending for stop in news.of(1, StopAll)]
 
 
 def test_lost_hub_keeps_nobody(nodes: Nodes) -> None:

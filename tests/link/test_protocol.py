@@ -381,6 +381,21 @@ def test_a_second_runner_waits_while_the_first_one_is_silent() -> None:
     assert told(world, 1, Refused)
 
 
+def test_a_lease_is_as_long_as_its_node_takes_it_to_be() -> None:
+    """A node that was started with a longer --link-timeout than node 0 is not replaced before its ranks have ended."""
+    world = World(nodes=2, max_restarts=1, link_timeout=60.0, node_timeout=10.0, grace=1.0)
+    world.start_hub()
+    world.boot(0)
+    first = world.boot(1, link_timeout=200.0)
+    world.play(5.0)
+    first.is_cut = True
+    world.boot(1, "second", begins=False).tell()
+    world.play(300.0)
+
+    assert [0, 1] == [attempt for attempt, _first, _last in world.machines[0].runs]
+    assert first.runs[0][2] < world.machines[0].runs[1][1]
+
+
 def test_sigterm_to_one_node_stops_the_job() -> None:
     """Without restarts a stop signal to one node stops all of them with its status."""
     world = World(nodes=3).start().play(10.0)
