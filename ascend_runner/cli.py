@@ -86,8 +86,8 @@ class Program:
             return error, ""
 
     def _run(self, line: CommandLine) -> Ended:
-        if line.wants_help:
-            return None, help_text(line.help_topic)
+        if line.help_on is not None:
+            return None, help_text(line.help_on)
         if line.wants_version:
             return None, f"{ascend_runner.__version__}\n"
         from ascend_runner.settings.model import decode, unknown_variables  # noqa: PLC0415  as below

@@ -52,7 +52,7 @@ def test_help_goes_to_standard_output() -> None:
     narrow = run_to_end("--help", env={"COLUMNS": "40"})
 
     assert (0, "", help_text()) == (narrow.returncode, narrow.stderr, narrow.stdout)
-    assert help_text(Topic.NODES) == run_to_end("--help", "nodes", env={"COLUMNS": "200"}).stdout
+    assert help_text(Topic.NODES.word) == run_to_end("--help", "nodes", env={"COLUMNS": "200"}).stdout
 
 
 @pytest.mark.deep(quick=1)

@@ -15,7 +15,17 @@ import attrs
 from ascend_runner import programs
 from ascend_runner.engines.command import engine_in
 from ascend_runner.errors import COMMAND_NOT_FOUND, CommandError, SettingsError
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, REMOVED, SEPARATOR, Option, Topic, with_dashes
+from ascend_runner.settings.options import (
+    FOREIGN,
+    OPTIONS,
+    OPTIONS_OF,
+    REMOVED,
+    SEPARATOR,
+    VARIABLE_PREFIX,
+    Option,
+    Topic,
+    with_dashes,
+)
 from ascend_runner.settings.parsing import did_you_mean
 
 SHELL_OPERATORS: Final = ("&&", "||")  # | |
@@ -31,15 +41,14 @@ class CommandLine:
     values: dict[str, str] = attrs.field(factory=dict)
     command: tuple[str, ...] = ()
     wants_version: bool = False
-    wants_help: bool = False
-    help_topic: Topic | None = None
+    help_on: str | None = None  # what --help is to show; "" is the common options
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
     """Split a command line. Options stop at the first non-option argument or at `--`.
 
     Raises:
-        SettingsError: An option or a help topic is unknown, or an option lacks its value or does not take one.
+        SettingsError: An option is unknown, lacks its value or does not take one.
     """
     options = {option.flag: option for option in OPTIONS}
     values: dict[str, str] = {}
@@ -52,7 +61,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             return CommandLine(wants_version=True)
         given, equals, value = word.partition("=")
         if given in {"--help", "-h"}:
-            return CommandLine(wants_help=True, help_topic=_topic([value] if equals else words))
+            return CommandLine(help_on=value or "".join(words[:1]))
         flag = with_dashes(given)
         if instead := REMOVED.get(flag[2:].replace("-", "_")):
             raise SettingsError(f"option {flag} has been removed: {instead}")
@@ -68,18 +77,6 @@ def parse(argv: Sequence[str]) -> CommandLine:
         values[option.name] = SEPARATOR.join([values[option.name], text]) if is_further else text
 
     return CommandLine(values=values, command=tuple(words))
-
-
-def _topic(words: Sequence[str]) -> Topic | None:
-    """Return the topic after --help, or None if an option or nothing follows."""
-    if not words or words[0].startswith("-"):
-        return None
-    topics = {topic.word: topic for topic in Topic}
-    if words[0] not in topics:
-        raise SettingsError(
-            f"unknown help topic {words[0]!r}{did_you_mean(words[0], topics)}; the topics are {', '.join(topics)}"
-        )
-    return topics[words[0]]
 
 
 def _value(option: Option, value: str | None, following: list[str]) -> str:
@@ -123,12 +120,15 @@ def check(command: Sequence[str]) -> None:
 
 
 def _meant_by_option(flag: str, following: Sequence[str]) -> str:
-    """Return a suggestion for an unknown option, in parentheses, or "" if no option is similar."""
-    if flag == "-m":
+    """Return what to use instead of an unknown option, or "" if no option is similar."""
+    if flag in {"-m", "--module"}:
         return (
             f" (did you mean: {programs.command('ascend-runner python')} -m {following[0] if following else 'MODULE'}?)"
         )
-    return did_you_mean(with_dashes(flag), {*FLAGS, "--help", "--version"})
+    instead = FOREIGN.get(with_dashes(flag), "")
+    if instead.startswith("--"):
+        return f" (did you mean {instead}?)"
+    return f": {instead}" if instead else did_you_mean(with_dashes(flag), {*FLAGS, "--help", "--version"})
 
 
 def suggestion_for_script(program: str) -> str:
@@ -168,6 +168,11 @@ _STATUSES: Final = (
     ("75, 93", "with --exit-verdict, instead of N or 128 + N of a rank"),
 )
 _VARIABLES: Final = "The environment variable in brackets sets an option as well; the option overrides it."
+_FORMS: Final = {
+    "DURATION": "DURATION is a number of seconds, or has a unit: 90, 15m, 72h, 7d.",
+    "SIZE": "SIZE is a number with a unit, in powers of 1024: 500M, 1.5G.",
+}
+ALL: Final = "all"
 
 
 def usage() -> str:
@@ -175,25 +180,73 @@ def usage() -> str:
     return f"usage: {programs.command('ascend-runner')} [OPTIONS] COMMAND [ARG ...]"
 
 
-def help_text(topic: Topic | None = None) -> str:
-    """Return the text of --help: all options, the common ones first, or the options of one topic."""
-    if topic:
-        options = OPTIONS_OF[topic]
-        variables = ["", _wrapped(_VARIABLES)] if any(option.variable for option in options) else []
-        return "\n".join([f"{usage()}\n", *_section(topic.title, _rows(options)), *variables, ""])
+def help_text(subject: str = "") -> str:
+    """Return the text of --help: the common options, those of a topic, one option, or `ALL` of them.
 
-    lines = [f"{usage()}\n", f"{_wrapped(_DESCRIPTION)}\n"]
-    common = _rows(option for option in OPTIONS if option.is_common)
-    topics = ", ".join(topic.word for topic in Topic)
-    common += [("-h, --help [TOPIC]", f"show all options, or those of one topic: {topics}")]
-    common += [("--version", "show the version")]
-    lines += _section("common options", common)
-    for one, options in OPTIONS_OF.items():
+    Raises:
+        SettingsError: There is no such topic and no such option.
+    """
+    if not subject:
+        return _common()
+    if subject == ALL:
+        return _everything()
+    titles = {topic.word: topic.title for topic in Topic}
+    flag = "--" + with_dashes(subject.lstrip("-"))
+    if subject in titles:
+        title, options = next((topic.title, OPTIONS_OF[topic]) for topic in Topic if topic.word == subject)
+        shown = _section(title, _rows(options))
+    elif flag in FLAGS:
+        options = tuple(option for option in OPTIONS if option.flag == flag)
+        shown = _section("", _rows(options))[1:]
+    else:
+        meant = did_you_mean(subject, titles) or did_you_mean(flag, FLAGS)
+        raise SettingsError(f"no help on {subject!r}{meant}; the topics are {', '.join(titles)}, {ALL}")
+    return "\n".join([f"{usage()}\n", *shown, *_notes(options), ""])
+
+
+def _common() -> str:
+    """Return the help that fits one screen: what most jobs need, and where to find the rest."""
+    rows = [(one.usage, _brief(one)) for one in OPTIONS if one.is_common]
+    rows += [("--help SUBJECT", f"show an option (--help grace), a topic, or {ALL} options")]
+    rows += [("--version", "show the version")]
+    topics = f"topics: {', '.join(topic.word for topic in Topic)}"
+    others = (
+        "By default the platform provides the nodes and the number of ranks."
+        f" Each option has a variable, such as {VARIABLE_PREFIX}GRACE. {_FORMS['DURATION']}"
+        f" Exit statuses are described in --help {ALL}."
+    )
+    lines = [*_opening(), *_section("common options", rows), "", _wrapped(topics), "", _wrapped(others), "", _example()]
+    return "\n".join([*lines, ""])
+
+
+def _brief(option: Option) -> str:
+    text = option.help.partition(";")[0]
+    return text if option.default_text or option.is_switch else f"{text} (default: {option.shown_default})"
+
+
+def _everything() -> str:
+    """Return all options by topic, the common ones first."""
+    lines = [*_opening(), *_section("common options", _rows(option for option in OPTIONS if option.is_common))]
+    for topic, options in OPTIONS_OF.items():
         others = [option for option in options if not option.is_common]
-        lines += ["", *_section(one.title, _rows(others))] if others else []
-    lines += ["", _wrapped(_VARIABLES), "", *_section("exit status", _STATUSES)]
-    example = f"example: {programs.command('ascend-runner')} --nproc-per-node 8 python train.py --epochs 5"
-    return "\n".join([*lines, "", example, ""])
+        lines += ["", *_section(topic.title, _rows(others))] if others else []
+    return "\n".join([*lines, *_notes(OPTIONS), "", *_section("exit status", _STATUSES), "", _example(), ""])
+
+
+def _opening() -> list[str]:
+    return [f"{usage()}\n", f"{_wrapped(_DESCRIPTION)}\n"]
+
+
+def _example() -> str:
+    return f"example: {programs.command('ascend-runner')} --nproc-per-node 8 python train.py --epochs 5"
+
+
+def _notes(options: Iterable[Option]) -> list[str]:
+    """Return what holds for several options: their variables, and the forms of their values."""
+    shown = [*options]
+    notes = [_VARIABLES] if any(option.variable for option in shown) else []
+    notes += [text for form, text in _FORMS.items() if any(form in option.metavar for option in shown)]
+    return ["", *map(_wrapped, notes)] if notes else []
 
 
 def _rows(options: Iterable[Option]) -> list[tuple[str, str]]:

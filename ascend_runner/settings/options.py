@@ -31,6 +31,31 @@ REMOVED: Final[Mapping[str, str]] = {  # options of earlier versions, and what t
     "mpich_hostfile": "set HYDRA_HOST_FILE to the path of MPICH's host file",
     "no_prefix": "show one rank with --console RANK, or read its log file, which has no prefixes",
 }
+_NAMES_ELSEWHERE: Final[Mapping[str, str]] = {
+    "--nproc-per-node": "-n -np --np --nproc --nprocs --num-proc --num-procs --num-processes --num-gpus --worker-num"
+    " --local-worker-num --ntasks --ntasks-per-node",
+    "--nnodes": "-N --nodes --num-nodes --num-machines",
+    "--node-rank": "--machine-rank",
+    "--master-addr": "--main-process-ip --sched-host",
+    "--master-port": "--main-process-port --sched-port",
+    "--rank-table": "--rank-table-file",
+    "--rank-table-timeout": "--cluster-time-out",
+    "--hosts": "-H --host --hostfile --machinefile --nodelist",
+    "--bind": "--bind-core --bind-to",
+    "--console": "-t --tee -r --redirects --local-ranks-filter --tail-worker-log",
+}
+FOREIGN: Final[Mapping[str, str]] = {  # options of other launchers; what to use instead, or why there is nothing
+    **{theirs: ours for ours, names in _NAMES_ELSEWHERE.items() for theirs in names.split()},
+    **dict.fromkeys(
+        ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf"),
+        "there is no rendezvous; --nnodes, --node-rank and --master-addr describe nodes without a platform",
+    ),
+    "--standalone": "not needed; without --nnodes and a platform, the job runs on this node alone",
+    "--join": "not needed; ascend-runner always waits for the ranks, and reports the cause of a failure",
+    "--allow-run-as-root": "not needed",
+    "--no-python": "not needed; the command is any program, such as python train.py",
+    "-x": "not needed; the ranks inherit all environment variables",
+}
 SEPARATOR: Final = "\0"  # separates the values of a repeated option; no argument contains it
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.settings.command_line import ALL
 from ascend_runner.settings.options import OPTIONS, Topic
 
 FILES: Final = {"PATH", "FILE", "LOG", "OUT", "OUT.html", "A", "B"}
@@ -63,10 +64,10 @@ def value_of(metavar: str, choices: Collection[str] = ()) -> Value:
 
 def runner_flags() -> tuple[Flag, ...]:
     """Return the options of ascend-runner."""
-    topics = Value("", tuple(topic.word for topic in Topic))
+    topics = Value("", (*(topic.word for topic in Topic), ALL))
     values = [None if one.is_switch else value_of(one.metavar, one.choices) for one in OPTIONS]
     flags = [Flag((one.flag,), one.help, value) for one, value in zip(OPTIONS, values)]
-    return (*flags, Flag(("--help",), "show help, or that of a topic", topics), VERSION)
+    return (*flags, Flag(("--help",), "show help, also on a topic or an option", topics), VERSION)
 
 
 def commands_of(parsers: Mapping[str, argparse.ArgumentParser]) -> tuple[Command, ...]:

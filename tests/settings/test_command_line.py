@@ -7,9 +7,7 @@ import pytest
 from ascend_runner.errors import COMMAND_NOT_FOUND, RUNNER_FAILED, CommandError, SettingsError
 from ascend_runner.settings import command_line
 from ascend_runner.settings.command_line import CommandLine
-from ascend_runner.settings.options import OPTIONS, REMOVED, Topic, with_dashes
-
-TOPICS = "table, nodes, ranks, launchers, output, stopping, restarts, performance, data, hooks, health, checks"
+from ascend_runner.settings.options import FOREIGN, OPTIONS, REMOVED, with_dashes
 
 
 @pytest.mark.parametrize(
@@ -35,18 +33,18 @@ def test_options_stop_at_the_command(argv: list[str], values: dict[str, str], co
 
 
 @pytest.mark.parametrize(
-    ("argv", "topic"),
+    ("argv", "subject"),
     [
-        (["-h"], None),
-        (["--quiet", "--help", "--grace", "5", "python"], None),
-        (["--help", "nodes"], Topic.NODES),
-        (["-h", "nodes", "python"], Topic.NODES),
-        (["--help=nodes"], Topic.NODES),
+        (["-h"], ""),
+        (["--quiet", "--help", "--grace", "5", "python"], "--grace"),
+        (["--help", "nodes"], "nodes"),
+        (["-h", "nodes", "python"], "nodes"),
+        (["--help=nodes"], "nodes"),
     ],
 )
-def test_request_for_help(argv: list[str], topic: Topic | None) -> None:
-    """--help may be followed by a topic; an option behind it is ignored."""
-    assert CommandLine(wants_help=True, help_topic=topic) == command_line.parse(argv)
+def test_request_for_help(argv: list[str], subject: str) -> None:
+    """--help may be followed by a topic or an option."""
+    assert CommandLine(help_on=subject) == command_line.parse(argv)
 
 
 def test_request_for_the_version() -> None:
@@ -59,14 +57,14 @@ def test_request_for_the_version() -> None:
     [
         (["--nproc-per-nod", "8", "x"], "unknown option --nproc-per-nod (did you mean --nproc-per-node?)"),
         (["--grac=5", "x"], "unknown option --grac (did you mean --grace?)"),
-        (["-n", "8", "x"], "unknown option -n"),
+        (["-n", "8", "x"], "unknown option -n (did you mean --nproc-per-node?)"),
+        (["--worker_num=8", "x"], "unknown option --worker_num (did you mean --nproc-per-node?)"),
+        (["--rdzv-backend=c10d", "x"], f"unknown option --rdzv-backend: {FOREIGN['--rdzv-backend']}"),
         (["--nproc_per_nod", "8", "x"], "unknown option --nproc_per_nod (did you mean --nproc-per-node?)"),
         (["-m", "train"], "unknown option -m (did you mean: ascend-runner python -m train?)"),
         (["--grace"], "option --grace requires a value (DURATION)"),
         (["--grace", "--quiet", "x"], "option --grace requires a value (DURATION)"),
         (["--timestamps=no", "x"], "option --timestamps does not take a value"),
-        (["--help", "node"], f"unknown help topic 'node' (did you mean nodes?); the topics are {TOPICS}"),
-        (["--help", "python", "train.py"], f"unknown help topic 'python'; the topics are {TOPICS}"),
     ],
 )
 def test_wrong_option_is_named(argv: list[str], sentence: str) -> None:
@@ -86,6 +84,18 @@ def test_removed_option_says_what_to_do_instead(name: str) -> None:
 
         assert f"option {with_dashes(f'--{name}')} has been removed: {REMOVED[name]}" == str(caught.value)
         assert name not in {option.name for option in OPTIONS}
+
+
+@pytest.mark.parametrize("flag", FOREIGN)
+def test_option_of_another_launcher(flag: str) -> None:
+    """It is unknown here, and the error has ours, which exists, or says why there is none."""
+    with pytest.raises(SettingsError) as caught:
+        command_line.parse([flag, "1", "x"])
+
+    flags = {option.flag for option in OPTIONS}
+    assert flag not in flags
+    assert FOREIGN[flag] in flags or not FOREIGN[flag].startswith("-")
+    assert FOREIGN[flag] in str(caught.value)
 
 
 def test_second_pattern_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The text of --help has every option, and its topics have theirs."""
+"""The texts of --help: the common options, all of them, those of a topic, and a single one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from ascend_runner.settings.command_line import help_text
-from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Topic
+from ascend_runner.errors import SettingsError
+from ascend_runner.settings.command_line import ALL, help_text
+from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Option, Topic
 
 
 def count_in(text: str, usage: str) -> int:
@@ -15,9 +16,9 @@ def count_in(text: str, usage: str) -> int:
     return len(re.findall(rf"\n  {re.escape(usage)}(?=\s)", text))
 
 
-def test_help_lists_each_option_once_with_its_variable() -> None:
-    """Help fits 80 columns, begins with the common options, and leaves out no option and no topic."""
-    text = help_text()
+def test_help_on_all_options() -> None:
+    """It fits 80 columns, begins with the common options, and leaves out no option and no variable."""
+    text = help_text(ALL)
     words = text.split()
     common = text.partition("common options:\n")[2].partition("\n\n")[0].split()
 
@@ -26,12 +27,46 @@ def test_help_lists_each_option_once_with_its_variable() -> None:
     assert [1] * len(OPTIONS) == [count_in(text, option.usage) for option in OPTIONS]
     assert {f"[{option.variable}]" for option in OPTIONS if option.variable} <= set(words)
     assert {option.flag for option in OPTIONS if option.is_common} <= set(common)
-    assert 12 >= sum(option.is_common for option in OPTIONS)
+    assert {"DURATION is a number of seconds", "SIZE is a number with a unit"} == {
+        line.partition(",")[0] for line in text.splitlines() if " is a number " in line
+    }
+
+
+def test_help_fits_a_screen() -> None:
+    """Without a subject it has the common options, and names all topics."""
+    text = help_text()
+
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= 80
+    assert {option for option in OPTIONS if option.is_common} == {
+        option for option in OPTIONS if count_in(text, option.usage)
+    }
+    assert {topic.word for topic in Topic} <= set(text.replace(",", " ").split())
 
 
 @pytest.mark.parametrize("topic", Topic)
 def test_help_on_a_topic(topic: Topic) -> None:
     """Help on a topic lists all options of the topic, the common ones included, and no others."""
-    text = help_text(topic)
+    text = help_text(topic.word)
 
     assert set(OPTIONS_OF[topic]) == {option for option in OPTIONS if count_in(text, option.usage)}
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_help_on_an_option(option: Option) -> None:
+    """Any option can be asked for, with or without dashes, and is shown alone, with the form of its value."""
+    text = help_text(option.flag)
+
+    assert [option] == [one for one in OPTIONS if count_in(text, one.usage)]
+    assert text == help_text(option.name)
+    assert ("DURATION" in option.metavar) == ("15m" in text)
+
+
+def test_help_on_something_else() -> None:
+    """The error suggests a topic or an option."""
+    topics = f"the topics are {', '.join(topic.word for topic in Topic)}, all"
+    for subject, meant in (("node", "nodes"), ("--grac", "--grace"), ("timelimit", "--time-limit")):
+        with pytest.raises(SettingsError) as caught:
+            help_text(subject)
+
+        assert f"no help on {subject!r} (did you mean {meant}?); {topics}" == str(caught.value)

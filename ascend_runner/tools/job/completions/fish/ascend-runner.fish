@@ -118,7 +118,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l dry-run -d '
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l check -d 'report within seconds what would prevent the job from running on this node, and start nothing; the exit status is 1 if there is an error; COMMAND is optional'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l json -d 'print the results of --check as JSON'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l simulate -d 'run the job on simulated nodes, such as 4x8 for four nodes with eight ranks each: each has its own runner and, as root, its own network namespace; no NPU and no platform is needed' -r -f -a ''
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l help -d 'show help, or that of a topic' -r -f -a 'table nodes ranks launchers output stopping restarts performance data hooks health checks'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l help -d 'show help, also on a topic or an option' -r -f -a 'table nodes ranks launchers output stopping restarts performance data hooks health checks all'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l version -d 'show the version'
 
 complete -c ascend-job -f
