@@ -22,7 +22,7 @@ from ascend_runner.secrets import Masker
 from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Ending
 from ascend_runner.supervision.job_machine import JobState
-from ascend_runner.text import all_of, clock, counted, duration, folded, format_numbers, rank_list
+from ascend_runner.text import clock, counted, duration, folded, format_numbers, rank_list
 
 if TYPE_CHECKING:
     from typing import Union
@@ -106,9 +106,9 @@ def doubts(job: JobRecord) -> Iterator[Fact]:
         ranks = [f"rank {rank_id}{why and f': {why}'}" for rank_id, why in zip(cause.candidates, whys)]
         ranks = ranks if any(whys) else [f"{', '.join(ranks[:-1])} or {ranks[-1]}"]
         yield from (("candidates", f"{'or' if number else 'may be'} {rank}") for number, rank in enumerate(ranks))
-    elif len(same) > 1:
-        who = all_of(len(same), "rank") if len(same) == len(job.ranks) else rank_list(same)
-        yield "candidates", f"{who} report the same error{or_stopped and '; may be one of them'}{or_stopped}"
+    elif 1 < len(same) < len(job.ranks):  # the sentence says it of all ranks
+        or_stopped = or_stopped and f"; may be one of them{or_stopped}"
+        yield "candidates", f"{rank_list(same)} report the same error{or_stopped}"
     elif or_stopped:
         yield "candidates", f"may be {rank_list(cause.candidates)}{or_stopped}"
 
@@ -153,7 +153,8 @@ def suspicion(suspected: Peer) -> str:
 
 
 def _of_rank(rank: RankRecord) -> Iterator[Fact]:
-    yield "log", rank.log_path
+    is_empty = rank.finding and not (rank.log_size or rank.finding.last_lines)
+    yield "log", f"{rank.log_path} (empty)" if rank.log_path and is_empty else rank.log_path
     yield "lost", f"{rank.log_lost} bytes missing, from byte {rank.log_lost_from} on" if rank.log_lost else ""
     yield "rerun", rank.rerun
 

@@ -12,7 +12,7 @@ from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
 from ascend_runner.record.rank_record import CAUSED, LOST_PEERS, Outcome
 from ascend_runner.supervision.causes import Ending, PeerFailed
 from ascend_runner.supervision.state import State
-from ascend_runner.text import duration, format_numbers, printable, rank_list
+from ascend_runner.text import all_of, duration, folded, format_numbers, printable, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import StackGroup
@@ -221,12 +221,26 @@ def sentence(outcome: Outcome) -> str:
         return str(outcome.elsewhere)
     if root and root.look_at:
         return f"{LOST_PEERS}{root.look_at}"
+    if alike := _alike(outcome):
+        return alike
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
             return f"{outcome.failed.title if outcome.failed else f'rank {root.rank_id}'}{CAUSED}{root.summary}"
         return str(cause.explained(root.summary)) if cause else ""
     likely = "".join(of_hang(outcome, ", likely because of ", "; the cause may be "))
     return "; ".join([f"{cause}{likely}", *failed(outcome.unsaved)]) if cause else ""
+
+
+def _alike(outcome: Outcome) -> str:
+    """Return the sentence on a failure of all ranks that report the same error, apart from numbers; else ""."""
+    cause, root = outcome.cause, outcome.root
+    ranks = [rank for rank in outcome.ranks if not rank.name]
+    errors = {folded(rank.finding.summary) if rank.finding else "" for rank in ranks}
+    is_one = len(ranks) > 1 and len(errors) == 1 and "" not in errors
+    if not (is_one and cause and cause.ending and root):
+        return ""
+    status = "" if root.summary in str(cause.ending) else f" ({cause.ending.in_parentheses})"
+    return f"{all_of(len(ranks), 'rank')} failed alike: {root.summary}{status}"
 
 
 def sentence_with_certainty(outcome: Outcome) -> str:

@@ -52,7 +52,7 @@ def ended(cause: Cause | None, *ranks: RankRecord, seconds: float = 3.21) -> lis
 
 def rank(rank_id: int, ending: Ending | None = OK, *, is_stopped: bool = False) -> RankRecord:
     """Make the record of a rank."""
-    made = RankRecord(rank_id=rank_id, ending=ending, pid=4711, seconds=8040.0, log_path="/l", rerun="true")
+    made = RankRecord(rank_id=rank_id, ending=ending, pid=4711, seconds=8040.0, log_path="/l", log_size=9, rerun="true")
     return attrs.evolve(made, state=RankState.STOPPED) if is_stopped and ending else made
 
 
@@ -380,7 +380,7 @@ def unclear(candidates: tuple[int, ...], *summaries: str) -> list[str]:
             (7, 1, 0),
             ("no reply from 1", "link 2 is down", "no reply from 5"),
         ),
-        (["  cause  all 3 ranks report the same error"], (0,), ("lost rank 1", "lost rank 2", "lost rank 0")),
+        ([], (0,), ("lost rank 1", "lost rank 2", "lost rank 0")),
         (
             ["  cause  ranks 0, 1 report the same error; may be one of them, or a rank that was stopped"],
             (0,),
@@ -392,6 +392,28 @@ def unclear(candidates: tuple[int, ...], *summaries: str) -> list[str]:
 def test_unclear_cause(lines: list[str], candidates: tuple[int, ...], summaries: tuple[str, ...]) -> None:
     """Each candidate is shown with its error; none is singled out of ranks that report the same."""
     assert lines == unclear(candidates, *summaries)
+
+
+def test_all_ranks_failed_alike() -> None:
+    """If all ranks report the same error, apart from numbers, the first line singles out none."""
+    ranks = [
+        attrs.evolve(rank(number, FAILED), finding=Finding(exception=f"KeyError: 'lr{number}'")) for number in (0, 1, 2)
+    ]
+    root = RootCause(rank_id=1, summary="KeyError: 'lr1'", certainty=Certainty.CERTAIN, alike=(0, 1, 2))
+    outcome = Outcome(cause=Exited(1, FAILED), ranks=tuple(ranks), root=root)
+
+    assert (
+        "all 3 ranks failed alike: KeyError: 'lr1' (exit status 1)"
+        == screen.ended(outcome, job(0, 1, 2)).splitlines()[0]
+    )
+
+
+def test_rank_without_output() -> None:
+    """The line with the log says that it is empty, instead of an excerpt."""
+    silent = attrs.evolve(rank(0, FAILED), log_size=0, finding=Finding())
+    outcome = Outcome(cause=Exited(0, FAILED), ranks=(silent,))
+
+    assert "  log    /l (empty)" in screen.ended(outcome, job(0)).splitlines()
 
 
 # --- A job of several nodes -------------------------------------------------------------------------------------------
