@@ -217,6 +217,7 @@ class JobRunner:
         beside.callback(self._signals.unwatch, processes.exits)
         steps = self._read_steps(beside, shown)
         output = RankOutputs(attempt, self._console, warn, shown.activities, tap=steps.tap if steps else None)
+        output.note = self._messages.note
         peers = self._listen_to_hccl(beside, spec, output, heartbeats)
         node = ManagedNode(
             processes=processes,

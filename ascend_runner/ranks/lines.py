@@ -38,6 +38,11 @@ class LineCutter:
         """Whether there is an unfinished line that has not been shown."""
         return bool(self._rest) and not self._is_rest_shown
 
+    @property
+    def has_bar(self) -> bool:
+        """Whether the unfinished line is a progress bar that is folded."""
+        return self._has_return and self._folds
+
     def feed(self, data: bytes) -> list[bytes | memoryview]:
         """Return the pieces to write, in order: whole lines only, each with its prefix."""
         self._is_rest_shown = False
@@ -79,7 +84,7 @@ class LineCutter:
         self._begin_call()
         if not self.is_waiting:
             return b""
-        if self._has_return and self._folds:
+        if self.has_bar:
             self._is_rest_shown = True
             return self._prefix + self._rest.rstrip(b"\r") + b"\r"
         shown, self._rest = self._prefix + self._rest, b""

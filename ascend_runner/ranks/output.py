@@ -11,13 +11,17 @@ from typing import Final
 from ascend_runner.activity import Activity
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
+from ascend_runner.node.terminal import STDOUT
 from ascend_runner.plan.spec import Attempt
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.lines import LineCutter
 from ascend_runner.ranks.log_file import DiskWarnings, Gap, LogFile, LogWriter, drain, queue_limit
-from ascend_runner.ranks.pump import SHOW_AFTER, Pump, Stream
+from ascend_runner.ranks.pump import BAR_INTERVAL, SHOW_AFTER, Pump, Stream
 from ascend_runner.record.facts import RankOutput
 
+SEVERAL_BARS: Final = (
+    f"progress bars of several ranks are shown every {BAR_INTERVAL:g} s; use --console 0 to show only that of rank 0"
+)
 HUNG_DISK_LIMIT: Final = 0.2  # seconds for other files, when the disk of some has hung
 
 
@@ -34,9 +38,10 @@ class RankOutputs:
         tap: Callable[[int], Callable[[bytes], None]] | None = None,
     ) -> None:
         """`activities` count the output of each rank; `tap` returns what also receives the output of a rank."""
+        self.note: Callable[[str], object] = bool  # takes a hint
         self._job, self._continues = attempt.job, attempt.number > 0
         self._warn, self._activities, self._tap = warn, activities, tap
-        self._pump = Pump(console)
+        self._pump = Pump(console, is_redrawn=os.isatty(STDOUT), tell_bars=lambda: self.note(SEVERAL_BARS))
         self._hung: set[int] = set()  # ranks with a disk that did not respond at the end
         self._streams: dict[int, Stream] = {}
 

@@ -26,7 +26,8 @@ from ascend_runner.ranks.lines import LineCutter
 from ascend_runner.ranks.log_file import STALL_LIMIT, LogWriter
 
 TAIL_SIZE: Final = 64 * 1024  # bytes of the output kept for the report
-SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of a progress bar
+SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of the only bar
+BAR_INTERVAL: Final = 10.0  # seconds between two states of a progress bar if each of them takes a line
 
 
 class Stream:
@@ -51,6 +52,7 @@ class Stream:
         self.show_after = show_after
         self.tap = tap
         self.activity = log.activity
+        self.next_bar = 0.0  # the earliest time to show another state of a progress bar
         self.unread = 0  # bytes that were left in the pipe
         self._tail: list[bytes] = []
         self._tail_size = 0
@@ -80,11 +82,24 @@ NAP: Final = 0.1  # seconds of such a pause, so that no line is late; without it
 class Pump:
     """One thread that reads the pipes of all ranks until each has reached its end."""
 
-    def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        is_redrawn: bool = True,
+        tell_bars: Callable[[], object] = bool,
+    ) -> None:
+        """`is_redrawn` is whether the console is a terminal, `tell_bars` is called if several ranks have progress bars.
+
+        It is called once, in the thread.
+        """
         self.last_activity = now()  # when a rank last wrote
         self.failure: BaseException | None = None  # the error that has ended the thread
         self._console = console
         self._now = now
+        self._is_redrawn, self._tell_bars = is_redrawn, tell_bars
+        self._with_bars: set[int] = set()  # ranks
         self._streams: dict[int, Stream] = {}  # streams by the read end of their pipe
         self._epoll = select.epoll()
         self._paused: dict[int, float] = {}  # read ends that are not read, and when to check them again
@@ -276,12 +291,15 @@ class Pump:
             skipped = cutter.skip(data)
             self._console.skip(skipped)
             is_new_line = skipped > 0
+        show_at = self.last_activity + stream.show_after
         if not cutter.is_waiting:
             self._unfinished.pop(fd, None)
+        elif cutter.has_bar:
+            self._unfinished.setdefault(fd, max(show_at, stream.next_bar))
         elif is_new_line:
-            self._unfinished[fd] = self.last_activity + stream.show_after
+            self._unfinished[fd] = show_at
         else:
-            self._unfinished.setdefault(fd, self.last_activity + stream.show_after)
+            self._unfinished.setdefault(fd, show_at)
 
     def _show_unfinished_lines(self) -> None:
         now = self._now()
@@ -291,10 +309,20 @@ class Pump:
             stream = self._streams[fd]
             cutter = stream.cutter
             if cutter and self._console.wait_for_room(0):
+                if cutter.has_bar:
+                    stream.next_bar = now + self._bar_interval(stream.rank_id)
                 self._console.show(stream.rank_id, [cutter.show_unfinished()], cutter.continued)
                 del self._unfinished[fd]
             else:
                 self._unfinished[fd] = now + SHOW_AFTER
+
+    def _bar_interval(self, rank_id: int) -> float:
+        """Return the time between two states of a progress bar: the bars of several ranks cannot be drawn over."""
+        others = len(self._with_bars)
+        self._with_bars.add(rank_id)
+        if others == 1 < len(self._with_bars):
+            self._tell_bars()
+        return SHOW_AFTER if self._is_redrawn and len(self._with_bars) == 1 else BAR_INTERVAL
 
 
 def _bytes_in_pipe(fd: int) -> int:

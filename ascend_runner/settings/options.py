@@ -406,7 +406,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="progress_bars",
             choices=PROGRESS_BARS,
             default=FOLD,
-            help="show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)",
+            help="show a line that is redrawn with carriage returns every second, or every 10 seconds if several ranks"
+            " have one (fold), or each time (pass)",
         ),
         Option(
             name="summary",

@@ -74,7 +74,7 @@ def holding(cause: Cause, job: JobSpec) -> str:
         )
     seconds = machine.hold(cause, job.stopping.grace) if isinstance(cause, Exited) else machine.HOLD
     who = "HCCL" if seconds > machine.HOLD else "other ranks"
-    return f"{reason(cause, job)}; waiting up to {seconds:g} s for {who} to report the cause"
+    return f"{reason(cause, job)}; waiting up to {round(seconds, 1):g} s for {who} to report the cause"
 
 
 def stopping(state: State, why: str, living: Collection[int]) -> str:

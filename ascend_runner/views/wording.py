@@ -112,10 +112,12 @@ def asked(fact: CheckpointAsked, state: State) -> str:
     limit = state.checkpoint.before_limit
     if state.cause is None:
         reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
-        later = "" if fact.reached else f"; ranks that begin to handle it within {fact.seconds:g} s will be asked"
+        later = (
+            "" if fact.reached else f"; ranks that begin to handle it within {round(fact.seconds, 1):g} s will be asked"
+        )
         return f"{reason}{fact}{later}"
     hint = f"{state.cause.to_stop} to stop them now"
-    what_follows = f"; stopping them within {fact.seconds:g} s ({hint})" if fact.reached else ""
+    what_follows = f"; stopping them within {round(fact.seconds, 1):g} s ({hint})" if fact.reached else ""
     return f"{state.cause.reason}; {fact}{what_follows}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ class Pumping:
         self.streams: dict[int, Stream] = {}
         self.writers: list[LogWriter] = []
         self.now = 0.0
-        self.pump = Pump(console, now=lambda: self.now)
+        self.bars: list[str] = []
+        self.pump = Pump(console, now=lambda: self.now, tell_bars=lambda: self.bars.append("several"))
         self.pump.start()
 
     def add(self, rank_id: int = 0, *, is_shown: bool = False) -> int:
@@ -456,6 +458,28 @@ def test_progress_bar_is_shown_once_a_second(pumping: Pumping, console: Console,
         console.close()
 
     assert b"0> 15%\r0> 35%\r0> 55%\r0> 75%\r0> 95%\r0> 100%\n" == screen.out.data
+
+
+def test_progress_bars_of_several_ranks(pumping: Pumping, console: Console, screen: Screen) -> None:
+    """Each is shown every ten seconds, and at its end; a hint is given once."""
+    with screen:
+        console.start()
+        writers = [pumping.add_writer(rank_id, LineCutter(b"%d> " % rank_id, folds=True)) for rank_id in (0, 1)]
+        for percent in range(1, 25):
+            for writer in writers:
+                os.write(writer, b"\r%d%%" % percent)
+                pumping.pump.settle(LIMIT)
+            pumping.pass_time(1.0)
+        for writer in writers:
+            write_all(writer, b"\r100%\n")
+            pumping.pump.settle(LIMIT)
+        assert pumping.finish()
+        console.close()
+
+    shown = [int(percent) for percent in re.findall(rb"0> (\d+)%", screen.out.data)]
+    assert [10, 10] == [after - before for before, after in zip(shown[1:], shown[2:-1])]  # the first one was alone
+    assert 100 == shown[-1]
+    assert ["several"] == pumping.bars
 
 
 def test_silent_rank_wakes_nobody(pumping: Pumping) -> None:

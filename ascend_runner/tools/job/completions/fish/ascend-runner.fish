@@ -87,7 +87,7 @@ complete -c ascend-runner -n '__ascend_runner_is_before_command' -l catalogue -d
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l console -d 'ranks to show on the console, such as 0 or 0,8-15' -r -f -a 'all none'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l timestamps -d 'begin each line on the console with the time'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l color -d 'color prefixes and messages; auto: on a terminal, unless NO_COLOR is set or TERM is dumb or unset, and always with FORCE_COLOR' -r -f -a 'auto always never'
-complete -c ascend-runner -n '__ascend_runner_is_before_command' -l progress-bars -d 'show a line that is redrawn with carriage returns at most once a second (fold), or each time (pass)' -r -f -a 'fold pass'
+complete -c ascend-runner -n '__ascend_runner_is_before_command' -l progress-bars -d 'show a line that is redrawn with carriage returns every second, or every 10 seconds if several ranks have one (fold), or each time (pass)' -r -f -a 'fold pass'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l summary -d 'write a line about the running job at this interval: running ranks, last step, slow and quiet ranks; for environments where ascend-job cannot be run' -r -f -a ''
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l quiet -d 'show only warnings and errors of ascend-runner itself'
 complete -c ascend-runner -n '__ascend_runner_is_before_command' -l verbose -d 'show all messages of ascend-runner itself'
