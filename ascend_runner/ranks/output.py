@@ -41,7 +41,8 @@ class RankOutputs:
         self.note: Callable[[str], object] = bool  # takes a hint
         self._job, self._continues = attempt.job, attempt.number > 0
         self._warn, self._activities, self._tap = warn, activities, tap
-        self._pump = Pump(console, is_redrawn=os.isatty(STDOUT), tell_bars=lambda: self.note(SEVERAL_BARS))
+        self._pump = Pump(console)
+        self._pump.is_redrawn, self._pump.tell_bars = os.isatty(STDOUT), lambda: self.note(SEVERAL_BARS)
         self._hung: set[int] = set()  # ranks with a disk that did not respond at the end
         self._streams: dict[int, Stream] = {}
 

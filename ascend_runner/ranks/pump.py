@@ -82,23 +82,13 @@ NAP: Final = 0.1  # seconds of such a pause, so that no line is late; without it
 class Pump:
     """One thread that reads the pipes of all ranks until each has reached its end."""
 
-    def __init__(
-        self,
-        console: Console,
-        *,
-        now: Callable[[], float] = time.monotonic,
-        is_redrawn: bool = True,
-        tell_bars: Callable[[], object] = bool,
-    ) -> None:
-        """`is_redrawn` is whether the console is a terminal, `tell_bars` is called if several ranks have progress bars.
-
-        It is called once, in the thread.
-        """
+    def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.is_redrawn = True  # whether the console is a terminal
+        self.tell_bars: Callable[[], object] = bool  # called once, in the thread, if several ranks have progress bars
         self.last_activity = now()  # when a rank last wrote
         self.failure: BaseException | None = None  # the error that has ended the thread
         self._console = console
         self._now = now
-        self._is_redrawn, self._tell_bars = is_redrawn, tell_bars
         self._with_bars: set[int] = set()  # ranks
         self._streams: dict[int, Stream] = {}  # streams by the read end of their pipe
         self._epoll = select.epoll()
@@ -321,8 +311,8 @@ class Pump:
         others = len(self._with_bars)
         self._with_bars.add(rank_id)
         if others == 1 < len(self._with_bars):
-            self._tell_bars()
-        return SHOW_AFTER if self._is_redrawn and len(self._with_bars) == 1 else BAR_INTERVAL
+            self.tell_bars()
+        return SHOW_AFTER if self.is_redrawn and len(self._with_bars) == 1 else BAR_INTERVAL
 
 
 def _bytes_in_pipe(fd: int) -> int:

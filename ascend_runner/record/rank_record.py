@@ -349,15 +349,26 @@ def _row(rank: RankRecord) -> tuple[str, ...]:
 def silences(ranks: Iterable[RankRecord], now: float) -> tuple[dict[int, float], list[float]]:
     """Return the seconds without output of each running rank, and those since each rank that has succeeded did so.
 
-    `now` is in seconds since the start of the job. A rank whose output is not observed is left out.
+    `now` is in seconds since the start of the job. A rank whose output is not observed, or not expected, is left out.
     """
     known = [rank for rank in ranks if rank.rank_id >= 0]
+    is_few = bool(printing(known))
     quiet = {
         rank.rank_id: max(0.0, now - rank.last_sign_after)
         for rank in known
-        if rank.is_running and rank.log_size is not None
+        if rank.is_running and rank.log_size is not None and not (is_few and rank.last_output_after is None)
     }
     return quiet, [max(0.0, now - rank.ended_after) for rank in known if rank.state is RankState.SUCCEEDED]
+
+
+def printing(ranks: Iterable[RankRecord]) -> list[int]:
+    """Return the ranks that write if these are at most half of them: then no output is expected of the others.
+
+    Most trainings print on one rank only. If most ranks have written, one that has not may hang at its beginning.
+    """
+    known = [rank for rank in ranks if rank.rank_id >= 0]
+    found = [rank.rank_id for rank in known if rank.last_output_after is not None]
+    return found if 2 * len(found) <= len(known) else []
 
 
 def interval(began: float, seconds: float) -> dict[str, object]:

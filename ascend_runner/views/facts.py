@@ -17,12 +17,13 @@ from ascend_runner.record.job_record import (
     JobRecord,
     StepRecord,
 )
-from ascend_runner.record.rank_record import STOPPED, RankRecord
+from ascend_runner.record.rank_record import STOPPED, RankRecord, printing
 from ascend_runner.secrets import Masker
-from ascend_runner.supervision import outliers
-from ascend_runner.supervision.causes import Ending
+from ascend_runner.supervision import cloud_events, outliers
+from ascend_runner.supervision.causes import Ending, Rule
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.text import clock, counted, duration, folded, format_numbers, rank_list
+from ascend_runner.views import wording
 
 if TYPE_CHECKING:
     from typing import Union
@@ -213,6 +214,24 @@ def _conditions(job: JobRecord) -> Iterator[Fact]:
         if not (one.sentence and one.sentence in cause):
             since = f"since {clock(one.since)}" if one.since else ""
             yield one.condition, ", ".join(filter(None, (one.sentence, since)))
+
+
+def singled_out(job: JobRecord) -> dict[int, str]:
+    """Return the ranks that a present hang or slow training singles out, each with a word for it."""
+    found = {}
+    for one in job.conditions:
+        rank_id = one.facts.get("rank_id")
+        if one.facts.get("rule") == Rule.STRAGGLER.value and isinstance(rank_id, int):
+            found[rank_id] = "slow"
+        elif one.condition == cloud_events.HANGING and one.facts.get("outlier"):
+            found |= {rank: "outlier" for group in wording.suspects(job.hang) for rank in group.rank_ids}
+    return found
+
+
+def why_silent(job: JobRecord) -> str:
+    """Return why ranks that have written nothing are not quiet: "no output expected: only rank 0 prints"; or ""."""
+    ranks = printing(job.ranks)
+    return f"no output expected: only {rank_list(ranks)} print{'s' if len(ranks) == 1 else ''}" if ranks else ""
 
 
 def _attempts(job: JobRecord) -> str:

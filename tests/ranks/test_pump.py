@@ -34,7 +34,8 @@ class Pumping:
         self.writers: list[LogWriter] = []
         self.now = 0.0
         self.bars: list[str] = []
-        self.pump = Pump(console, now=lambda: self.now, tell_bars=lambda: self.bars.append("several"))
+        self.pump = Pump(console, now=lambda: self.now)
+        self.pump.tell_bars = lambda: self.bars.append("several")
         self.pump.start()
 
     def add(self, rank_id: int = 0, *, is_shown: bool = False) -> int:

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.codes import Kind
-from ascend_runner.diagnosis.finding import Finding, Peer
-from ascend_runner.record.job_record import CauseRecord, CheckpointRecord, JobRecord, StepRecord
+from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.record.job_record import CauseRecord, CheckpointRecord, Condition, JobRecord, StepRecord
 from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.views import facts
 
@@ -66,6 +66,47 @@ def test_checkpoint() -> None:
 def test_peer(text: str, peer: Peer) -> None:
     """It is described by all that is known about it."""
     assert text == facts.peer(peer)
+
+
+@pytest.mark.parametrize(
+    ("why", "writers"),
+    [
+        ("no output expected: only rank 0 prints", (0,)),
+        ("no output expected: only ranks 0, 3 print", (0, 3)),
+        ("", (0, 1, 3)),  # the other one may hang
+        ("", ()),
+    ],
+)
+def test_ranks_that_never_print(why: str, writers: tuple[int, ...]) -> None:
+    """If at most half of the ranks print, the others are not quiet."""
+    ranks = tuple(
+        RankRecord(
+            rank_id=number,
+            state=RankState.RUNNING,
+            log_size=9 if number in writers else 0,
+            last_output_after=100.0 if number in writers else None,
+        )
+        for number in range(4)
+    )
+    job = JobRecord(ranks=ranks, started_at=NOW - 200)
+    silences, _succeeded = job.silences(NOW)
+
+    assert why == facts.why_silent(job)
+    assert {*(writers if why else range(4))} == {*silences}
+
+
+def test_ranks_that_a_condition_singles_out() -> None:
+    """A hang names the few ranks that are elsewhere, as its warning does, and a slow training its slow rank."""
+    stacks = (
+        StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",)),
+        StackGroup(rank_ids=(0, 1, 3), state="sleeping", frames=("all_reduce (train.py:7)",)),
+    )
+    hanging = Condition(condition="hanging", sentence="", since=NOW, facts={"outlier": "rank 2 in load_batch"})
+    slow = Condition(condition="slow", sentence="", since=NOW, facts={"rule": "straggler", "rank_id": 1})
+    drop = Condition(condition="slow", sentence="", since=NOW, facts={"rule": "drop", "rank_id": 3})
+
+    assert {2: "outlier"} == facts.singled_out(JobRecord(conditions=(hanging,), hang=stacks))
+    assert {1: "slow"} == facts.singled_out(JobRecord(conditions=(slow, drop), hang=stacks))
 
 
 def test_quiet_rank() -> None:

@@ -200,7 +200,7 @@ def _words(line: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     elif not words:
         return ()
     parsed = command_line.parse(words)
-    if parsed.wants_help or parsed.wants_version or not parsed.command:
+    if not parsed.command:
         raise SettingsError("no command given")
     command_line.check(parsed.command)
     decode(parsed.values, environ)

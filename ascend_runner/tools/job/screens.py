@@ -12,7 +12,7 @@ import os
 import os.path
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -20,6 +20,7 @@ import attrs
 
 from ascend_runner import files, programs
 from ascend_runner.errors import UnreadableError, reason
+from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.nodes import NodeRecord
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
@@ -122,31 +123,41 @@ def _width(rows: Sequence[Sequence[str]]) -> int:
 RANK_HEADS: Final = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
 
 
-def _cells_of(rank: RankRecord, silences: Mapping[int, float]) -> tuple[str, ...]:
-    """Return the cells of a line. A running rank lasts as long as the job."""
-    quiet = silences.get(rank.rank_id)
+def _rank_cells(record: JobRecord, ranks: Iterable[RankRecord], now: float) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each line. A running rank lasts as long as the job."""
+    silences, _succeeded = record.silences(now)
+    marks, why_silent = facts.singled_out(record), facts.why_silent(record)
+    for rank in ranks:
+        mark = marks.get(rank.rank_id) if rank.is_running else None
+        is_silent = rank.is_running and rank.rank_id >= 0 and rank.last_output_after is None
+        yield _cells_of(rank, silences.get(rank.rank_id), mark or "", why_silent if is_silent else "")
+
+
+def _cells_of(rank: RankRecord, quiet: float | None, mark: str, why_silent: str) -> tuple[str, ...]:
     return (
         rank.name or str(rank.rank_id),
         str(rank.local_rank),
         str(rank.pid or ""),
-        rank.words,
+        f"{rank.words}, {mark}" if mark else rank.words,
         duration(rank.seconds) if rank.has_ended and rank.seconds else "",
         size(rank.log_size) if rank.is_started and rank.log_size is not None else "",
         "" if quiet is None else duration(int(quiet)),
-        " ".join(shown("".join(rank.last_lines)).split()),
+        " ".join(shown("".join(rank.last_lines)).split()) or why_silent,
     )
 
 
 def in_order(snapshot: Snapshot, now: float) -> list[RankRecord]:
-    """Return the ranks: the cause, others that have failed, then ranks that are behind or quiet.
+    """Return the ranks: the cause, others that have failed, then ranks that are outliers, behind or quiet.
 
     Ranks that have succeeded come last.
     """
+    marked = {*facts.singled_out(snapshot.record)}
     odd = outliers.quiet(*snapshot.record.silences(now)) | outliers.behind(_steps(snapshot))
     culprit = snapshot.cause.rank_id if snapshot.cause else None
 
-    def key(rank: RankRecord) -> tuple[bool, int, bool, int]:
-        return rank.rank_id != culprit, rank.order, rank.rank_id not in odd, rank.rank_id
+    def key(rank: RankRecord) -> tuple[bool, int, bool, bool, int]:
+        number = rank.rank_id
+        return number != culprit, rank.order, number not in marked, number not in odd, number
 
     return sorted(snapshot.record.ranks, key=key)
 
@@ -207,8 +218,7 @@ def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
     if nodes:
         lines += ["", *(f"  {line}"[:width].rstrip() for line in nodes)]
     if rows:
-        silences, _succeeded = snapshot.record.silences(now)
-        cells = [_cells_of(rank, silences) for rank in rows[:MOST_RANKS]]
+        cells = [*_rank_cells(snapshot.record, rows[:MOST_RANKS], now)]
         lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(RANK_HEADS, cells))]
     if len(rows) > MOST_RANKS:
         lines.append(f"  and {states(rows[MOST_RANKS:])}")

@@ -40,7 +40,7 @@ Tool = Callable[..., tuple[int, str]]
 
 
 def record_of(
-    report: Mapping[str, object], logs: Mapping[int, tuple[int, float]] = {}, gone: Collection[int] = ()
+    report: Mapping[str, object], logs: Mapping[int, tuple[int, float | None]] = {}, gone: Collection[int] = ()
 ) -> JobRecord:
     """Return what a report says, with the size and the time of logs, by rank; some ranks have ended unobserved.
 

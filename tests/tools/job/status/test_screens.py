@@ -43,13 +43,30 @@ def rank(rank_id: int, state: str = "running", **members: object) -> dict[str, o
 
 def running(
     *ranks: dict[str, object],
-    logs: Mapping[int, tuple[int, float]] = {},
+    logs: Mapping[int, tuple[int, float | None]] = {},
     gone: Collection[int] = (),
     **members: object,
 ) -> Snapshot:
     """Return a job that is running."""
     report = {"state": "running", "server_id": "10.0.0.1", "pod_name": "pod-1", "ranks": [*ranks], **members}
     return Snapshot(job=JOB, is_alive=True, record=record_of(report, logs, gone))
+
+
+def test_outlier_comes_first() -> None:
+    """The rank that a hang singles out is marked, and ranks that never print are not quiet."""
+    groups = [((2,), "load_batch (data.py:3)"), ((0, 1, 3), "all_reduce (train.py:7)")]
+    snapshot = running(
+        *map(rank, range(4)),
+        logs={0: (9, BEGAN + 10), **dict.fromkeys((1, 2, 3), (0, None))},
+        started_at=BEGAN,
+        conditions=[{"condition": "hanging", "sentence": "no output", "outlier": "rank 2 in load_batch"}],
+        hang=[{"rank_ids": ids, "state": "sleeping", "frames": [frame]} for ids, frame in groups],
+    )
+    first, second = (line.split() for line in screens.status(snapshot, BEGAN + 700).splitlines()[-4:-2])
+
+    assert ["2", "2", "5002", "running,", "outlier", "0", "B"] == first[:7]
+    assert "no output expected: only rank 0 prints" == " ".join(first[7:])
+    assert ["0", "0", "5000", "running", "9", "B", "11", "min", "30", "s"] == second
 
 
 def test_nodes_of_a_linked_job() -> None:
