@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,9 +111,12 @@ class Run:
         return status
 
     def close(self) -> None:
-        """Kill the program if it is still running."""
+        """Kill the program if it is still running, with the runner, which would wait for the grace period."""
         if self.popen.poll() is None:
-            self.popen.kill()
+            below = [found.pid for found in process_tree.descendants(self.popen.pid)]
+            for pid in (self.popen.pid, *below):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.popen.wait()
         self._reader.join()
         assert self.popen.stdout
