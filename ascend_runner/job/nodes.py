@@ -732,6 +732,7 @@ def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
         kind = FailureClass.PEER
     finding = failed.finding if failed else None
     lines = (finding.excerpt or finding.last_lines) if finding else ()
+    known = dict(facts.of_finding(finding)) if finding else {}
     return Diagnosed(
         rank_id=_number(failed.rank_id) if failed else None,
         sentence=wording.sentence(outcome),
@@ -740,6 +741,8 @@ def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
         status=end.status,
         lines=tuple(line[:LONGEST_LINE] for line in lines[-MOST_LINES:]),
         log=failed.log_path if failed else "",
+        means=known.get("means", "") or known.get("code", ""),
+        next=known.get("next", ""),
         restart=end.restart.value,
         fingerprint=end.fingerprint,
         has_progressed=end.has_progressed,

@@ -63,6 +63,8 @@ class Diagnosed:
     status: int = 1
     lines: tuple[str, ...] = ()  # the last 20 of the rank's output, masked
     log: str = ""
+    means: str = ""  # what the error means, and what to do about it
+    next: str = ""
     restart: str = ""  # the value of a `Restart`
     fingerprint: str = ""
     has_progressed: bool | None = None

@@ -65,6 +65,8 @@ def verdict_on(attempt: int, candidates: Sequence[Candidate], missing: tuple[int
         status=exit_status(found.status),
         lines=found.lines,
         log=found.log,
+        means=found.means,
+        next=found.next,
         pod=first.identity.pod,
         address=first.identity.address,
         tied=tuple(sorted(other.identity.node for other in tied)),

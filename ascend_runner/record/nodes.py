@@ -57,6 +57,8 @@ class JobVerdict:
     status: Count = 0  # the exit status of every runner
     lines: tuple[str, ...] = ()  # the end of the rank's output, masked
     log: str = ""  # the path of its log on that node
+    means: str = ""  # what the error means, and what to do about it
+    next: str = ""
     pod: str = ""
     address: str = ""
     tied: tuple[int, ...] = ()  # other nodes, whose cause may have been the first as well

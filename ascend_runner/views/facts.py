@@ -270,6 +270,8 @@ def of_verdict(verdict: JobVerdict) -> Iterator[Fact]:
     note = CERTAINTY.get(verdict.certainty, "")
     where = ", ".join(filter(None, (str(verdict.node), place(verdict.address, verdict.pod))))
     yield "cause", f"{verdict}{note and f' ({note})'}" if verdict.sentence else ""
+    yield "means", verdict.means
+    yield "next", verdict.next
     yield "node", "" if verdict.node is None else where
     yield "log", f"{verdict.log} on that node" if verdict.log else ""
     yield "also", f"{nodes(verdict.tied)} may have failed first" if verdict.tied else ""
@@ -286,7 +288,7 @@ def _of_other_nodes(verdict: JobVerdict, *, has_failed: bool) -> Iterator[Fact]:
 
     A verdict of this node alone knows nothing of them.
     """
-    labels = ("also", "nodes") if has_failed else ("also", "nodes", "log")
+    labels = ("also", "nodes") if has_failed else ("means", "next", "also", "nodes", "log")
     return chosen([] if verdict.is_alone else [*of_verdict(verdict)], *labels)
 
 

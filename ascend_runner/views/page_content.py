@@ -464,7 +464,7 @@ def _evidence(report: JobRecord, known: list[Fact]) -> Evidence | None:
     if verdict is None:
         return page_ranks.of_rank(report.failed, known)
     error = next((line for line in reversed(verdict.lines) if line.strip() and line.strip() in verdict.sentence), "")
-    found = facts.chosen([*facts.of_verdict(verdict)], "node", "log", "also", "nodes")
+    found = facts.chosen([*facts.of_verdict(verdict)], "means", "next", "node", "log", "also", "nodes")
     return Evidence(
         rank=None,
         device="",

@@ -187,7 +187,7 @@ def _failure_elsewhere(verdict: JobVerdict, outcome: Outcome, job: JobSpec) -> l
     """Return the lines on a failure of another node, as far as that has sent them."""
     (_label, head), *known = [(label, printable(text)) for label, text in facts.of_verdict(verdict)]
     lines = [head, *(f"  | {printable(line)}" for line in verdict.lines)]
-    return [*lines, *_laid_out(known, "node", "log", "also", "nodes"), _report(outcome, job)]
+    return [*lines, *_laid_out(known, "means", "next", "node", "log", "also", "nodes"), _report(outcome, job)]
 
 
 def _laid_out(known: list[Fact], *labels: str) -> list[str]:

@@ -299,7 +299,9 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     failure = Failure(rank_id=3, ending="exit status 7", status=7, kind=FailureClass.OWN, at=time.monotonic())
     linked[1].link.tell(Local(stage=Stage.STOPPING, failure=failure))
     wait_until(lambda: news.of(0, StopAll))
-    diagnosed = Diagnosed(rank_id=3, sentence="an error", kind=FailureClass.OWN, certainty="certain", status=7)
+    diagnosed = Diagnosed(
+        rank_id=3, sentence="an error", kind=FailureClass.OWN, certainty="certain", status=7, means="a", next="b"
+    )
     linked[0].link.tell(Local(stage=Stage.DEAD))
     linked[1].link.tell(Local(stage=Stage.DEAD, failure=failure, diagnosed=diagnosed))
     wait_until(lambda: news.of(0, VerdictReached) and news.of(1, VerdictReached))
@@ -308,7 +310,8 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     for node in linked:
         node.link.close()
 
-    assert ["an error"] * 2 == [news.of(number, VerdictReached)[0].verdict.sentence for number in range(2)]
+    verdicts = [news.of(number, VerdictReached)[0].verdict for number in range(2)]
+    assert [("an error", "a", "b")] * 2 == [(one.sentence, one.means, one.next) for one in verdicts]
     assert [[], []] == [node.warnings for node in linked]
 
 

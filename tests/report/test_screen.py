@@ -442,6 +442,13 @@ def test_ranks_of_all_nodes() -> None:
     assert ["rank 9 on node 2 failed: exit status 1 (likely the cause)", last] == [there[0], there[-1]]
 
 
+def test_advice_on_a_failure_elsewhere() -> None:
+    """Each node explains the error, as its own node does."""
+    lines = ended_on_node(NODE_FAILED, means="no room on the device", next="use a smaller batch")
+
+    assert ["  | bad input", "  means  no room on the device", "  next   use a smaller batch"] == lines[1:4]
+
+
 def test_ranks_that_ended_otherwise() -> None:
     """A rank of this node that was not just stopped has a line of its own."""
     lines = ended_on_node(NODE_FAILED, rank(14, STOPPED, is_stopped=True), rank(15))
