@@ -275,6 +275,19 @@ GUIDES: Final = (
     ),
     attrs.evolve(
         CUSTOM,
+        name="custom-image-other-address",
+        environ={
+            **{name: value for name, value in CUSTOM.environ.items() if name != "MA_CURRENT_INSTANCE_NAME"},
+            "MA_CURRENT_HOST_IP": "10.9.9.9",
+        },
+        ran=(),
+        has=(),
+        says=("10.9.9.9", "(MA_CURRENT_HOST_IP)"),
+        status=125,
+        table="",
+    ),
+    attrs.evolve(
+        CUSTOM,
         name="custom-image-group-count",
         files=_group_list((4,), group_count="2"),
         says=("WARNING group_count is 2, but 1 group is listed",),
