@@ -219,3 +219,12 @@ def is_any_waiting(pid: int) -> bool:
     """Whether any thread of a process waits for the server of a disk."""
     functions = [process_tree.wchan(int(task.name)) for task in Path(f"/proc/{pid}/task").glob("*")]
     return any("fuse" in function or "request_wait" in function for function in functions)
+
+
+def test_home_that_hangs(program: Program, hung: disk.Disk) -> None:
+    """The history of jobs is in the home directory: a job neither waits for it nor warns about it."""
+    hung.inject("HANG")
+    run = program.start("--nproc-per-node", "1", "true", env={"XDG_STATE_HOME": str(hung.path)})
+
+    assert 0 == run.finish()
+    assert " WARNING " not in run.screen

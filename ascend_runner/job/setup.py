@@ -25,7 +25,10 @@ from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.record.facts import LimitChanged
+from ascend_runner.report import history
+from ascend_runner.report.history import History
 from ascend_runner.report.job_writer import JobWriter
+from ascend_runner.report.writing import WriteQueue
 from ascend_runner.services import control, run_folder
 from ascend_runner.services.control import Requests
 from ascend_runner.settings.model import Settings
@@ -114,6 +117,7 @@ class JobSetup:
         self._table_claim = self.resources.enter_context(ExitStack())  # keeps other jobs from replacing the rank table
         self._port: tuple[int, socket.socket] | None = None  # the port of node 0, and what reserves it
         self._staging: Staging | None = None
+        self._history = History(history.folder(environ), WriteQueue(self.patience))
 
     def prepare(self, command: Sequence[str], version: str = "") -> Preparation:
         """Plan the job, or find all problems. Waits for the rank table, except for a check.
@@ -210,17 +214,25 @@ class JobSetup:
         removal = self.resources.enter_context(log_folder.entered(job, self.messages.warning))
         if begun:
             lock = log_folder.lock_path(begun.spec)
-            begun.rename(job, run_folder.write_job_file(job, self.run_folder, command))
+            run_file = run_folder.write_job_file(job, self.run_folder, command)
+            begun.rename(job, run_file)
+            self._history.begin(run_file)
             files.remove(lock)
             self._tell_removal(begun, removal)
             return begun
         self.run_folder = self.resources.enter_context(run_folder.opened(self.environ, self.messages.warning))
         run_file = run_folder.write_job_file(job, self.run_folder, command)
         self.resources.enter_context(control.listening(self.run_folder, self.requests, self.messages))
+        self.resources.callback(self._end_history)
         self.writer = self.resources.enter_context(closing(JobWriter(job, self.patience)))
         self.writer.begin(run_file, run_folder.spare_report(self.run_folder))
+        self._history.begin(run_file)
         self._tell_removal(self.writer, removal)
         return self.writer
+
+    def _end_history(self) -> None:
+        if self.writer and self.writer.record.state and self.writer.record.state.is_final:
+            self._history.finish(self.writer.reports.newest)
 
     def _tell_removal(self, writer: JobWriter, sentence: str) -> None:
         """Report that earlier runs were removed, if any were."""

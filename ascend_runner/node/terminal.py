@@ -27,6 +27,14 @@ def columns(fd: int) -> int:
         return 0
 
 
+def rows(fd: int) -> int:
+    """Return the height of a terminal; 0 if the file is not a terminal, or its height is unknown."""
+    try:
+        return os.get_terminal_size(fd).lines
+    except OSError:
+        return 0
+
+
 def can_move_cursor(environ: Mapping[str, str]) -> bool:
     """Whether the standard streams are a terminal on which a program can draw a screen and read keys."""
     return environ.get("TERM", "dumb") not in {"", "dumb"} and all(map(os.isatty, (STDIN, STDOUT, STDERR)))

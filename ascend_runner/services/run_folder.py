@@ -76,6 +76,7 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
         "job_id": job.job_id,
         "part": job.part,
         "command": Masker().arguments(tuple(command)),
+        "cwd": _working_directory(),
         "host": os.uname().nodename,
         "pid_namespace": pid_namespace(),
         "pid": pid,
@@ -91,6 +92,13 @@ def write_job_file(job: JobSpec, folder: str, command: Sequence[str]) -> bytes:
         with suppress(AscendRunnerError):
             files.write_atomically(os.path.join(folder, JOB_FILE), content)
     return content
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it has been removed
+        return ""
 
 
 def spare_report(folder: str) -> str:

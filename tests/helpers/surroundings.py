@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from typing import Final
 
 import pytest
@@ -15,12 +18,25 @@ from tests.helpers.waiting import LIMIT
 
 # The commands of the package are on PATH, as they are where users have installed it: sentences name them.
 os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], os.path.dirname(sys.executable)])
+# The jobs of tests do not appear among those of the user.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 # The variables that are passed on from the machine: no other one may change what is tested.
 CLEAN: Final = {
     name: value
     for name, value in os.environ.items()
-    if name in {"PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE", "COVERAGE_PROCESS_START"}
+    if name
+    in {
+        "PATH",
+        "HOME",
+        "XDG_STATE_HOME",
+        "LANG",
+        "TMPDIR",
+        "VIRTUAL_ENV",
+        "PYTHONDONTWRITEBYTECODE",
+        "COVERAGE_PROCESS_START",
+    }
 }
 
 

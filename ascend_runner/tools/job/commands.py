@@ -227,14 +227,14 @@ def metrics(options: Namespace) -> int:
         from ascend_runner.tools.job import metrics as metric_outputs  # noqa: PLC0415  prometheus_client, an extra
     except ModuleNotFoundError as error:
         raise MissingExtraError("metrics", error) from None
-    job = jobs.find(options.job, options.environ)
+    nodes = jobs.find_parts(options.job, options.environ)
     if options.listen:
-        metric_outputs.serve(job, options.listen, options.tell)
+        metric_outputs.serve(nodes, options.listen, options.tell)
     elif options.textfile is not None:
         every = DEFAULT_INTERVAL if options.every is None else options.every
-        metric_outputs.write_files(job, options.textfile, every)
+        metric_outputs.write_files(nodes, options.textfile, every)
     else:
-        write_text(metric_outputs.text(job))
+        write_text(metric_outputs.text(nodes))
     return DONE
 
 
@@ -323,11 +323,24 @@ def _width() -> int | None:
 
 
 def list_jobs(options: Namespace) -> int:
-    """List the jobs of this machine, running ones first."""
-    seen = [jobs.take(job, asks=options.json) for job in jobs.all_jobs(options.environ)]
-    seen.sort(key=lambda one: one.condition is not Condition.RUNNING)
-    _show_list(seen, options)
+    """List jobs, those of this directory first, and the newest last; on a terminal, as many as fit."""
+    from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
+
+    found = [job for job in jobs.all_jobs(options.environ) if (options.name or "") in job.name]
+    rows = terminal.rows(terminal.STDOUT)
+    fitting = None if options.all or options.json or not rows else max(1, rows - screens.LINES_BESIDE)
+    here, elsewhere = jobs.listed(found, options.most or fitting)
+    if options.json:
+        write_text(json.dumps([screens.document(jobs.take(job)) for job in (*here, *elsewhere)], indent=1) + "\n")
+        return DONE
+    seen, others = ([jobs.take_briefly(job) for job in some] for some in (here, elsewhere))
+    hidden = len(found) - len(seen) - len(others)
+    write_text(screens.listing(seen, others, hidden, _width()) or _no_jobs(options.name))
     return DONE
+
+
+def _no_jobs(name: str | None) -> str:
+    return f"no job with {name!r} in its name\n" if name else "no jobs\n"
 
 
 def _show_list(seen: Sequence[Snapshot], options: Namespace) -> None:
@@ -336,7 +349,7 @@ def _show_list(seen: Sequence[Snapshot], options: Namespace) -> None:
     if options.json:
         write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
     else:
-        write_text(screens.list_text(seen, time.time(), _width()) or "no jobs\n")
+        write_text(screens.list_text(seen, time.time(), _width()))
 
 
 def top(options: Namespace) -> int:

@@ -30,8 +30,10 @@ from ascend_runner.node import bounded
 from ascend_runner.node.terminal import STDOUT
 from ascend_runner.record.job_record import CauseRecord, JobRecord, StepRecord
 from ascend_runner.record.nodes import NodeRecord
+from ascend_runner.report import history
 from ascend_runner.services import control, live, run_folder
 from ascend_runner.services.live import LARGEST_PID, View
+from ascend_runner.settings.parsing import did_you_mean
 from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState
 from ascend_runner.text import abbreviated, is_whole_number, number_within
 from ascend_runner.training import steps
@@ -39,6 +41,7 @@ from ascend_runner.training.steps import Step
 
 LARGEST: Final = 1 << 20  # bytes of a run file
 NEWEST_LINK: Final = os.path.join("logs", "latest")  # below the working directory of a job without a platform
+HISTORY_LIMIT: Final = 2.0  # seconds for the disk with the home directory
 PID_DIGITS: Final = 9  # no pid has more digits
 
 
@@ -53,7 +56,8 @@ class FoundJob:
     """A job, or the part of one on this node, as its runner has described it (see `run_folder.write_job_file`).
 
     `owner` is the owner of the description, and `log_dir` the directory in which it was found, if it was
-    found beside the logs. `began` is in seconds since the epoch.
+    found beside the logs. `began` is in seconds since the epoch. `cwd` is where the runner was started, "" if that is
+    unknown, and `end` what the history has of the end of the job.
     """
 
     job_id: str
@@ -68,6 +72,8 @@ class FoundJob:
     log_dir: str
     run_folder: str
     owner: int
+    cwd: str = ""
+    end: JobRecord | None = None
 
     @property
     def name(self) -> str:
@@ -90,6 +96,12 @@ class FoundJob:
             os.close(fd)
 
     @property
+    def is_from_here(self) -> bool:
+        """Whether it was started in the current directory or below."""
+        here = os.path.realpath(os.curdir)
+        return os.path.isabs(self.cwd) and os.path.commonpath([here, self.cwd]) == here
+
+    @property
     def is_of_this_machine(self) -> bool:
         """Whether the job's pids are valid in the PID namespace of this process."""
         return (self.host, self.pid_namespace) == (os.uname().nodename, run_folder.pid_namespace())
@@ -107,8 +119,9 @@ class FoundJob:
 def find(word: str | None, environ: Mapping[str, str], *, may_be_any_part: bool = False) -> FoundJob:
     """Return the job that a word means: a job id or its beginning, a pid, a directory with logs, or its file there.
 
-    Without a word it is the running one, or else the most recent one. Of several nodes of a job it is the first then,
-    and also if it `may_be_any_part`.
+    Without a word, it is one that was started in the current directory or below, or else one that runs elsewhere: the
+    running one, or else the most recent one. Of several nodes of a job it is the first then, and also if it
+    `may_be_any_part`.
 
     Raises:
         SettingsError: It could be several jobs.
@@ -154,13 +167,13 @@ def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
         named = _of_process(int(word), found)
     named = _of_one_run(named or [job for job in found if job.name.startswith(word)])
     if not named:
-        listed = programs.command("ascend-job list")
-        raise UnknownJobError(f"no job {word!r} on this machine; see {listed}, or specify its log directory")
+        listed, meant = programs.command("ascend-job list"), did_you_mean(word, [job.name for job in found])
+        raise UnknownJobError(f"no job {word!r} on this machine{meant}; see {listed}, or specify its log directory")
     return named
 
 
 def _newest(found: Sequence[FoundJob]) -> FoundJob:
-    """Return the running job, or else the most recent one; of several nodes, the first.
+    """Return the job of this directory, or else one that was started elsewhere; of several nodes, the first.
 
     Raises:
         SettingsError: Several are running.
@@ -168,11 +181,12 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
     """
     if not found:
         raise UnknownJobError("no jobs of this user on this machine; specify the log directory of the job")
-    running = [job for job in found if job.is_alive()]
+    jobs = [job for job in found if job.is_from_here] or found
+    running = [job for job in jobs if job.is_alive()]
     if len(running) > 1 and not _are_nodes_of_one_job(running):
         names = abbreviated([f"{job.name} (pid {job.pid})" for job in running])
         raise SettingsError(f"{len(running)} jobs are running; specify one of them: {names}")
-    return min(running, key=_number) if running else found[0]
+    return min(running, key=_number) if running else jobs[0]
 
 
 def at_path(path: str) -> list[FoundJob]:
@@ -202,8 +216,26 @@ def _number(job: FoundJob) -> tuple[int, str]:
 def _in_order(jobs: Iterable[FoundJob]) -> list[FoundJob]:
     """Return jobs in their order, the newest first; nodes with their logs in one directory by their numbers."""
     newest_first = sorted(jobs, key=lambda job: -job.began)
-    began = {(job.job_id, job.log_dir): job.began for job in reversed(newest_first)}
+    began = _began(newest_first)
     return sorted(newest_first, key=lambda job: (-began[job.job_id, job.log_dir], _number(job)))
+
+
+def _began(jobs: Sequence[FoundJob]) -> dict[tuple[str, str], float]:
+    """Return when the newest run in each log directory began."""
+    return {(job.job_id, job.log_dir): job.began for job in sorted(jobs, key=lambda job: job.began)}
+
+
+def listed(found: Sequence[FoundJob], most: int | None) -> list[list[FoundJob]]:
+    """Return the jobs that were started in the current directory or below, and the others, the newest last each.
+
+    Of more than `most`, these are the running ones, then those of the directory, then the newest.
+    """
+    here = [job for job in found if job.is_from_here]
+    if most is not None and len(found) > most:
+        found = sorted(found, key=lambda job: (job.is_alive() is not True, job not in here))[:most]
+    began = _began(found)
+    found = sorted(found, key=lambda job: (began[job.job_id, job.log_dir], _number(job), job.began))
+    return [[job for job in found if job in here], [job for job in found if job not in here]]
 
 
 def _newest_of_each_name(jobs: Iterable[FoundJob]) -> list[FoundJob]:
@@ -249,8 +281,24 @@ def with_its_logs(job: FoundJob) -> FoundJob:
 def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
     """Return the jobs of this user on this machine, for root of all users, in order; if none, NEWEST_LINK's."""
     paths = {path for base in _bases(environ) for path in glob.glob(f"{glob.escape(base)}/*/{run_folder.JOB_FILE}")}
-    found = list(filter(None, map(_read, sorted(paths)))) or in_directory(NEWEST_LINK)
-    return _in_order(found)
+    known: dict[tuple[str, str, int, float], FoundJob] = {}
+    for job in (*filter(None, map(_read, sorted(paths))), *_of_history(environ)):
+        key = job.name, job.host, job.pid, job.began
+        here = known.setdefault(key, job)
+        known[key] = attrs.evolve(here, end=here.end or job.end)
+    return _in_order(known.values() or in_directory(NEWEST_LINK))
+
+
+def _of_history(environ: Mapping[str, str]) -> list[FoundJob]:
+    """Return the jobs that this user has started, also before a reboot; none if the disk does not respond."""
+    found: list[FoundJob] = []
+
+    def read() -> None:
+        names = glob.glob(f"{glob.escape(history.folder(environ))}/*.json")
+        found.extend(filter(None, map(_read, sorted(names))))
+
+    bounded.call(HISTORY_LIMIT, read)
+    return [*found]
 
 
 def _bases(environ: Mapping[str, str]) -> Iterator[str]:
@@ -312,8 +360,8 @@ def _read(path: str) -> FoundJob | None:
         job = _decode(members, status.st_uid)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    is_job_file = os.path.basename(path) == run_folder.JOB_FILE
-    return job if is_job_file else attrs.evolve(job, log_dir=os.path.dirname(path) or ".")
+    is_beside_logs = os.path.basename(path) != run_folder.JOB_FILE and history.END not in members
+    return attrs.evolve(job, log_dir=os.path.dirname(path) or ".") if is_beside_logs else job
 
 
 def _decode(members: Mapping[str, object], owner: int) -> FoundJob:
@@ -335,8 +383,13 @@ def _decode(members: Mapping[str, object], owner: int) -> FoundJob:
     os.fsencode("".join(map(str, texts.values())))
     if "/" in f"{texts['job_id']}{texts['part']}":
         raise TypeError("the name of a job cannot be part of a path")
+    cwd, end = members.get("cwd"), members.get(history.END)
+    more = {
+        "cwd": cwd if isinstance(cwd, str) and "\0" not in cwd else "",
+        "end": JobRecord.decode(Members(end)) if isinstance(end, dict) and end else None,
+    }
     words = tuple(map(str, command))
-    return FoundJob(**texts, **numbers, began=began, command=words, owner=owner)  # type: ignore[arg-type]  # checked above
+    return FoundJob(**texts, **numbers, **more, began=began, command=words, owner=owner)  # type: ignore[arg-type]  # checked above
 
 
 LINE: Final = 4096  # bytes at the end of a log that are searched for its last lines
@@ -466,8 +519,9 @@ def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
         try:
             here = with_its_logs(job)
             record, spare = _read_report(here)
+            record = job.end if job.end and not record.state else record
         except (UnreadableError, UnknownJobError) as error:
-            found.append(attrs.evolve(seen, why=str(error)))
+            found.append(attrs.evolve(seen, why=str(error), record=job.end or seen.record))
         else:
             is_shown = record.state in OF_AN_ATTEMPT
             complete = attrs.evolve(seen, job=here, record=record, spare_report=spare)
@@ -481,6 +535,12 @@ def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
     bounded.call(DISK_LIMIT, read)
     seen = found[-1]
     return _with_gone(with_view(seen, seen.live) if seen.live and not seen.record.ranks else seen)
+
+
+def take_briefly(job: FoundJob) -> Snapshot:
+    """Take a snapshot for a list, without asking the runner, and without the report if the history has the end."""
+    is_over = job.end is not None and job.is_alive() is not True
+    return Snapshot(job=job, is_alive=False, record=job.end or JobRecord()) if is_over else take(job, asks=False)
 
 
 def _read_report(job: FoundJob) -> tuple[JobRecord, str]:

@@ -29,7 +29,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 JOB_HELP: Final = "a job id or an unambiguous prefix of one, the pid of one of its processes, "
 COMMAND_WIDTH: Final = 14  # cells of a command in the help, with its indentation
 LOG_DIR_HELP: Final = "or its log directory"
-DEFAULT_HELP: Final = " (default: the running job, or else the most recent one)"
+DEFAULT_HELP: Final = " (default: the job that was started in this directory or below, or else the running one)"
 REPORT_TEXT: Final = """\
 If the reports of several nodes of a job are in one directory, or are given as several arguments, a table of them is
 printed, with the node that is likely the cause of a failure; -o then writes the page of that node."""
@@ -85,7 +85,12 @@ def _add_viewers(add: Adder) -> None:
     status = add(DEFAULT, "show one job: its state, its ranks and the cause of a failure", "train")
     _add_job(status)
     _add_job(add("top", "show one job and its ranks live, until q is pressed", "train"))
-    listed = add("list", "list the jobs of this machine, running and ended", "")
+    listed = add("list", "list jobs, running and ended: those of this directory first, the newest last", "train -n 5")
+    listed.add_argument("name", metavar="NAME", nargs="?", help="show only the jobs with NAME in their name")
+    some = listed.add_mutually_exclusive_group()
+    text = "show at most N jobs (default: as many as the terminal has lines)"
+    some.add_argument("-n", dest="most", metavar="N", type=job_count, help=text)
+    some.add_argument("--all", action="store_true", help="show all jobs")
     for command in (status, listed):
         command.add_argument("--json", action="store_true", help="print JSON")
     _add_logs(add("logs", "show the logs of the ranks of a job", "train -f -r 0,5"))
@@ -190,6 +195,14 @@ def rank_ids(text: str) -> frozenset[int]:
         return frozenset(parse_numbers(text))
     except ValueError as error:
         raise ArgumentTypeError(f"invalid value {text!r}: {error}") from None
+
+
+def job_count(text: str) -> int:
+    """Return a number of jobs, at least one."""
+    try:
+        return parsing.count(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"invalid value {text!r}, expected {error}") from None
 
 
 def line_count(text: str) -> int:

@@ -11,7 +11,7 @@ import os.path
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Union
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -218,14 +218,20 @@ Address = tuple[str, int]  # a host and a port
 
 @attrs.frozen
 class JobCollector:
-    """Collects the metrics of a job at each request."""
+    """Collects the metrics of a job, or of some nodes of one, at each request."""
 
-    job: FoundJob
+    nodes: tuple[FoundJob, ...]
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of this moment."""
-        seen = jobs.take(self.job)
-        return of_job(seen, _usages(seen), time.time())
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics of this moment."""
+        families: dict[str, Metric] = {}
+        for node in self.nodes:
+            seen = jobs.take(node)
+            for family in of_job(seen, _usages(seen), time.time()):
+                known = families.setdefault(family.name, family)
+                if known is not family:
+                    known.samples += family.samples
+        return families.values()
 
 
 def _usages(seen: Snapshot) -> dict[int, Usage]:
@@ -235,19 +241,23 @@ def _usages(seen: Snapshot) -> dict[int, Usage]:
     return ProcessMeter(seen.job.pid).look(processes.leaders(seen), time.monotonic())
 
 
-def text(job: FoundJob) -> str:
-    """Return the metrics of a job as Prometheus' text."""
-    return generate_latest(registry_of(job)).decode()
+def text(nodes: Sequence[FoundJob]) -> str:
+    """Return the metrics of the nodes of a job as Prometheus' text."""
+    return generate_latest(registry_of(nodes)).decode()
 
 
-def registry_of(job: FoundJob) -> CollectorRegistry:
-    """Return a registry with the metrics of one job."""
+def registry_of(nodes: Sequence[FoundJob]) -> CollectorRegistry:
+    """Return a registry with the metrics of the nodes of a job."""
     registry = CollectorRegistry()
-    registry.register(JobCollector(job))
+    registry.register(JobCollector(tuple(nodes)))
     return registry
 
 
-def serve(job: FoundJob, address: Address, tell: Callable[[str], None]) -> None:
+def _name(nodes: Sequence[FoundJob]) -> str:
+    return nodes[0].name if len(nodes) == 1 else nodes[0].job_id
+
+
+def serve(nodes: Sequence[FoundJob], address: Address, tell: Callable[[str], None]) -> None:
     """Answer requests until this process is ended. The address is reported through `tell`.
 
     Raises:
@@ -256,10 +266,10 @@ def serve(job: FoundJob, address: Address, tell: Callable[[str], None]) -> None:
     host, port = address
     kind = _IPv6Server if ":" in host else _Server
     try:
-        server = make_server(host, port, application(registry_of(job)), kind, _RequestHandler)
+        server = make_server(host, port, application(registry_of(nodes)), kind, _RequestHandler)
     except OSError as error:
         raise OutputError(f"cannot listen on {_shown(host, port)}: {reason(error)}") from error
-    tell(f"serving {job.name} at http://{_shown(host, server.server_port)}{PATH}")
+    tell(f"serving {_name(nodes)} at http://{_shown(host, server.server_port)}{PATH}")
     with server:
         while True:
             server.handle_request()  # sleeps until there is one; serve_forever() wakes up twice a second
@@ -304,18 +314,18 @@ def _shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def write_files(job: FoundJob, folder: str, every: float) -> None:
+def write_files(nodes: Sequence[FoundJob], folder: str, every: float) -> None:
     """Write the metrics to a file at intervals, and a last time when the job has ended.
 
     Raises:
         OutputError: The file cannot be written.
     """
-    path = os.path.join(folder, f"ascend-runner-{job.name}.prom")
-    end = JobEnd([job])
+    path = os.path.join(folder, f"ascend-runner-{_name(nodes)}.prom")
+    end = JobEnd(nodes)
     try:
         while True:
             has_ended = end.has_come()
-            files.write_atomically(path, text(job).encode())
+            files.write_atomically(path, text(nodes).encode())
             if has_ended:
                 return
             select.select(end.locks, [], [], every)

@@ -12,6 +12,7 @@ import os
 import os.path
 import shlex
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
@@ -41,14 +42,15 @@ from ascend_runner.tools.job.jobs import (
 from ascend_runner.views import facts
 from ascend_runner.views.facts import Fact
 
-JOB_HEADS: Final = ("job", "state", "pid", "started", "took", "logs")
-JOB, _STATE, PID, STARTED, _TOOK, LOGS = range(len(JOB_HEADS))
+JOB_HEADS: Final = ("job", "state", "pid", "started", "took", "logs", "cause")
+JOB, _STATE, PID, STARTED, _TOOK, LOGS, CAUSE = range(len(JOB_HEADS))
+LINES_BESIDE: Final = 4  # on the screen of a list: the heads, two lines on other jobs, and the prompt
 NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
 WITHOUT_ZONE: Final = slice(len("2026-11-22 09:47:36"))  # the part of a time from text.clock() before the zone
 DAY_AND_MINUTE: Final = slice(len("2026-"), len("2026-11-22 09:47"))
 CUT: Final = "..."
 CUT_AT: Final = {JOB: 5, LOGS: 0}  # characters after which a name or a path is cut; the ends differ most
-SHORTEST: Final = {JOB: 12, LOGS: 20}  # characters; a path for which there is less room is left out
+SHORTEST: Final = {JOB: 12, LOGS: 20, CAUSE: 30}  # characters; a path for which there is less room is left out
 
 
 def job_lines(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> Iterator[str]:
@@ -75,6 +77,7 @@ def _cells(snapshot: Snapshot, now: float) -> list[str]:
         clock(snapshot.job.began),
         duration(seconds(snapshot, now)) if snapshot.condition not in NOT_KNOWN else "",
         Masker().text(snapshot.job.log_dir),
+        Masker().text(snapshot.sentence),
     )
     return [*map(printable, cells)]
 
@@ -90,7 +93,9 @@ def _state(snapshot: Snapshot) -> str:
 
 
 def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """Return the rows as they fit into a width."""
+    """Return the rows as they fit into a width; the causes have the room that is left, but at least some."""
+    causes = [row[CAUSE] for row in rows]
+    rows = [_with(row, CAUSE, _clip(row[CAUSE], SHORTEST[CAUSE])) for row in rows]
     short, shorter = (
         [_with(row, STARTED, row[STARTED][part]) for row in rows] for part in (WITHOUT_ZONE, DAY_AND_MINUTE)
     )
@@ -98,7 +103,13 @@ def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     without_pids = [_with(row, PID, "") for row in without_paths]
     stages = ([[*row] for row in rows], short, _clipped(short, LOGS, width), _clipped(shorter, LOGS, width))
     found = next((stage for stage in (*stages, without_paths) if _width(stage) <= width), without_pids)
+    room = width - _width([_with(row, CAUSE, "") for row in found]) - len(SPACE)
+    found = [_with(row, CAUSE, _clip(cause, room)) for row, cause in zip(found, causes)]
     return _clipped(found, JOB, width)
+
+
+def _clip(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: max(0, room - len(CUT))] + CUT if room > len(CUT) else ""
 
 
 def _clipped(rows: Sequence[Sequence[str]], index: int, width: int) -> list[list[str]]:
@@ -236,6 +247,16 @@ def _labelled(label: str, text: str, width: int | None) -> list[str]:
     else:
         wrapped = [f"{indent}{text}"] if text else []
     return [f"  {label:{LABEL}}{line[len(indent) :]}" if line is wrapped[0] else line for line in wrapped]
+
+
+def listing(here: Sequence[Snapshot], elsewhere: Sequence[Snapshot], hidden: int = 0, width: int | None = None) -> str:
+    """List the jobs of a directory and then others, a line each; `hidden` is the number of jobs that are left out."""
+    lines = [*job_lines([*here, *elsewhere], time.time(), width)] if here or elsewhere else []
+    if here and elsewhere:
+        lines.insert(1 + len(here), "started in other directories:")
+    if hidden:
+        lines.append(f"and {counted(hidden, 'earlier job')}; --all shows all jobs")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def list_text(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> str:

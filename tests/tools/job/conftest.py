@@ -63,6 +63,7 @@ def fixture_run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return the directory that holds those of the jobs, in memory; its path is short enough for sockets."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         monkeypatch.setenv(run_folder.RUN_DIR_VARIABLE, folder)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
         yield Path(folder)
 
 
@@ -72,7 +73,8 @@ def fixture_start(program: Program, run_dir: Path) -> Start:
 
     def start(command: str, *options: str, ranks: int = 2, name: str = "job") -> Run:
         options = ("--nproc-per-node", str(ranks), *options)
-        env = {run_folder.RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": name}
+        state = {"XDG_STATE_HOME": f"{run_dir}/state"}
+        env = {run_folder.RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": name, **state}
         return program.start(*options, "sh", "-c", command, env=env)
 
     return start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -32,6 +33,64 @@ def test_names_that_mean_several_jobs(start: Start, tool: Tool) -> None:
     assert [2, 2, 0] == [several[0], beginning[0], one[0]]
     assert "2 jobs are running; specify one of them: train-b" in several[1]
     assert "'train' is ambiguous: train-b (pid " in beginning[1]
+
+
+def test_job_of_the_current_directory(
+    run_dir: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a name, it is a job that was started there or below, also an ended one, or else the running one."""
+    (tmp_path / "locked").mkdir()
+    lock = os.open(tmp_path / "locked", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    started = (("here/below", "/"), ("there", "/"), ("elsewhere", str(tmp_path / "locked")), ("there", "/"))
+    for number, (place, folder) in enumerate(started):
+        (run_dir / f"{number}").mkdir()
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        members = {**JOB, "job_id": f"x{number}", "began": number, "cwd": str(tmp_path / place), "run_folder": folder}
+        (run_dir / f"{number}" / run_folder.JOB_FILE).write_text(json.dumps(members))
+    (tmp_path / "without jobs").mkdir()
+    found, listed = [], []
+    for place in ("here", "there", "without jobs", "."):
+        monkeypatch.chdir(tmp_path / place)
+        found.append(tool()[1].partition(":")[0])
+        listed.append([line.split()[0] for line in tool("list")[1].splitlines()[1:]])
+    os.close(lock)
+    monkeypatch.chdir(tmp_path / "without jobs")
+
+    assert ["x0", "x3", "x2", "x2"] == found
+    assert "x3" == tool()[1].partition(":")[0]
+    assert ["x0", "started", "x1", "x2", "x3"] == listed[0]
+    assert ["x1", "x3", "started", "x0", "x2"] == listed[1]
+    assert ["x0", "x1", "x2", "x3"] == listed[2] == listed[3]
+
+
+def test_list_of_some_jobs(run_dir: Path, tool: Tool) -> None:
+    """Of many jobs, the newest are listed, and how many are left out; a part of a name chooses."""
+    for number in range(5):
+        (run_dir / f"{number}").mkdir()
+        members = {**JOB, "job_id": f"{'ab'[number % 2]}{number}", "began": number}
+        (run_dir / f"{number}" / run_folder.JOB_FILE).write_text(json.dumps(members))
+
+    assert ["a2", "b3", "a4", "and"] == [line.split()[0] for line in tool("list", "-n", "3")[1].splitlines()[1:]]
+    assert ["b1", "b3"] == [line.split()[0] for line in tool("list", "b")[1].splitlines()[1:]]
+    assert (0, "no job with 'c' in its name\n") == tool("list", "c")
+    assert ["a4", "b3"] == sorted(one["job_id"] for one in json.loads(tool("list", "-n", "2", "--json")[1]))
+    assert "no job 'a44' on this machine (did you mean a4?)" in tool("status", "a44")[1]
+
+
+def test_job_after_a_reboot(start: Start, tool: Tool, run_dir: Path, program: Program) -> None:
+    """Its exit status and its cause are listed although the run directory and the logs are gone."""
+    start("echo 'ValueError: loss is nan'; exit 7", ranks=1).finish()
+    (path,) = run_dir.glob(f"*/{run_folder.JOB_FILE}")
+    shutil.rmtree(path.parent)
+    shutil.rmtree(program.log_dir)
+    line = tool("list")[1].splitlines()[1]
+    status, screen = tool("status", "job")
+
+    assert ["job", "failed", "(7)"] == line.split()[:3]
+    assert line.endswith("rank 0 failed: ValueError: loss is nan (exit status 7)")
+    assert (5, "job: failed (exit status 7) after ") == (status, screen[:34])
+    assert "  cause       rank 0 failed: ValueError: loss is nan (exit status 7)\n" in screen
 
 
 def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
@@ -65,7 +124,7 @@ def test_several_nodes_on_one_machine(run_dir: Path, tool: Tool) -> None:
     both = [line.split() for line in tool("status", "x")[1].splitlines()[1:]]
 
     assert tool()[1].startswith("x-node-0: ")
-    assert [("x-node-0", "b"), ("x-node-1", "b"), ("x-node-0", "a")] == [(one[0], one[-1][-1]) for one in listed]
+    assert [("x-node-0", "a"), ("x-node-0", "b"), ("x-node-1", "b")] == [(one[0], one[-1][-1]) for one in listed]
     assert ["/nowhere/b"] * 2 == [one[-1] for one in both]
 
 
@@ -91,7 +150,7 @@ def test_last_of_several_runs(start: Start, tool: Tool) -> None:
         start(script, "--log-runs", "1", ranks=1).finish()
 
     assert [3, 3] == [tool()[0], tool("status", "job")[0]]
-    assert ["succeeded", "failed", "ended"] == [line.split()[1] for line in tool("list")[1].splitlines()[1:]]
+    assert ["failed", "failed", "succeeded"] == [line.split()[1] for line in tool("list")[1].splitlines()[1:]]
 
 
 def test_logs_that_were_moved(start: Start, tool: Tool, program: Program, tmp_path: Path) -> None:
@@ -110,7 +169,8 @@ def test_newest_logs_in_the_working_directory(
 ) -> None:
     """If this machine knows no job, all commands find the one whose logs are there."""
     start("exit 4", ranks=1).finish()
-    shutil.rmtree(next(run_dir.iterdir()))
+    for kept in run_dir.iterdir():
+        shutil.rmtree(kept)
     monkeypatch.chdir(program.folder)
     unknown = tool("list"), tool()
     os.mkdir("logs")

@@ -257,7 +257,7 @@ def test_final_report_that_could_not_be_written(start: Start, tool: Tool, progra
 
 
 def test_final_report_that_cannot_be_read(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
-    """The runner has reported an end, although nobody can read it, so it was not killed."""
+    """The runner has reported an end, although nobody can read it, so it was not killed: the history knows it."""
     report = program.log_dir / "job-report.json"
     start(f"until mkdir {report}; do rm {report}; done 2>/dev/null", ranks=1).finish()
     (spare,) = run_dir.glob("*/job-report.json")
@@ -268,8 +268,8 @@ def test_final_report_that_cannot_be_read(start: Start, tool: Tool, program: Pro
     events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:-1]))
     status, screen = tool()
 
-    assert 4 == status
-    assert screen.startswith("job: ended; the reason is unknown")
+    assert 3 == status
+    assert screen.startswith("job: succeeded after ")
     assert f"  report      '{spare}' is not the JSON report of a job\n" in screen
     assert "the job has ended; its last events could not be written" == tool("events", "-f")[1].splitlines()[-1]
 
@@ -308,12 +308,15 @@ def test_limit_of_a_held_job(start: Start, tool: Tool) -> None:
 @pytest.mark.parametrize(
     "content", ["", "7", "[" * 100_000, '{"state": 7, "ranks": [1, {"rank_id": "x"}], "cause": 3}']
 )
-def test_reports_that_are_none(start: Start, tool: Tool, program: Program, content: str) -> None:
-    """The job is shown with what else is known of it; no text of others controls the terminal."""
+def test_reports_that_are_none(start: Start, tool: Tool, program: Program, run_dir: Path, content: str) -> None:
+    """The job is shown with what the history knows of it, or else without its end."""
     start("exit 0", ranks=1).finish()
     (program.log_dir / "job-report.json").write_text(content)
+    known = tool("status", "job")
+    shutil.rmtree(run_dir / "state")
     status, screen = tool("status", "job")
 
+    assert (3, "job: succeeded after ") == (known[0], known[1][:21])
     assert 4 == status
     assert screen.startswith("job: ended; the reason is unknown")
 

@@ -39,7 +39,7 @@ def answer(method: str, path: str, accept: str = "") -> tuple[str, dict[str, str
         heads.append((status, headers))
         return None
 
-    application = metrics.application(metrics.registry_of(JOB))
+    application = metrics.application(metrics.registry_of([JOB]))
     body = b"".join(application(environ, start_response))  # type: ignore[arg-type]  # nobody calls what it returns
     ((status, headers),) = heads
     return status, dict(headers), body.decode()

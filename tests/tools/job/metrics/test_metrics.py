@@ -23,6 +23,7 @@ from ascend_runner.tools.job.jobs import Snapshot
 from ascend_runner.tools.job.processes import Usage
 from ascend_runner.training.steps import Step
 from tests.helpers.planted import SECRETS, WORD
+from tests.helpers.program import Program
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
 from tests.tools.job.conftest import JOB, Start, Tool, record_of
@@ -302,3 +303,15 @@ def test_without_the_extra() -> None:
     ended = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=False, timeout=LIMIT)
 
     assert ended.stderr.startswith("ascend-job: metrics requires the package prometheus_client: ")
+
+
+def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program) -> None:
+    """Its metrics are those of all nodes, each family once."""
+    for node in range(2):
+        place = ("--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--link", "off")
+        start(f"exit {node * 4}", *place, ranks=1).finish()
+    status, text = tool("metrics", str(program.log_dir))
+    (family,) = (one for one in parser.text_string_to_metric_families(text) if one.name.endswith("job_exit_status"))
+
+    assert 0 == status
+    assert [0.0, 4.0] == [sample.value for sample in family.samples]
