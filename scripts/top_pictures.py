@@ -11,7 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ascend_runner.tools.job.top_app import Actions, Top  # noqa: E402  found by the line above
+from ascend_runner.tools.job.top_app import Texts, Top  # noqa: E402  found by the line above
 from ascend_runner.tools.job.top_frame import Screen, frame  # noqa: E402  as above
 from tests.helpers.live_views import EIGHT, JOBS, SIZES  # noqa: E402
 
@@ -32,11 +32,7 @@ def main() -> None:
 
 async def _top() -> str:
     """Return the screen of a job of 8 ranks as SVG."""
-
-    def nothing(_rank_id: int) -> str:
-        return ""
-
-    app = Top(lambda _shown: EIGHT, Actions(log=nothing, stacks=nothing, events=nothing))
+    app = Top(lambda _shown: EIGHT, Texts(log=lambda _rank_id: (), stacks=tuple, events=tuple))
     async with app.run_test(size=TOP_SIZE) as pilot:
         while not app.is_drawn:
             await pilot.pause(0.01)

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -25,8 +25,10 @@ from ascend_runner.frameworks import env_patch
 from ascend_runner.node import bounded, npus
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import Figures, NpuSampler
+from ascend_runner.record import job_record
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
+from ascend_runner.supervision import cloud_events
 from ascend_runner.text import counted, printable
 from ascend_runner.tools.job import jobs, logs, screens
 from ascend_runner.tools.job.jobs import Condition, FoundJob, Snapshot, UnknownJobError
@@ -34,6 +36,7 @@ from ascend_runner.tools.job.processes import ProcessMeter, Usage
 from ascend_runner.tools.job.top_frame import JobView, RankView, State, judged
 from ascend_runner.training import steps
 from ascend_runner.training.steps import Step
+from ascend_runner.views import facts
 
 WINDOW: Final = 60.0  # seconds
 LEAST: Final = 30.0  # seconds until there are averages
@@ -60,6 +63,25 @@ class CpuWindow:
         return {rank_id: 100 * more / (now - began) for rank_id, more in used.items() if more >= 0}
 
 
+class Histories:
+    """The figures of ranks in the last looks: their CPU usage, their memory, and how fast their steps follow."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, deque[tuple[float, float | None, int | None, int | None]]] = {}
+
+    def look(self, rank: RankView, now: float) -> RankView:
+        """Return a rank with its history until now; steps are per look, multiplied so that they are whole numbers."""
+        seen = self._seen.setdefault(rank.rank_id, deque(maxlen=LOOKS))
+        seen.append((now, rank.cpu, rank.memory, rank.step))
+        cpus = tuple(int(cpu) for _at, cpu, _memory, _step in seen if cpu is not None)
+        memories = tuple(memory for _at, _cpu, memory, _step in seen if memory is not None)
+        known = [(at, step) for at, _cpu, _memory, step in seen if step is not None]
+        paces = tuple(max(0, later - step) for (_, step), (_, later) in zip(known, known[1:]))
+        found = {"CPU": cpus, "memory": memories, "steps": paces}
+        return attrs.evolve(rank, history={name: values for name, values in found.items() if any(values)})
+
+
+LOOKS: Final = 120  # seconds that histories go back
 MOST_EXAMINED: Final = 256  # logs each time, besides the visible ones
 MOST_READ: Final = 32  # likewise
 FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
@@ -133,16 +155,22 @@ def ranks_of(seen: Snapshot) -> list[RankView]:
 def _of_record(rank: RankRecord, seen: Snapshot) -> RankView:
     now = (seen.live.began + seen.live.seconds if seen.live else time.time()) - seen.record.started_at
     state = State.__members__.get(rank.state.name, State.ENDED)
+    if state is State.RUNNING:
+        mark = facts.singled_out(seen.record).get(rank.rank_id)
+        state = State.STOPPING if rank.signals else State(mark) if mark else state
+    is_silent = rank.is_running and rank.rank_id >= 0 and rank.last_output_after is None
+    why_silent = facts.why_silent(seen.record) if is_silent else ""
     return RankView(
         rank_id=rank.rank_id,
-        state=State.STOPPING if state is State.RUNNING and rank.signals else state,
+        state=state,
         ending=rank.words if rank.ending else "",
         is_culprit=bool(seen.cause and rank.rank_id == seen.cause.rank_id),
         name=printable(rank.name).replace("\t", " "),
         node="" if seen.live or seen.job.is_of_this_machine else printable(seen.job.host),
         pid=rank.pid,
         npu=rank.local_rank if rank.rank_id >= 0 else None,
-        quiet=max(0.0, now - rank.last_sign_after) if seen.live and rank.is_running else None,
+        quiet=max(0.0, now - rank.last_sign_after) if seen.live and rank.is_running and not why_silent else None,
+        why_silent=why_silent,
         over=max(0.0, now - rank.ended_after) if rank.ending else None,
         output=_output(rank) if seen.live else (),
         last_lines=rank.last_lines,
@@ -256,6 +284,7 @@ class Observer:
         self._listed_at: float | None = None
         self._log_paths: dict[int, str] = {}
         self._cpu = CpuWindow()
+        self._histories = Histories()
         self._npus = NpuSampler(self._host, environ)
         self._has_started_npu_smi = False
         self._has_npus = any(one.is_of_this_machine for one in found) and bool(npus.devices(self._host))
@@ -274,11 +303,12 @@ class Observer:
         by_part = [(part, part.look()) for part in self._parts]
         ranks = [rank for _part, found in by_part for rank in found]
         wanted = [rank.rank_id for rank in ranks] if len(ranks) <= FEW else shown
+        wanted_ranks = {*wanted}
         self._look_at_logs(now, wanted)
         usages = {
             rank_id: usage
             for part, found in by_part
-            for rank_id, usage in part.usages([rank for rank in found if rank.rank_id in set(wanted)], now).items()
+            for rank_id, usage in part.usages([rank for rank in found if rank.rank_id in wanted_ranks], now).items()
         }
         averages = self._cpu.look({rank_id: usage.cpu_seconds for rank_id, usage in usages.items()}, now)
         devices = self._look_at_npus(now)
@@ -289,7 +319,8 @@ class Observer:
             for rank in found:
                 device = None if rank.npu is None else figures.get(rank.npu)
                 view = _complete(rank, tails.get(rank.rank_id), usages.get(rank.rank_id), device)
-                views.append(attrs.evolve(view, average_cpu=averages.get(rank.rank_id)))
+                view = attrs.evolve(view, average_cpu=averages.get(rank.rank_id))
+                views.append(self._histories.look(view, now) if rank.rank_id in wanted_ranks else view)
         return self._view(judged(views), tails, now)
 
     def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:
@@ -309,6 +340,7 @@ class Observer:
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,
             has_stacks=any(part.is_here for part in self._parts),
+            condition="; ".join(one.sentence for part in self._parts for one in _conditions(part)),
         )
 
     def _place(self) -> str:
@@ -339,10 +371,16 @@ class Observer:
         return self._npus.look(now)
 
 
+def _conditions(part: Part) -> Sequence[job_record.Condition]:
+    """Return the hangs and the slow trainings of a part; an unhealthy node is not about ranks."""
+    is_about_ranks = {cloud_events.HANGING, cloud_events.SLOW}
+    return [one for one in part.seen.record.conditions if one.condition in is_about_ranks and not part.is_over]
+
+
 def _complete(rank: RankView, tail: Tail | None, usage: Usage | None, device: Figures | None) -> RankView:
     """Return a rank with the figures of its log, its processes and its NPU."""
     quiet = rank.quiet
-    if tail and quiet is None and rank.state.is_running:
+    if tail and quiet is None and rank.state.is_running and not rank.why_silent:
         quiet = max(0.0, time.time() - tail.at)
     return attrs.evolve(
         rank,

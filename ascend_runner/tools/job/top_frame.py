@@ -10,7 +10,7 @@ import enum
 import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -118,6 +118,8 @@ class State(enum.Enum):
 
     FAILED = "failed"
     NOT_KILLED = "not killed"
+    OUTLIER = "outlier"  # running, but elsewhere in the program than the others, which hang
+    SLOW = "slow"  # running, but slower than the others
     QUIET = "quiet"  # running, but without output for much longer than the others
     BEHIND = "behind"  # running, but some steps behind the others
     ENDED = "ended"  # since the report was written
@@ -130,10 +132,11 @@ class State(enum.Enum):
     @property
     def is_running(self) -> bool:
         """Whether the rank runs."""
-        return self in {State.RUNNING, State.STOPPING, State.QUIET, State.BEHIND, State.NOT_KILLED}
+        return self in {State.RUNNING, State.STOPPING, *MARKED, State.NOT_KILLED}
 
 
-OUTLIERS: Final = frozenset({State.FAILED, State.NOT_KILLED, State.QUIET, State.BEHIND, State.ENDED})
+MARKED: Final = frozenset({State.OUTLIER, State.SLOW, State.QUIET, State.BEHIND})  # running, but unlike the others
+OUTLIERS: Final = frozenset({State.FAILED, State.NOT_KILLED, *MARKED, State.ENDED})
 INTERRUPTED: Final = frozenset({State.ENDED, State.STOPPED})
 
 
@@ -164,6 +167,8 @@ class RankView:
     device: Figures | None = None
     output: tuple[int, ...] = ()
     last_lines: tuple[str, ...] = ()
+    why_silent: str = ""  # why no output is expected of a rank that has written nothing
+    history: Mapping[str, tuple[int, ...]] = {}  # figures of the last minutes, by their names
 
     @property
     def title(self) -> str:
@@ -173,7 +178,7 @@ class RankView:
     @property
     def last_line(self) -> str:
         """The last line of its output, without the spaces that align it with others."""
-        return " ".join("".join(self.last_lines[-1:]).split())
+        return " ".join("".join(self.last_lines[-1:]).split()) or self.why_silent
 
     @property
     def words(self) -> str:
@@ -203,6 +208,7 @@ class JobView:
     is_over: bool = False
     has_npus: bool = False
     has_stacks: bool = False
+    condition: str = ""  # a hang or a slow training
     nodes: tuple[NodeRecord, ...] = ()
 
 
@@ -225,7 +231,7 @@ def judged(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
 
 def silences(ranks: Iterable[RankView]) -> tuple[dict[int, float], list[float]]:
     """Return the seconds without output of each running rank, and those since each rank that has succeeded did so."""
-    compared = {State.RUNNING, State.QUIET, State.BEHIND}
+    compared = {State.RUNNING, *MARKED}
     quiet = {rank.rank_id: rank.quiet for rank in ranks if rank.state in compared and rank.quiet is not None}
     return quiet, [rank.over for rank in ranks if rank.state is State.SUCCEEDED and rank.over is not None]
 
@@ -270,8 +276,7 @@ CURVE_PART: Final = 6  # the curve takes at most this part of a line: a sixth
 STYLES: Final = {
     State.FAILED: Style.BAD,
     State.NOT_KILLED: Style.BAD,
-    State.QUIET: Style.ODD,
-    State.BEHIND: Style.ODD,
+    **dict.fromkeys(MARKED, Style.ODD),
     State.ENDED: Style.ODD,
     State.STOPPING: Style.DIM,
     State.STOPPED: Style.DIM,
@@ -290,6 +295,7 @@ class Column:
 
     head: str
     text: Callable[[RankView, float], str]
+    key: Callable[[RankView], float | str | None]  # what ranks are sorted by
     is_right: bool = True
     style: Callable[[RankView], Style] = lambda _rank: Style.PLAIN
     keeps_end: bool = False
@@ -310,28 +316,52 @@ def _figure(name: str, unit: str) -> Callable[[RankView, float], str]:
     return text
 
 
-RANK: Final = Column(head="rank", text=lambda rank, _now: rank.title, style=lambda _rank: Style.BOLD)
-NODE: Final = Column(head="node", text=lambda rank, _now: rank.node or MISSING, is_right=False, keeps_end=True)
-NPU: Final = Column(head="NPU", text=lambda rank, _now: _known(rank.npu))
+def _of_device(name: str) -> Callable[[RankView], float | None]:
+    return lambda rank: getattr(rank.device, name) if rank.device else None
+
+
+RANK: Final = Column(
+    head="rank", text=lambda rank, _now: rank.title, key=lambda rank: -rank.rank_id, style=lambda _rank: Style.BOLD
+)
+NODE: Final = Column(
+    head="node",
+    text=lambda rank, _now: rank.node or MISSING,
+    key=lambda rank: rank.node,
+    is_right=False,
+    keeps_end=True,
+)
+NPU: Final = Column(
+    head="NPU", text=lambda rank, _now: _known(rank.npu), key=lambda rank: None if rank.npu is None else -rank.npu
+)
 DEVICE: Final = attrs.evolve(NPU, head="device")  # instead, on a machine without NPUs
 STATE: Final = Column(
-    head="state", text=lambda rank, _now: rank.words, is_right=False, style=lambda rank: STYLES[rank.state]
+    head="state",
+    text=lambda rank, _now: rank.words,
+    key=lambda rank: -_PLACES[rank.state],
+    is_right=False,
+    style=lambda rank: STYLES[rank.state],
 )
 QUIET: Final = Column(
     head="quiet for",
     text=lambda rank, _now: MISSING if rank.quiet is None else short_duration(rank.quiet),
+    key=lambda rank: rank.quiet,
     style=lambda rank: Style.ODD if rank.state is State.QUIET else Style.PLAIN,
 )
 STEP: Final = Column(
     head="step",
     text=lambda rank, _now: _known(rank.step),
+    key=lambda rank: None if rank.step is None else -rank.step,
     style=lambda rank: Style.ODD if rank.state is State.BEHIND else Style.PLAIN,
 )
-CPU: Final = Column(head="CPU", text=lambda rank, _now: _known(rank.cpu, "%"))
-MEMORY: Final = Column(head="memory", text=lambda rank, _now: MISSING if rank.memory is None else size(rank.memory))
-HBM: Final = Column(head="HBM", text=_figure("memory", "%"))
-AI_CORE: Final = Column(head="AI core", text=_figure("ai_core", "%"))
-TEMPERATURE: Final = Column(head="temp", text=_figure("temperature", "°C"))
+CPU: Final = Column(head="CPU", text=lambda rank, _now: _known(rank.cpu, "%"), key=lambda rank: rank.cpu)
+MEMORY: Final = Column(
+    head="memory",
+    text=lambda rank, _now: MISSING if rank.memory is None else size(rank.memory),
+    key=lambda rank: rank.memory,
+)
+HBM: Final = Column(head="HBM", text=_figure("memory", "%"), key=_of_device("memory"))
+AI_CORE: Final = Column(head="AI core", text=_figure("ai_core", "%"), key=_of_device("ai_core"))
+TEMPERATURE: Final = Column(head="temp", text=_figure("temperature", "°C"), key=_of_device("temperature"))
 
 IN_ORDER: Final = (RANK, NODE, NPU, DEVICE, STATE, QUIET, STEP, CPU, MEMORY, HBM, AI_CORE, TEMPERATURE)
 BEFORE_LINE: Final = (RANK, STATE, QUIET, STEP, NODE)  # worth more than the last line
@@ -346,12 +376,15 @@ class Table:
     curve: int
     line: int
 
-    def head(self) -> list[Span]:
-        """Return the heads."""
-        heads = [padded(column.head, cells, is_right=column.is_right) for column, cells in self.columns]
-        heads += [padded("output", self.curve)] if self.curve else []
-        heads += [padded("last line", self.line)] if self.line else []
-        return [(" " * MARGIN + (" " * SPACE).join(heads), Style.HEAD)]
+    def head(self, sort: str) -> list[Span]:
+        """Return the heads; the one that ranks are sorted by stands out."""
+        spans: list[Span] = [(" " * MARGIN, Style.HEAD)]
+        for column, cells in self.columns:
+            style = Style.TITLE if column.head == sort else Style.HEAD
+            spans += [(padded(column.head, cells, is_right=column.is_right), style), (" " * SPACE, Style.HEAD)]
+        rest = [padded("output", self.curve)] if self.curve else []
+        rest += [padded("last line", self.line)] if self.line else []
+        return [*spans, ((" " * SPACE).join(rest), Style.HEAD)]
 
     def row(self, rank: RankView, now: float) -> list[Span]:
         """Return the cells of a rank, without the margin."""
@@ -398,7 +431,7 @@ def _is_worth(column: Column, ranks: Sequence[RankView], now: float) -> bool:
 
 
 def _column_width(column: Column, ranks: Sequence[RankView], now: float) -> int:
-    return max(width(column.head), *(width(column.text(rank, now)) for rank in ranks))
+    return max([width(column.head), *(width(column.text(rank, now)) for rank in ranks)])
 
 
 WIDTH: Final = 64  # ranks of a line
@@ -406,6 +439,8 @@ LABEL: Final = 7  # cells
 LETTERS: Final = {
     State.FAILED: "F",
     State.NOT_KILLED: "K",
+    State.OUTLIER: "o",
+    State.SLOW: "w",
     State.QUIET: "q",
     State.BEHIND: "b",
     State.ENDED: "e",
@@ -452,10 +487,38 @@ BAR: Final = 32  # most cells of the progress bar
 LEAST_BAR: Final = 8  # fewest cells of it
 LEAST_LOG: Final = 4  # lines of the screen for the end of a log, with a title and two blank ones
 COMPARED: Final = frozenset({State.RUNNING, State.BEHIND})
+WIDE: Final = 120  # cells of a terminal that shows figures of the last minutes
+CURVE: Final = 24  # cells of one
+NO_OUTPUT: Final = "no output yet"
 CURSOR: Final = "▸ "
 BLANK: Final[Line] = ()
 S, A = "s", "a"
-KEYS: Final = (("enter", "log"), (S, "stacks"), ("e", "events"), (A, "all ranks"), ("q", "quit"))
+KEYS: Final = (
+    ("enter", "log"),
+    (S, "stacks"),
+    ("e", "events"),
+    (A, "all ranks"),
+    ("<>", "sort"),
+    ("/", "search"),
+    ("?", "help"),
+    ("q", "quit"),
+)
+HELP: Final = (
+    "↑ ↓  PgUp PgDn  Home End   choose a rank; in a view, scroll",
+    "Enter, l                   log of the rank, followed at its end",
+    "s                          stacks of this node: which rank do the others wait for?",
+    "e                          events of the job",
+    "a                          all ranks, or only the outliers",
+    "< >                        sort by another column; at first, outliers come first",
+    "/  n  N                    search ranks, or the text of a view; next, previous",
+    "?, h, F1                   this help",
+    "q, Esc                     leave a view",
+    "q, Ctrl-C                  quit; the job is not affected",
+    "",
+    "-  unknown    *  older than 10 s    yellow  unlike the other ranks    red  failed",
+    "",
+    "Ranks that wait for each other have equal steps and output, even if one is slow.",
+)  # at most 80 cells
 STACKS: Final[Line] = (("  (", Style.DIM), (S, Style.KEY), (": stacks)", Style.DIM))
 # If ranks wait for each other, their steps and their output are equal, and only their stacks tell them apart.
 WHICH_RANK: Final[Line] = ((" ", Style.PLAIN), (S, Style.KEY), (": see which rank the others wait for", Style.DIM))
@@ -469,16 +532,21 @@ class Screen:
     rows: int
     selected: int | None = None
     shows_all: bool = False
+    sort: str = ""  # the head of the column to sort by; "": outliers first
     note: str = ""
 
 
 @attrs.frozen
 class Frame:
-    """The lines, at most as many as the terminal has; `ranks` are the ranks that the cursor can reach, in order."""
+    """The lines, at most as many as the terminal has; `ranks` are the ranks that the cursor can reach, in order.
+
+    `heads` are those of the columns.
+    """
 
     lines: tuple[Line, ...]
     ranks: tuple[int, ...]
     selected: int | None
+    heads: tuple[str, ...] = ()
 
 
 def frame(job: JobView, screen: Screen) -> Frame:
@@ -496,20 +564,44 @@ def frame(job: JobView, screen: Screen) -> Frame:
             head += [*drawn, BLANK]
         else:
             below = [_others(ordered[len(rows) :], screen)]
+    rows = [*_sorted(rows, screen.sort)]
     room = max(1, screen.rows - len(head) - 2 - len(below))
     selected = screen.selected if screen.selected in {rank.rank_id for rank in rows} else None
     if selected is None and rows:
         selected = rows[0].rank_id
     shown = _window(rows, selected, room)
-    lines = [*head, *_table(job, shown, selected, screen), *below]
-    lines += _log_end(next((rank for rank in shown if rank.rank_id == selected), None), screen.rows - 1 - len(lines))
-    lines = lines[: screen.rows - 1]
-    lines += [BLANK] * (screen.rows - 1 - len(lines))
-    is_partial = screen.shows_all or len(rows) < len(ordered)
-    has_stacks = job.has_stacks and any(rank.state.is_running for rank in job.ranks)
-    lines.append(_keys(screen, {name for name, is_of_use in ((A, is_partial), (S, has_stacks)) if not is_of_use}))
+    table = fitting(shown, job.now, screen.columns, has_npus=job.has_npus)
+    lines = [*head, *_table(job, table, shown, attrs.evolve(screen, selected=selected)), *below]
+    at_cursor = next((rank for rank in shown if rank.rank_id == selected), None)
+    lines += _log_end(at_cursor, screen.rows - 1 - len(lines), screen.columns)
+    lines = _with_keys(lines, job, screen, is_partial=screen.shows_all or len(rows) < len(ordered))
     clipped = tuple(_clipped(line, screen.columns) for line in lines)
-    return Frame(clipped, tuple(rank.rank_id for rank in rows), selected)
+    heads = tuple(column.head for column, _cells in table.columns)
+    return Frame(clipped, tuple(rank.rank_id for rank in rows), selected, heads)
+
+
+def _with_keys(lines: list[Line], job: JobView, screen: Screen, *, is_partial: bool) -> list[Line]:
+    """Return lines that fill the screen, with the keys on the last one."""
+    lines = lines[: screen.rows - 1]
+    has_stacks = job.has_stacks and any(rank.state.is_running for rank in job.ranks)
+    useless = {name for name, is_of_use in ((A, is_partial), (S, has_stacks)) if not is_of_use}
+    return [*lines, *[BLANK] * (screen.rows - 1 - len(lines)), _keys(screen, useless)]
+
+
+def matches(rank: RankView, text: str) -> bool:
+    """Whether a rank has a text in its row."""
+    row = " ".join((f"rank {rank.title}", rank.node, rank.words, rank.last_line))
+    return text.casefold() in row.casefold()
+
+
+def _sorted(ranks: Sequence[RankView], head: str) -> Sequence[RankView]:
+    """Return ranks by a column, those first that stand out in it; unknown values come last."""
+    column = next((column for column in IN_ORDER if column.head == head), None)
+    if column is None:
+        return ranks
+    known = [(key, rank) for rank in ranks if (key := column.key(rank)) is not None]
+    known.sort(key=lambda pair: pair[0], reverse=column is not NODE)
+    return [*(rank for _key, rank in known), *(rank for rank in ranks if column.key(rank) is None)]
 
 
 def _clipped(line: Line, cells: int) -> Line:
@@ -606,7 +698,8 @@ def _odd(job: JobView, screen: Screen) -> Line:
         return ((cut(f" {rank_list(failed)} failed", screen.columns), Style.ODD),)
     behind = [rank.rank_id for rank in job.ranks if rank.state is State.BEHIND]
     steps = {rank.rank_id: rank.step for rank in job.ranks if rank.step is not None and rank.state in COMPARED}
-    sentence = outliers.quiet_sentence(*silences(job.ranks)) or outliers.behind_sentence(behind, steps)
+    sentence = printable(job.condition) or outliers.quiet_sentence(*silences(job.ranks))
+    sentence = sentence or outliers.behind_sentence(behind, steps)
     style = Style.ODD if sentence else Style.PLAIN  # a rank that is busier need not be slow
     running = [rank for rank in job.ranks if rank.state is State.RUNNING]
     averages = {rank.rank_id: rank.average_cpu for rank in running if rank.average_cpu is not None}
@@ -632,23 +725,30 @@ def _nodes(job: JobView, screen: Screen) -> list[Line]:
     return [*lines, *([((f"  {rest}", Style.DIM),)] if rest else []), BLANK]
 
 
-def _table(job: JobView, rows: Sequence[RankView], selected: int | None, screen: Screen) -> list[Line]:
+def _table(job: JobView, table: Table, rows: Sequence[RankView], screen: Screen) -> list[Line]:
     if not rows:
         return []
-    table = fitting(rows, job.now, screen.columns, has_npus=job.has_npus)
-    lines: list[Line] = [tuple(table.head())]
+    lines: list[Line] = [tuple(table.head(screen.sort))]
     for rank in rows:
-        mark = (CURSOR if rank.rank_id == selected else " " * len(CURSOR), Style.KEY)
+        mark = (CURSOR if rank.rank_id == screen.selected else " " * len(CURSOR), Style.KEY)
         lines.append((mark, *table.row(rank, job.now)))
     return lines
 
 
-def _log_end(rank: RankView | None, room: int) -> list[Line]:
-    """Return the last lines of the rank at the cursor, below a title and between blank lines, if there is room."""
-    if rank is None or not rank.last_lines or room < LEAST_LOG:
+def _log_end(rank: RankView | None, room: int, columns: int) -> list[Line]:
+    """Return the last lines of the rank at the cursor, below a title and between blank lines, if there is room.
+
+    A wide terminal also shows its figures of the last minutes.
+    """
+    if rank is None or room < LEAST_LOG:
         return []
-    title = ((f" {rank.title if rank.name else f'rank {rank.title}'}: end of the log", Style.DIM),)
-    return [BLANK, title, *(((f"  {line}", Style.PLAIN),) for line in rank.last_lines[3 - room :])]
+    name = rank.title if rank.name else f"rank {rank.title}"
+    title: list[Span] = [(f" {name}: end of the log", Style.DIM)]
+    if columns >= WIDE:
+        for figure, values in rank.history.items():
+            title += [(f"   {figure} ", Style.DIM), (curve(values, CURVE), Style.CURVE)]
+    texts = rank.last_lines or (rank.why_silent or NO_OUTPUT,)
+    return [BLANK, tuple(title), *(((f"  {line}", Style.PLAIN),) for line in texts[3 - room :])]
 
 
 def _others(others: Sequence[RankView], screen: Screen) -> Line:
@@ -673,6 +773,8 @@ def _keys(screen: Screen, useless: Collection[str]) -> Line:
     if screen.note:
         return ((padded(f" {printable(screen.note)}", screen.columns), Style.ODD),)
     keys = [(key, f" {what}") for key, what in KEYS if key not in useless]
-    while len(keys) > 1 and sum(len(f" {key}{what}  ") for key, what in keys) > screen.columns:
-        del keys[-2]  # the last one leaves the screen
+    first, last = keys[:-2], keys[-2:]  # the last ones explain the others, and leave the screen
+    while keys[1:] and sum(len(f" {key}{what}  ") for key, what in keys) > screen.columns:
+        first, last = (first[:-1], last) if first else ([], last[1:])
+        keys = [*first, *last]
     return tuple(span for key, what in keys for span in ((f" {key}", Style.KEY), (f"{what}  ", Style.DIM)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from functools import partial
 
 import attrs
 import pytest
@@ -12,8 +12,9 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from ascend_runner.tools.job.top_app import Actions, Top
+from ascend_runner.tools.job.top_app import Texts, Top
 from ascend_runner.tools.job.top_frame import JobView, State
+from ascend_runner.tools.job.top_picture import Picture
 from tests.helpers.live_views import EIGHT, SIXTY_FOUR, THOUSAND, rank
 from tests.helpers.waiting import LIMIT
 
@@ -23,36 +24,31 @@ FAST = 0.05  # seconds between two looks; more often, and textual's pilot waits 
 
 
 class Shown(Top):
-    """The application with a job that a test changes; `left` has what was shown outside of it."""
+    """The application with a job that a test changes; `texts` has what the views show, and `read` what was read."""
 
     def __init__(self, job: JobView) -> None:
-        self.left: list[tuple[str, int]] = []
+        self.read: list[tuple[str, int]] = []
+        self.lines_of_log: list[str] = ["first", "[bold]second[/]", "last"]
         self.asked: Collection[int] = ()
         self.job = job
 
-        def act(name: str) -> Callable[[int], str]:
-            def note(rank_id: int) -> str:
-                self.left.append((name, rank_id))
-                return "came back"
+        def read(name: str, rank_id: int = -1) -> list[str]:
+            if (name, rank_id) not in self.read[-1:]:
+                self.read.append((name, rank_id))
+            return [*self.lines_of_log] if name == "log" else [f"the {name}"]
 
-            return note
-
-        super().__init__(self.look, Actions(log=act("log"), stacks=act("stacks"), events=act("events")), FAST)
+        texts = Texts(log=partial(read, "log"), stacks=partial(read, "stacks"), events=partial(read, "events"))
+        super().__init__(self.look, texts, FAST)
 
     def look(self, shown: Collection[int]) -> JobView:
         """Return the job."""
         self.asked = shown
         return self.job
 
-    @contextmanager
-    def suspend(self) -> Iterator[None]:
-        """Leave the screen, which needs a real terminal."""
-        yield
-
     @property
     def lines(self) -> list[str]:
         """The lines on the screen."""
-        picture = self.picture
+        picture = self.screen.query_one(Picture)
         return [picture.render_line(y).text for y in range(picture.size.height)]
 
 
@@ -83,27 +79,94 @@ async def until(pilot: Pilot[None], is_true: Callable[[], object]) -> None:
         await pilot.pause(FAST)
 
 
-def test_keys_of_the_selected_rank() -> None:
-    """Enter, s and e are about the rank at the cursor, which begins at the odd one."""
+def test_views_of_the_selected_rank() -> None:
+    """The log is that of the rank at the cursor, which begins at the odd one; q and Escape lead back."""
     app = Shown(EIGHT)
 
     async def check(pilot: Pilot[None]) -> None:
-        await pilot.press("enter", "down", "s", "down", "down", "up", "e", "pagedown", "enter", "pageup", "enter")
+        for keys, title in (
+            (("enter",), "log of rank 5"),
+            (("down", "s"), "stacks"),
+            (("down", "down", "up", "e"), "events"),
+            (("pagedown", "l"), "log of rank 7"),
+            (("home", "enter"), "log of rank 5"),
+            (("question_mark",), "keys"),
+        ):
+            await pilot.press(*keys)
+            await until(pilot, lambda title=title: title in app.lines[0])  # type: ignore[misc]  # a default value
+            await pilot.press("escape" if title == "stacks" else "q")
+            await until(pilot, lambda: "ranks: " in app.lines[2])
 
     run(app, check)
 
-    assert [("log", 5), ("stacks", 0), ("events", 1), ("log", 7), ("log", 5)] == app.left
+    assert [("log", 5), ("stacks", -1), ("events", -1), ("log", 7), ("log", 5)] == app.read
 
 
-def test_note() -> None:
-    """What comes back from outside is shown instead of the keys, until the next one."""
+def test_log_is_followed() -> None:
+    """New lines appear at the end, unless the user has scrolled back; it is no markup."""
     app = Shown(EIGHT)
+    app.lines_of_log = [f"line {number}" for number in range(100)]
 
     async def check(pilot: Pilot[None]) -> None:
         await pilot.press("enter")
-        await until(pilot, lambda: "came back" in app.lines[-1])
-        await pilot.press("down")
-        await until(pilot, lambda: "quit" in app.lines[-1])
+        await until(pilot, lambda: "line 99" in app.lines[-2])
+        app.lines_of_log.append("[bold red]x[/]")
+        await until(pilot, lambda: "[bold red]x[/]" in app.lines[-2])
+        await pilot.press("home")
+        app.lines_of_log.append("later")
+        await until(pilot, lambda: "line 0" in app.lines[1])
+        await pilot.press("end")
+        await until(pilot, lambda: "later" in app.lines[-2])
+
+    run(app, check)
+
+
+def test_search_in_a_text() -> None:
+    """The view goes to each match, and says when there is none."""
+    app = Shown(EIGHT)
+    app.lines_of_log = [f"line {number}" for number in range(100)]
+
+    async def check(pilot: Pilot[None]) -> None:
+        await pilot.press("enter", "home", "slash", *"NE 4", "enter")
+        await until(pilot, lambda: "line 4" in app.lines[1])
+        await pilot.press("n")
+        await until(pilot, lambda: "line 40" in app.lines[1])
+        await pilot.press("N")
+        await until(pilot, lambda: app.lines[1].split() == ["line", "4"])
+        await pilot.press("slash", *"xyz", "enter")
+        await until(pilot, lambda: "no further match of 'xyz'" in app.lines[-1])
+        await pilot.press("slash", "a", "escape", "q")
+        await until(pilot, lambda: "ranks: " in app.lines[2])
+
+    run(app, check)
+
+
+def test_search_for_a_rank() -> None:
+    """The cursor goes to the next rank with the text in its row."""
+    app = Shown(EIGHT)
+
+    async def check(pilot: Pilot[None]) -> None:
+        await pilot.press("slash", *"rank 3", "enter", "enter")
+        await until(pilot, lambda: "log of rank 3" in app.lines[0])
+        await pilot.press("q", "slash", *"nothing", "enter")
+        await until(pilot, lambda: "no rank with 'nothing' in its row" in app.lines[-1])
+
+    run(app, check)
+
+
+def test_sort() -> None:
+    """`>` sorts by the next column, and `<` by the one before; the head stands out."""
+    app = Shown(EIGHT)
+
+    def first() -> str:
+        return next(line for line in app.lines if line.startswith("▸")).split()[1]
+
+    async def check(pilot: Pilot[None]) -> None:
+        assert "5" == first()
+        await pilot.press("home", ">")
+        await until(pilot, lambda: app.lines[6].split()[0] == "0" or app.lines[6].split()[1] == "0")
+        await pilot.press("<")
+        await until(pilot, lambda: "5" == first())
 
     run(app, check)
 
@@ -144,10 +207,9 @@ def test_cursor_follows_its_rank() -> None:
         app.job = attrs.evolve(EIGHT, ranks=(rank(0), rank(1, state=State.FAILED, ending="failed (exit status 1)")))
         await until(pilot, lambda: "failed (exit status 1)" in app.lines[6])
         await pilot.press("enter")
+        await until(pilot, lambda: "log of rank 1" in app.lines[0])
 
     run(app, check)
-
-    assert [("log", 1)] == app.left
 
 
 def test_all_ranks() -> None:
@@ -182,11 +244,11 @@ def test_no_ranks_yet() -> None:
     app = Shown(attrs.evolve(EIGHT, ranks=()))
 
     async def check(pilot: Pilot[None]) -> None:
-        await pilot.press("enter", "s", "e", "up", "down", "a")
+        await pilot.press("enter", "up", "down", "a", "greater_than_sign", "n")
 
     run(app, check)
 
-    assert [] == app.left
+    assert [] == app.read
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
@@ -207,10 +269,9 @@ def test_map() -> None:
 
     async def check(pilot: Pilot[None]) -> None:
         await pilot.press("down", "enter")
+        await until(pilot, lambda: "log of rank 224" in app.lines[0])
 
     run(app, check, size=(80, 24))
-
-    assert [("log", 224)] == app.left
 
 
 def test_only_changed_lines_are_drawn() -> None:

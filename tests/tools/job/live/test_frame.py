@@ -232,10 +232,39 @@ def test_keys() -> None:
     ended = attrs.evolve(SIXTY_FOUR, has_stacks=False)
     held = attrs.evolve(EIGHT, ranks=(rank(0, state=State.STOPPED), rank(1, state=State.FAILED)))
 
-    assert " enter log   s stacks   e events   q quit" == drawn(EIGHT)[-1]
-    assert " enter log   e events   a all ranks   q quit" == drawn(ended)[-1] == drawn(ended, shows_all=True)[-1]
-    assert " enter log   s stacks   q quit" == drawn(EIGHT, columns=39)[-1]
-    assert " enter log   e events   q quit" == drawn(held)[-1]
+    rest = "<> sort   / search   ? help   q quit"
+    assert f" enter log   s stacks   e events   {rest}" == drawn(EIGHT)[-1]
+    assert f" enter log   e events   a all ranks   {rest}" == drawn(ended)[-1] == drawn(ended, shows_all=True)[-1]
+    assert " enter log   s stacks   ? help   q quit" == drawn(EIGHT, columns=45)[-1]
+    assert " q quit" == drawn(EIGHT, columns=12)[-1]
+    assert f" enter log   e events   {rest}" == drawn(held)[-1]
+
+
+def test_sorted_ranks() -> None:
+    """Figures are sorted from the largest, ranks and steps from the smallest, and unknown values come last."""
+    ranks = tuple(rank(number, cpu=cpu, step=step) for number, cpu, step in ((0, 5.0, 9), (1, None, 7), (2, 80.0, 8)))
+    job = attrs.evolve(EIGHT, ranks=ranks)
+
+    def order(head: str) -> tuple[int, ...]:
+        return frame(job, Screen(columns=140, rows=24, sort=head)).ranks
+
+    assert [(2, 0, 1), (1, 2, 0), (0, 1, 2)] == [order(head) for head in ("CPU", "step", "rank")]
+
+
+def test_rank_without_output() -> None:
+    """Its log says so; of a rank that need not print, why."""
+    silent, expected = (attrs.evolve(rank(0), last_lines=(), why_silent=why) for why in ("", "only rank 1 prints"))
+
+    assert "  no output yet" in drawn(attrs.evolve(EIGHT, ranks=(silent,)))
+    assert "  only rank 1 prints" in drawn(attrs.evolve(EIGHT, ranks=(expected,)))
+
+
+def test_history_on_a_wide_terminal() -> None:
+    """Beside the end of the log of the rank at the cursor are its figures of the last minutes."""
+    job = attrs.evolve(EIGHT, ranks=(attrs.evolve(rank(0), history={"CPU": (1, 2, 1)}),))
+
+    assert any("   CPU ▅█▅" in line for line in drawn(job))
+    assert not any("   CPU ▅" in line for line in drawn(job, columns=100))
 
 
 def test_culprit_comes_first() -> None:
