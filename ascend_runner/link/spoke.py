@@ -314,7 +314,7 @@ def _tell_joined(spoke: Spoke) -> Told:
 def _tell_stop(spoke: Spoke) -> Told:
     """Pass on the stop of this attempt; ranks of an attempt that the others have left are stopped as well (law 5)."""
     stop, attempt = spoke.view.stop, spoke.local.attempt
-    is_late = spoke.view.attempt > attempt and spoke.knows < attempt and spoke.local.stage in RAN
+    is_late = spoke.view.attempt > attempt and spoke.local.stage in RAN
     if is_late and (stop is None or stop.attempt != attempt):
         stop = StopAll(attempt=attempt, ending=f"the other nodes are at attempt {spoke.view.attempt}")
     if stop is None or stop.attempt != attempt or spoke.stopped >= attempt or not spoke.is_welcome:
@@ -474,11 +474,11 @@ def _keep_lease(spoke: Spoke) -> Told:
 RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
     _watch_hub,
     _tell_refusal,
-    _tell_wait,
     _tell_warning,
     _tell_stop,
     _tell_verdict,
     _tell_joined,
+    _tell_wait,  # last of these: a runner that waits no longer has to know the rest
     _tell_start,
     _tell_requests,
     _hear_bye,

@@ -396,6 +396,31 @@ def test_a_lease_is_as_long_as_its_node_takes_it_to_be() -> None:
     assert first.runs[0][2] < world.machines[0].runs[1][1]
 
 
+def test_a_replacement_hears_the_verdict_before_its_wait_ends() -> None:
+    """Its runner, which waits no longer then, would begin with an attempt that the others have left."""
+    world = World(nodes=2, max_restarts=1, link_timeout=60.0, grace=1.0).start().play(5.0)
+    world.machines[1].vanish()
+    second = world.boot(1, "second", begins=False)
+    second.tell(stage=Stage.READY)
+    world.play(100.0)
+    news = [one for _at, one in second.news if isinstance(one, (Waiting, VerdictReached, Joined))]
+    end = news.index(Waiting(sentence=""))
+
+    assert [VerdictReached, Joined] == [type(one) for one in news[:end] if not isinstance(one, Waiting)]
+
+
+def test_ranks_that_start_as_their_verdict_arrives_are_stopped() -> None:
+    """The others have left the attempt, although this node has learned that before it has said that its ranks run."""
+    spoke = Spoke(identity=Identity(node=1, nodes=3, incarnation="r1", max_restarts=2))
+    spoke, _actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=Stage.READY), 1.0))
+    view = View(attempt=1, verdict=JobVerdict(attempt=0, node=2, status=9, restarts=True))
+    message = wire.encode_hub(Header(sender="hub", seq=1), wire.encode_view(view))
+    spoke, _actions = spoke_rules.transition(spoke, Received(HUB, message, 1.1))
+    spoke, actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=Stage.RUNNING), 1.2))
+
+    assert [0] == [one.news.attempt for one in actions if isinstance(one, Tell) and isinstance(one.news, StopAll)]
+
+
 def test_sigterm_to_one_node_stops_the_job() -> None:
     """Without restarts a stop signal to one node stops all of them with its status."""
     world = World(nodes=3).start().play(10.0)
