@@ -56,7 +56,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services import control
 from ascend_runner.services.control import CheckpointAnswer
-from ascend_runner.supervision.causes import Cause, Exited, HangDetected, PeerFailed, SignalReceived
+from ascend_runner.supervision.causes import Cause, Exited, HangDetected, LimitReached, PeerFailed, SignalReceived
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
@@ -302,7 +302,8 @@ class Nodes:
             self._say(attempt=attempt)
         if peers and attempt:
             attempt = self._await_restart(attempt)
-        self.verdict = None
+        if self.verdict and self.verdict.attempt < attempt:
+            self.verdict = None
         return attempt
 
     def _use_plan(self, plan: LinkPlan) -> None:
@@ -414,6 +415,9 @@ class Nodes:
                 return self._of_stop(outcome)
             self._await_verdict()
         else:
+            if isinstance(outcome.cause, LimitReached):  # the others are not to wait for this node
+                end = Failed(status=outcome.status, restart=outcome.cause.restart)
+                self._say(stage=Stage.DEAD, alive=0, diagnosed=_diagnosed(end, outcome))
             return outcome
         verdict = self._verdict_so_far
         if verdict is None or not (verdict.status or verdict.restarts) or (outcome.cause and verdict.restarts):

@@ -36,7 +36,16 @@ from ascend_runner.record.facts import CheckpointAsked
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services.control import Requests
-from ascend_runner.supervision.causes import Cause, Ending, Exited, HangDetected, PeerFailed, Restart, SignalReceived
+from ascend_runner.supervision.causes import (
+    Cause,
+    Ending,
+    Exited,
+    HangDetected,
+    LimitReached,
+    PeerFailed,
+    Restart,
+    SignalReceived,
+)
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import Failed, Policy, Verdict
 from ascend_runner.supervision.state import Phase, State
@@ -372,6 +381,31 @@ def test_node_0_stays_for_the_verdict_of_the_others() -> None:
         outcome = scene.nodes.await_end(Outcome(cause=SignalReceived(SIGTERM)))
 
         assert (143, end) == (outcome.status, scene.clock.now())
+
+
+def test_verdict_before_the_start_is_kept() -> None:
+    """While a hook delays this node, the others have stopped the attempt and agreed on a cause: nothing more comes."""
+    scene = Scene()
+    verdict = JobVerdict(attempt=0, node=3, rank_id=26, sentence="rank 26 failed", kind="own", status=9)
+    scene.send(Joined(), STOP, VerdictReached(verdict))
+    scene.start(0)
+    scene.nodes.begin_attempt(0)
+    end = scene.nodes.confer(FAILED, Outcome(cause=EXITED))
+
+    assert (0.0, 9, verdict) == (scene.clock.now(), end.status, scene.nodes.verdict)
+
+
+def test_time_limit_excludes_a_restart() -> None:
+    """The other nodes learn that a node whose time limit is over does not wait for them."""
+    scene = Scene(restarts=3)
+    limit = LimitReached(59.0)
+    scene.nodes.observe(State(grace=GRACE, phase=Phase.TERMINATING, cause=limit), 59.0)
+    scene.nodes.await_end(Outcome(cause=limit))
+    last = scene.peers.told[-1]
+
+    assert last.diagnosed
+    assert (Stage.DEAD, "stopped by the time limit of 59 s") == (last.stage, last.diagnosed.sentence)
+    assert ("excluded", 124) == (last.diagnosed.restart, last.diagnosed.status)
 
 
 def test_next_attempt_waits_for_the_others() -> None:
