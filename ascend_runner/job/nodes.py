@@ -251,7 +251,8 @@ class Nodes:
         self._note_end()
         is_over = self._local.state in {state.value for state in JobState if state.is_final}
         state = self._local.state if is_over else JobState.FAILED.value
-        signum = self._setup.signals.stop_signum if status else 0  # one that comes after a success stops nobody else
+        signum = self._local.signum or self._setup.signals.stop_signum
+        signum = signum if status else 0  # one that comes after a success stops nobody else
         self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=signum)
 
     # --- Waiting for the others ---------------------------------------------------------------------------------------

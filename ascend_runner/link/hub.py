@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 from typing import Final
 
 import attrs
@@ -638,8 +638,9 @@ def _asked_to_stop(hub: Hub) -> Peer | None:
 
 
 def _may_be_replaced(hub: Hub, peer: Peer) -> bool:
-    """Whether a stop signal to one node means that it alone leaves: once its ranks have run in a job with restarts."""
-    return hub.policy.max_restarts > 0 and peer.local.signum == SIGTERM and peer.ran == hub.attempt
+    """Whether a signal to one node means that it alone leaves: once its ranks have run in a job with restarts."""
+    is_leaving = peer.local.signum in {SIGTERM, SIGKILL}  # the latter, if its guardian was killed
+    return hub.policy.max_restarts > 0 and is_leaving and peer.ran == hub.attempt
 
 
 def _kind(peer: Peer) -> FailureClass:

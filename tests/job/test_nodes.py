@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from signal import SIGINT, SIGTERM, SIGUSR1
+from signal import SIGINT, SIGKILL, SIGTERM, SIGUSR1
 from types import SimpleNamespace
 from typing import Any
 
@@ -368,6 +368,17 @@ def test_stop_signal_after_a_success_is_not_said() -> None:
         scene.nodes.leave(status)
 
     assert [(0, 0), (143, SIGTERM)] == [(local.status, local.signum) for local in scene.peers.told[-2:]]
+
+
+def test_signal_to_the_guardian_is_said_to_the_end() -> None:
+    """The runner receives SIGTERM from the kernel if its guardian was killed, and does not call that the cause."""
+    scene = Scene(restarts=3)
+    killed = SignalReceived(SIGTERM, guardian=1, runner=2)
+    scene.nodes.observe(State(grace=GRACE, phase=Phase.TERMINATING, cause=killed), 3.0)
+    scene.clock.stop_signum = SIGTERM
+    scene.nodes.leave(137)
+
+    assert SIGKILL == scene.peers.told[-1].signum
 
 
 def test_node_0_stays_for_the_verdict_of_the_others() -> None:

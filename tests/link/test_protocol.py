@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 from typing import Any, TypeVar
 
 import pytest
@@ -467,12 +467,13 @@ def test_without_node_0_a_node_decides_at_once() -> None:
     assert 8 == world.machines[1].local.status
 
 
-def test_sigterm_to_one_node_lets_it_be_replaced() -> None:
+@pytest.mark.parametrize("signum", [SIGTERM, SIGKILL])
+def test_signal_to_one_node_lets_it_be_replaced(signum: int) -> None:
     """With restarts the node leaves alone, and the others start again with the one that replaces it."""
     world = World(nodes=3, max_restarts=2).start().play(10.0)
-    world.machines[1].signal()
+    world.machines[1].signal(signum)
     world.play(5.0)
-    assert {(0, None), (1, 143), (2, None)} == {(node, it.local.status) for node, it in world.machines.items()}
+    assert {(0, None), (1, 128 + signum), (2, None)} == {(node, it.local.status) for node, it in world.machines.items()}
     world.play(100.0)
     world.boot(1, "another", begins=False).tell()
     world.play(5.0)
