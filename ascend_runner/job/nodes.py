@@ -47,7 +47,7 @@ from ascend_runner.link.messages import (
     Warned,
 )
 from ascend_runner.link.protocol import ALONE, ASK_LIMIT, BEAT, TABLE_WAIT
-from ascend_runner.link.verdict import stopped_by
+from ascend_runner.link.verdict import LIKELY, stopped_by
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import NO_RANK, JobSpec, LinkPlan
@@ -77,6 +77,7 @@ UNHARMED: Final[dict[str, Any]] = {
     "failure": None,
     "diagnosed": None,
     "survivors": (),
+    "is_stopped": False,
     "signum": 0,
     "lost": (),
     "silent_from": None,
@@ -384,7 +385,7 @@ class Nodes:
         """
         diagnosed = None if outcome.cause is None or outcome.cause.is_elsewhere else _diagnosed(end, outcome)
         self._note_end()
-        self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed)
+        self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed, is_stopped=_is_stopped(outcome))
         verdict = self._await_verdict()
         end = attrs.evolve(end, signum=self._setup.signals.stop_signum)
         if verdict is None or verdict.is_alone:
@@ -418,7 +419,8 @@ class Nodes:
         else:
             if isinstance(outcome.cause, LimitReached):  # the others are not to wait for this node
                 end = Failed(status=outcome.status, restart=outcome.cause.restart)
-                self._say(stage=Stage.DEAD, alive=0, diagnosed=_diagnosed(end, outcome))
+                diagnosed = _diagnosed(end, outcome)
+                self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed, is_stopped=_is_stopped(outcome))
             return outcome
         verdict = self._verdict_so_far
         if verdict is None or not (verdict.status or verdict.restarts) or (outcome.cause and verdict.restarts):
@@ -725,6 +727,11 @@ def _is_peer_lost(cause: Cause | None) -> bool:
     return isinstance(cause, HangDetected) and bool(cause.peer)
 
 
+def _is_stopped(outcome: Outcome) -> bool:
+    """Whether the ranks of this node were just stopped, but for the one that is the cause."""
+    return all(rank.is_just_stopped for rank in outcome.ranks if rank is not outcome.failed)
+
+
 def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
     """Return what the other nodes learn of a failure."""
     root, failed = outcome.root, outcome.failed
@@ -742,7 +749,7 @@ def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
         rank_id=_number(failed.rank_id) if failed else None,
         sentence=wording.sentence(outcome),
         kind=kind,
-        certainty=root.certainty.value if root else "",
+        certainty=root.certainty.value if root else LIKELY if outcome.is_from_outside else "",
         status=end.status,
         lines=tuple(line[:LONGEST_LINE] for line in lines[-MOST_LINES:]),
         log=failed.log_path if failed else "",

@@ -667,6 +667,9 @@ def _decide(hub: Hub) -> Told:
     signum = hub.stop.signum or _signal_to_all(hub)
     if failed and not hub.stop.signum:
         verdict = verdict_on(hub.attempt, [_candidate(hub, peer) for peer in failed], missing)
+        are_stopped = (peer.local.is_stopped for peer in hub.peers.values())
+        is_stopped = not missing and len(failed) == 1 and all(are_stopped)
+        verdict = attrs.evolve(verdict, is_stopped=is_stopped)
     else:
         node = hub.stop.node or 0
         received = hub.stop.signum or hub.peers[node].local.signum

@@ -83,6 +83,7 @@ class Local:
     failure: Failure | None = None
     diagnosed: Diagnosed | None = None
     survivors: tuple[str, ...] = ()  # processes that survive SIGKILL
+    is_stopped: bool = False  # the runner has stopped all of its ranks but the one that is `diagnosed`
     status: int | None = None  # the exit status, once the runner leaves
     signum: int = 0  # the stop signal that the runner has received
     lost: tuple[int, ...] = ()  # nodes with a rank that HCCL reports as LOST

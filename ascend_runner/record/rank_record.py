@@ -127,6 +127,11 @@ class RankRecord:
         return self.state is RankState.ENDED
 
     @property
+    def is_just_stopped(self) -> bool:
+        """Whether it has ended as the runner has asked it to, not by itself or by SIGKILL."""
+        return self.words.startswith("stopped by the runner")
+
+    @property
     def order(self) -> int:
         """Where to show it among others: failed ranks first, successful ones last."""
         return ORDER.get(self.state, len(ORDER) + (self.state is RankState.SUCCEEDED))

@@ -259,7 +259,8 @@ def _node(job: JobSpec) -> str:
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:
     """Return the lines on the ranks that are not the cause, one for each kind of end.
 
-    The verdict on a failure is made when the ranks of all nodes have ended, but for those that it misses.
+    The verdict on a failure is made when the ranks of all nodes have ended, but for those that it misses. How they have
+    ended is only known if every node has just stopped them.
     """
     cause, verdict, elsewhere = outcome.cause, outcome.verdict, outcome.elsewhere
     root = None if elsewhere else outcome.root
@@ -272,12 +273,12 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
             fates.setdefault(fate, []).append(rank.rank_id)
     here, there = {rank.rank_id for rank in outcome.ranks}, set(range(job.rank_size))
     if verdict and there > here and not (verdict.is_alone or verdict.missing or outcome.is_from_outside):
-        is_alike = all(fate.startswith("stopped by the runner") for fate in fates)
         count = job.nodes[0]
         nodes = f"the other {counted(count - 1, 'node')}" if count > 2 else "the other node"  # noqa: PLR2004
-        nodes = all_of(count, "node") if is_alike else nodes
-        fates = {} if is_alike else fates
-        fates[f"stopped on {nodes}"] = sorted((there | here if is_alike else there - here) - {culprit})
+        if verdict.is_stopped:
+            fates = {f"stopped on {all_of(count, 'node')}": sorted((there | here) - {culprit})}
+        else:
+            fates[f"ended or not started on {nodes}"] = sorted(there - here - {culprit})
     label = "ranks " if culprit is None else "others"
     lines = [f"{fate}: {names(rank_ids, job)}" for fate, rank_ids in fates.items()]
     return [f"  {'      ' if number else label} {line}" for number, line in enumerate(lines)]

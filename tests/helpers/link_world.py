@@ -147,7 +147,7 @@ class Machine:
         if not self.has_runner:
             self.feed(AllDead((), self.at()))
             return
-        self.tell(stage=Stage.DEAD, alive=0)
+        self.tell(stage=Stage.DEAD, alive=0, is_stopped=True)
         if self.local.failure:
             self.world.after(self.habits.diagnose, self.explain)
 

@@ -34,7 +34,7 @@ from ascend_runner.link.messages import (
 from ascend_runner.plan.spec import LinkPlan
 from ascend_runner.record.facts import CheckpointAsked
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
-from ascend_runner.record.rank_record import Outcome
+from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
 from ascend_runner.services.control import Requests
 from ascend_runner.supervision.causes import (
     Cause,
@@ -59,6 +59,7 @@ DIFFERENT = Waiting(sentence="the rank tables of the nodes differ", rereads_tabl
 LINK = LinkPlan(node=1, nodes=4, key=b"k" * 32, hubs=("10.0.0.1",), ports=(20000,), timeout=60.0, table="a table")
 EXITED = Exited(0, Ending(exit_code=7))
 FAILED = Failed(status=7, restart=Restart.TRANSIENT, fingerprint="exit status 7")
+PEER_FAILED = PeerFailed(attempt=0, sentence="node 3 failed", exit_status=9)
 STOP = StopAll(attempt=0, node=3, rank_id=26, ending="exit status 9", status=9)
 
 
@@ -190,6 +191,30 @@ def test_failure_is_said_at_once_and_explained_later() -> None:
     assert Failure(rank_id=0, ending="exit status 7", status=7, at=3.0) == failure
     assert last.diagnosed
     assert (Stage.DEAD, FailureClass.UNKNOWN, 7) == (last.stage, last.diagnosed.kind, last.diagnosed.status)
+
+
+@pytest.mark.parametrize(
+    ("state", "ending", "is_stopped"),
+    [
+        (RankState.STOPPED, Ending(signum=SIGTERM), True),
+        (RankState.STOPPED, Ending(exit_code=3), False),
+        (RankState.FAILED, Ending(exit_code=7), False),
+        (RankState.SUCCEEDED, Ending(), False),
+        (RankState.NOT_STARTED, None, False),
+    ],
+)
+def test_node_says_whether_its_ranks_were_just_stopped(
+    state: RankState, ending: Ending | None, *, is_stopped: bool
+) -> None:
+    """All but the one that may be the cause; the other nodes show that, and learn nothing more of single ranks."""
+    failed = RankRecord(rank_id=0, state=RankState.FAILED)
+    other = RankRecord(rank_id=1, state=state, ending=ending)
+    for outcome in (Outcome(cause=EXITED, ranks=(failed, other)), Outcome(cause=PEER_FAILED, ranks=(other,))):
+        scene = Scene()
+        scene.send(VerdictReached(JobVerdict(attempt=0, node=1, status=7)))
+        scene.nodes.confer(FAILED, outcome)
+
+        assert is_stopped is scene.peers.told[-1].is_stopped
 
 
 def test_silence_is_said() -> None:
@@ -416,7 +441,7 @@ def test_time_limit_excludes_a_restart() -> None:
 
     assert last.diagnosed
     assert (Stage.DEAD, "stopped by the time limit of 59 s") == (last.stage, last.diagnosed.sentence)
-    assert ("excluded", 124) == (last.diagnosed.restart, last.diagnosed.status)
+    assert ("excluded", 124, "likely") == (last.diagnosed.restart, last.diagnosed.status, last.diagnosed.certainty)
 
 
 def test_next_attempt_waits_for_the_others() -> None:

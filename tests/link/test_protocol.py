@@ -98,6 +98,20 @@ def test_a_failure_stops_all_nodes_with_one_cause() -> None:
     assert {10} == statuses(world)
 
 
+@pytest.mark.parametrize(("others", "is_stopped"), [("run", True), ("fail", False), ("succeed", False)])
+def test_whether_all_other_ranks_were_just_stopped(others: str, *, is_stopped: bool) -> None:
+    """Only if every node says so of its ranks, but for the one that is the cause."""
+    world = World(nodes=3).start().play(10.25)
+    if others == "succeed":
+        world.machines[2].succeed()
+    world.machines[1].fail()
+    if others == "fail":
+        world.machines[2].fail(FailureClass.PEER)
+    world.play(5.0)
+
+    assert {(1, is_stopped)} == {(one.node, one.is_stopped) for one in world.machines[0].verdicts}
+
+
 def test_success_needs_no_barrier() -> None:
     """Each node leaves as soon as its ranks have succeeded, node 0 included."""
     world = World(nodes=3).start().play(10.0)

@@ -432,10 +432,10 @@ def ended_on_node(cause: Cause, *ranks: RankRecord, **changes: object) -> list[s
 
 
 def test_ranks_of_all_nodes() -> None:
-    """Every node says that the other ranks have stopped everywhere, once the verdict misses no node."""
+    """Every node says that the other ranks were stopped everywhere, once all nodes have said that."""
     stopped = [rank(number, STOPPED, is_stopped=True) for number in (8, 10, 11)]
-    here = ended_on_node(Exited(9, FAILED), stopped[0], rank(9, FAILED), *stopped[1:])
-    there = ended_on_node(NODE_FAILED, *stopped[1:])
+    here = ended_on_node(Exited(9, FAILED), stopped[0], rank(9, FAILED), *stopped[1:], is_stopped=True)
+    there = ended_on_node(NODE_FAILED, *stopped[1:], is_stopped=True)
     last = "  others stopped on all 4 nodes: ranks 0-8, 10-15"
 
     assert ["rank 9 failed: exit status 1", last] == [here[0], here[-1]]
@@ -450,13 +450,13 @@ def test_advice_on_a_failure_elsewhere() -> None:
 
 
 def test_ranks_that_ended_otherwise() -> None:
-    """A rank of this node that was not just stopped has a line of its own."""
+    """A rank of this node that was not just stopped has a line of its own; of others, it is not known."""
     lines = ended_on_node(NODE_FAILED, rank(14, STOPPED, is_stopped=True), rank(15))
 
     assert [
         "  others stopped by the runner (SIGTERM): rank 14",
         "         succeeded: rank 15",
-        "         stopped on the other 3 nodes: ranks 0-8, 10-13",
+        "         ended or not started on the other 3 nodes: ranks 0-8, 10-13",
     ] == lines[-3:]
 
 
