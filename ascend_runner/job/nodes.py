@@ -386,8 +386,10 @@ class Nodes:
         diagnosed = None if outcome.cause is None or outcome.cause.is_elsewhere else _diagnosed(end, outcome)
         self._note_end()
         self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed, is_stopped=_is_stopped(outcome))
-        verdict = self._await_verdict()
+        verdict = None if self._refusal else self._await_verdict()
         end = attrs.evolve(end, signum=self._setup.signals.stop_signum)
+        if self._refusal:
+            return attrs.evolve(end, decision=Verdict.NO_LINK)
         if verdict is None or verdict.is_alone:
             why = "the other nodes have not agreed on a cause in time" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")

@@ -30,6 +30,7 @@ def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
     ranks = spec.ranks or spec.beside  # another launcher has no rank
     rank = ranks[0]
     software = {
+        "WORLD_SIZE": str(spec.rank_size or ""),
         "ascend-runner": spec.runner_version,
         "CANN": versions.cann(host, rank.env)[1],
         **{name: versions.component(host, name)[1] for name in ("driver", "firmware")},

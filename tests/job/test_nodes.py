@@ -217,6 +217,15 @@ def test_node_says_whether_its_ranks_were_just_stopped(
         assert is_stopped is scene.peers.told[-1].is_stopped
 
 
+def test_refused_node_waits_for_no_verdict() -> None:
+    """The nodes that are refused are no job, which could have one."""
+    scene = Scene()
+    scene.send(Joined(), Refused(sentence="node 1 expects 3 nodes, node 0 expects 4"))
+    scene.nodes.confer(FAILED, Outcome(cause=PEER_FAILED))
+
+    assert (0.0, []) == (scene.clock.now(), scene.shown)
+
+
 def test_silence_is_said() -> None:
     """A hang is silence once it lasts for 10 minutes; what HCCL reports as lost is forgotten when ranks are active."""
     scene = Scene()

@@ -28,7 +28,7 @@ def told(machine: Host, *environs: Mapping[str, str], argv: str = "python train.
         rank_spec(rank, executable=PYTHON, argv=tuple(argv.split()), cwd="/job", env=env)
         for rank, env in enumerate(environs or [{}])
     ]
-    return dict(of_node(job_spec(ranks, runner_version="1.0"), machine))
+    return dict(of_node(job_spec(ranks, runner_version="1.0", rank_size=0), machine))
 
 
 def test_software(tmp_path: Path) -> None:
@@ -60,6 +60,14 @@ def test_process_without_a_rank(tmp_path: Path) -> None:
     told = dict(of_node(job_spec([], beside=(process,)), trees.host(tmp_path, FILES)))
 
     assert ("2.1.0", "1800") == (told["torch"], told["HCCL_EXEC_TIMEOUT"])
+
+
+@pytest.mark.parametrize(("size", "told"), [(16, "16"), (0, None)])
+def test_number_of_ranks(tmp_path: Path, size: int, told: str | None) -> None:
+    """Without a rank table, each node counts the ranks of all nodes by its own: they may differ."""
+    spec = job_spec([rank_spec(executable=PYTHON, cwd="/job")], rank_size=size)
+
+    assert told == dict(of_node(spec, trees.host(tmp_path, FILES))).get("WORLD_SIZE")
 
 
 def test_interpreter_of_a_shell_script(tmp_path: Path) -> None:
