@@ -35,6 +35,7 @@ from ascend_runner.link.protocol import (
     AFTER_GRACE,
     AGAIN,
     ASK_LIMIT,
+    BEAT,
     CLOCK_LIMIT,
     HOLD,
     KILL_WAIT,
@@ -161,6 +162,7 @@ class Hub:
     view: View = attrs.Factory(View)
     wire_view: Mapping[str, object] = attrs.field(factory=lambda: wire.encode_view(View()), eq=False)
     changed: float = NEVER  # when the view changed in what is urgent
+    due: float = attrs.field(default=math.inf, eq=False)  # when it has last asked to be woken
 
     @property
     def attempt(self) -> int:
@@ -198,8 +200,18 @@ Groups = Sequence[tuple[str, Sequence[int]]]  # values, and the nodes that have 
 def transition(hub: Hub, event: Event) -> Step:
     """Return the hub after `event`, and the actions to perform."""
     born = event.at if hub.born is None else hub.born
+    hub = _woken(hub, event.at)
     hub = attrs.evolve(hub, now=event.at, born=born, seq=_next_seq(hub, event.at))
     return HANDLERS[type(event)](hub, event)
+
+
+def _woken(hub: Hub, at: float) -> Hub:
+    """Return the hub after a sleep, such as of a frozen machine: that it heard nobody then is no silence of theirs."""
+    slept = at - hub.due
+    if slept < BEAT:
+        return hub
+    peers = {node: attrs.evolve(peer, heard=min(at, peer.heard + slept)) for node, peer in hub.peers.items()}
+    return attrs.evolve(hub, peers=peers, due=math.inf)
 
 
 def _settle(hub: Hub) -> Step:
@@ -209,7 +221,8 @@ def _settle(hub: Hub) -> Step:
         hub, more = rule(hub)
         news += more
     hub, sends = _publish(hub)
-    return hub, (*sends, *map(Tell, news), Wake(_next(hub)))
+    hub = attrs.evolve(hub, due=_next(hub))
+    return hub, (*sends, *map(Tell, news), Wake(hub.due))
 
 
 # --- Events -----------------------------------------------------------------------------------------------------------

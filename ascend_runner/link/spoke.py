@@ -110,6 +110,7 @@ class Spoke:
     wire_body: Mapping[str, object] = attrs.field(factory=dict, eq=False)  # the same, encoded
     dropped: int = 0  # malformed messages
     now: float = 0.0  # when the last event happened
+    due: float = attrs.field(default=math.inf, eq=False)  # when it has last asked to be woken
 
     @property
     def is_over(self) -> bool:
@@ -136,13 +137,17 @@ Told = tuple[Spoke, tuple[News, ...]]
 def transition(spoke: Spoke, event: Event) -> Step:
     """Return the spoke after `event`, and the actions to perform."""
     born = event.at if spoke.born is None else spoke.born
-    spoke = attrs.evolve(spoke, born=born, now=event.at)
+    slept, heard = event.at - spoke.due, spoke.heard
+    if slept >= BEAT and heard is not None:  # as a frozen machine does: it has heard nobody, which is no silence
+        heard = min(event.at, heard + slept)
+    spoke = attrs.evolve(spoke, born=born, now=event.at, heard=heard)
     spoke, news = HANDLERS[type(event)](spoke, event)
     for rule in RULES:
         spoke, more = rule(spoke)
         news += more
     spoke, sends = _send(spoke)
-    return spoke, (*sends, *map(Tell, news), Wake(_next(spoke)))
+    spoke = attrs.evolve(spoke, due=_next(spoke))
+    return spoke, (*sends, *map(Tell, news), Wake(spoke.due))
 
 
 # --- Events -----------------------------------------------------------------------------------------------------------

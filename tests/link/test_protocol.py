@@ -6,6 +6,7 @@ from collections.abc import Callable
 from signal import SIGKILL, SIGTERM
 from typing import Any, TypeVar
 
+import attrs
 import pytest
 
 from ascend_runner.link import hub as hub_rules
@@ -190,6 +191,24 @@ def test_node_0_may_leave_after_its_verdict(verdict: JobVerdict | None, count: i
     _spoke, actions = spoke_rules.transition(spoke, Tick(9.0))
 
     assert count == sum(isinstance(action, Tell) for action in actions)
+
+
+@pytest.mark.parametrize("seconds", [4.0, 100.0])
+def test_sleep_of_node_0_is_no_silence_of_the_others(seconds: float) -> None:
+    """A machine that was frozen has heard nobody: it calls no node unreachable or lost as it wakes up, nor itself."""
+    world = World(nodes=2, node_timeout=20.0).start().play(10.25)
+    assert world.hub
+    hub, at = world.hub, world.hub.due + seconds
+    hub, actions = hub_rules.transition(hub, Tick(at))
+    later = at + 4.0 if seconds < 20.0 else at + 21.0
+    _hub, later_actions = hub_rules.transition(attrs.evolve(hub, due=later), Tick(later))
+    spoke = world.machines[1].spoke
+    _spoke, said = spoke_rules.transition(spoke, Tick(spoke.due + seconds))
+
+    assert not [one for one in (*actions, *said) if isinstance(one, Tell)]
+    assert "node 1 is unreachable: no message for 3 s" in [
+        one.news.sentence for one in later_actions if isinstance(one, Tell) and isinstance(one.news, Warned)
+    ]
 
 
 def test_missing_nodes_are_said_once() -> None:
