@@ -391,7 +391,7 @@ class Nodes:
         if self._refusal:
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         if verdict is None or verdict.is_alone:
-            why = "the other nodes have not agreed on a cause in time" if self._joined else "node 0 does not answer"
+            why = "the other nodes have not agreed on a cause" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}

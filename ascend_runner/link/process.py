@@ -246,7 +246,8 @@ class LinkProcess(Generic[State]):
             self._bind_at = NEVER
             return
         self._bind_at = now + BIND_INTERVAL
-        self._tell_once("ports", f"no free port for the link between the nodes among {ports[0]}-{ports[-1]}")
+        taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
+        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
 
     def _report_foreign(self, spoke: SpokeSocket) -> None:
         if not spoke.has_hub:

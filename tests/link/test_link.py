@@ -90,7 +90,7 @@ def test_hub_without_port_says_so(nodes: Nodes) -> None:
         hub = nodes.open(nodes.settings(0, ports=PORTS[:1]))
         wait_until(lambda: hub.read() and hub.sentences)
 
-    assert [f"no free port for the link between the nodes among {PORTS[0]}-{PORTS[0]}"] == hub.sentences
+    assert [f"no free port for the link between the nodes: {PORTS[0]} is taken"] == hub.sentences
     assert {"0": "hello"} == hub.heard
 
 
