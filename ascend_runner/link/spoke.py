@@ -286,19 +286,29 @@ def _tell_refusal(spoke: Spoke) -> Told:
 
 def _tell_wait(spoke: Spoke) -> Told:
     """Tell what this node waits for, once that lasts and then each minute; most waits are over in a moment."""
-    sentence, due = spoke.waiting
-    is_idle = spoke.local.stage in {Stage.READY, Stage.DEAD} and spoke.local.attempt >= spoke.view.attempt
-    is_about_this = spoke.view.rereads_table or not spoke.is_welcome
-    wait = spoke.view.wait if is_idle or is_about_this else ""
-    if wait != sentence:
-        due = spoke.now + (0.0 if is_about_this else LASTING)
+    wait, (sentence, due) = _wait(spoke), spoke.waiting
+    if wait and wait != sentence:
+        due = spoke.now + (0.0 if _is_about_this(spoke) else LASTING)
         spoke = attrs.evolve(spoke, waiting=(wait, due))
-        if not wait:
-            return spoke, (Waiting(sentence=""),)
     if not wait or spoke.now < due:
         return spoke, ()
     news = Waiting(sentence=wait, rereads_table=spoke.view.rereads_table)
     return attrs.evolve(spoke, waiting=(wait, spoke.now + AGAIN)), (news,)
+
+
+def _end_wait(spoke: Spoke) -> Told:
+    if _wait(spoke) or not spoke.waiting[0]:
+        return spoke, ()
+    return attrs.evolve(spoke, waiting=("", 0.0)), (Waiting(sentence=""),)
+
+
+def _wait(spoke: Spoke) -> str:
+    is_idle = spoke.local.stage in {Stage.READY, Stage.DEAD} and spoke.local.attempt >= spoke.view.attempt
+    return spoke.view.wait if is_idle or _is_about_this(spoke) else ""
+
+
+def _is_about_this(spoke: Spoke) -> bool:
+    return spoke.view.rereads_table or not spoke.is_welcome
 
 
 def _tell_warning(spoke: Spoke) -> Told:
@@ -479,11 +489,12 @@ def _keep_lease(spoke: Spoke) -> Told:
 RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
     _watch_hub,
     _tell_refusal,
+    _tell_wait,  # before what could let the runner begin
     _tell_warning,
     _tell_stop,
     _tell_verdict,
     _tell_joined,
-    _tell_wait,  # last of these: a runner that waits no longer has to know the rest
+    _end_wait,  # after what a runner that waits no longer has to know
     _tell_start,
     _tell_requests,
     _hear_bye,

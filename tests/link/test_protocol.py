@@ -442,6 +442,17 @@ def test_a_replacement_hears_the_verdict_before_its_wait_ends() -> None:
     assert [VerdictReached, Joined] == [type(one) for one in news[:end] if not isinstance(one, Waiting)]
 
 
+def test_a_node_learns_that_tables_differ_before_it_learns_that_all_have_joined() -> None:
+    """With --link require, its runner would begin with a table that is to be read again."""
+    spoke = Spoke(identity=Identity(node=1, nodes=2, incarnation="r1"))
+    spoke, _actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=Stage.READY), 1.0))
+    view = View(wait="the rank tables of the nodes differ", rereads_table=True)
+    message = wire.encode_hub(Header(sender="hub", seq=1), wire.encode_view(view))
+    spoke, actions = spoke_rules.transition(spoke, Received(HUB, message, 1.1))
+
+    assert [Waiting, Joined] == [type(one.news) for one in actions if isinstance(one, Tell)]
+
+
 def test_ranks_that_start_as_their_verdict_arrives_are_stopped() -> None:
     """The others have left the attempt, although this node has learned that before it has said that its ranks run."""
     spoke = Spoke(identity=Identity(node=1, nodes=3, incarnation="r1", max_restarts=2))
