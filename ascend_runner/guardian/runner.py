@@ -180,6 +180,8 @@ class Runner:
             self._has_answered |= name != LINK  # written by another thread than the main one
             if name == BEGIN:
                 self._grace, self._next_status = float(values[0]), None
+                if not self._stops:  # an earlier attempt has ended, but not the job
+                    self._is_asked, self._deadline = False, 0.0
             elif name == END:
                 self._next_status = int(values[0])
             elif name == LINK:

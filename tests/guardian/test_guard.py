@@ -151,6 +151,24 @@ print(strangers)
     assert "set()\n" == run(sys.executable, "-c", script).stdout
 
 
+def test_further_attempt_has_the_grace_of_no_earlier_one() -> None:
+    """A runner that restarts its ranks within the grace of the attempt that failed is not asked when that is over."""
+    script = """
+import os
+from ascend_runner.guardian.runner import Runner
+reader, writer = os.pipe2(os.O_NONBLOCK)
+runner = Runner(os.getpid(), reader, set())
+os.write(writer, b"begin 15.0\\nend 7\\n")
+runner._read()
+print(runner._deadline > 0)
+os.write(writer, b"begin 15.0\\n")
+runner._read()
+print(runner._deadline)
+"""
+
+    assert "True\n0.0\n" == run(sys.executable, "-c", script).stdout
+
+
 def test_what_a_dying_runner_leaves_is_not_spared() -> None:
     """The kernel passes its children on when its main thread has ended, before it can be reaped."""
     script = """
