@@ -149,17 +149,20 @@ def latest_checkpoint(directory: str | os.PathLike[str]) -> pathlib.Path | None:
     return None if newest is None else pathlib.Path(newest.path)
 
 
-def look(directory: str | os.PathLike[str]) -> Checkpoints:
-    """Look for the newest complete checkpoint in `directory`. Raises nothing: what cannot be read is unknown."""
-    return _Look(os.fspath(directory)).result()
+def look(directory: str | os.PathLike[str], limit: float = LONGEST_LOOK) -> Checkpoints:
+    """Look for the newest complete checkpoint in `directory`, for at most `limit` seconds if its disk responds.
+
+    Raises nothing: what cannot be read is unknown.
+    """
+    return _Look(os.fspath(directory), limit).result()
 
 
 class _Look:
     """One search of a directory, within limits."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, limit: float) -> None:
         self._directory = directory
-        self._deadline = time.monotonic() + LONGEST_LOOK
+        self._deadline = time.monotonic() + limit
         self._is_known = True
         self._parts_of: dict[str, set[str]] = {}  # of the directories that were looked at
 
@@ -173,7 +176,9 @@ class _Look:
         self._is_known = len(entries) < MOST_ENTRIES and not self._is_late()
         pointers = [entry.path for entry in entries if entry.name in _POINTERS and entry.is_file(follow_symlinks=False)]
         found = self._pointed_to(pointers) if pointers else self._named(entries)
-        if not (pointers or found or self._is_late()):
+        if not (pointers or found):
+            if self._is_late():
+                return Checkpoints(None, is_known=False)
             names = sorted(entry.name for entry in entries if not _TEMPORARY.fullmatch(entry.name))
             begun = [name for name in names if _POINTED_TO.fullmatch(name)]
             if not begun:

@@ -520,6 +520,14 @@ def test_a_crowded_directory_is_unknown(tmp_path: Path) -> None:
     assert not checkpoints.look(tmp_path).is_known
 
 
+def test_directory_that_takes_too_long_is_unknown(tmp_path: Path) -> None:
+    """Nothing is known of a directory whose disk responds only after the time for a search is over."""
+    write(tmp_path, dcp(5))
+
+    found = checkpoints.look(tmp_path, limit=0.0)
+    assert (None, False, False) == (found.newest, found.is_known, found.is_unclear)
+
+
 def test_a_hostile_pickle_runs_nothing(tmp_path: Path) -> None:
     """Reading `.metadata` calls nothing that it names."""
     write(tmp_path, dcp(5))
