@@ -163,6 +163,23 @@ def test_disk_that_hangs_stops_no_job(program: Program, hung: disk.Disk) -> None
     assert re.search(r"WARNING events missing from '.*/log/job-events.jsonl': \d+ of \d+\n", run.screen)
 
 
+@pytest.mark.deep
+def test_checkpoints_on_a_disk_that_hangs_prevent_no_restart(program: Program, hung: disk.Disk) -> None:
+    """The ranks are restarted although nothing is known of their checkpoints, which is a warning."""
+    saved = hung.path / "saved"
+    saved.mkdir()
+    until_hung = f"echo ready; until [ -e {program.folder}/go ]; do sleep 0.05; done"
+    script = f"{until_hung}; exit $((7 - 7 * ASCEND_RUNNER_ATTEMPT))"
+    options = ("--nproc-per-node", "1", "--max-restarts", "1", "--restart-on", "7", "--grace", "1")
+    run = program.start(*options, "--checkpoint-dir", str(saved), "sh", "-c", script)
+    run.wait_for("ready")
+    hung.inject("HANG")
+    (program.folder / "go").touch()
+
+    assert 0 == status(run, hung)
+    assert f"WARNING no response from the disk of --checkpoint-dir '{saved}' within 12 s: " in run.screen
+
+
 @pytest.mark.parametrize("ranks", [("--nproc-per-node", "2"), ("--rank-table", str(TABLE), "--no-table-checks")])
 def test_lost_disk_fails_no_job(program: Program, hung: disk.Disk, ranks: tuple[str, ...]) -> None:
     """A job that succeeds after the disk of its logs is lost, whose files cannot even be closed, has one warning."""

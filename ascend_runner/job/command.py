@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -14,7 +15,7 @@ from ascend_runner.engines.registry import DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.frameworks import env_patch
 from ascend_runner.frameworks.registry import AUTO
-from ascend_runner.node import disks, executables
+from ascend_runner.node import bounded, disks, executables
 from ascend_runner.plan import ranks
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec
@@ -31,6 +32,8 @@ COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.
 INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
 VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options with their value in the next word
 WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
+DISK_LIMIT: Final = 3.0  # seconds
+NOT_YET: Final = "does not exist yet; the training has to create it"
 RANKS_HERE: Final = "use --nproc-per-node N to start N ranks on this node"
 NO_RESTARTS: Final = (
     "--max-restarts requires a link between the nodes (--link auto), because ranks that are restarted on one node alone"
@@ -234,26 +237,32 @@ def check_workdir(workdir: str) -> None:
 def check_checkpoint_dir(path: str, note: Callable[[str], None]) -> None:
     """Check the value of --checkpoint-dir, "" without one.
 
-    The training may create the directory, but it must be able to; `note` reports that it does not exist yet.
+    The training may create the directory, but it must be able to; `note` reports that it does not exist yet. If its
+    disk does not respond, the search for checkpoints reports that.
 
     Raises:
         SettingsError: It is not a directory, and cannot become one.
     """
-    if not path or os.path.isdir(path):
-        return
+    found = bounded.on_disk(DISK_LIMIT, partial(_state_of_checkpoint_dir, path)) if path else ""
+    if found == NOT_YET:
+        note(f"--checkpoint-dir {path!r} {found}")
+    elif found:
+        raise SettingsError(f"--checkpoint-dir {path!r} {found}")
+
+
+def _state_of_checkpoint_dir(path: str) -> str:
+    """Return what is wrong with the directory, or that it does not exist yet; "" if it exists."""
+    if os.path.isdir(path):
+        return ""
     above = disks.nearest(path)
     if above == os.path.abspath(path):
-        raise SettingsError(f"--checkpoint-dir {path!r} is not a directory")
+        return "is not a directory"
     if above == os.sep:
         # A training that runs as root in a container would create it, and lose it with the container.
-        raise SettingsError(
-            f"--checkpoint-dir {path!r} does not exist, nor does any directory above it; create it first"
-        )
+        return "does not exist, nor does any directory above it; create it first"
     if not os.path.isdir(above):
-        raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not a directory")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise SettingsError(f"--checkpoint-dir {path!r} cannot be created: {above!r} is not writable")
-    note(f"--checkpoint-dir {path!r} does not exist yet; the training has to create it")
+        return f"cannot be created: {above!r} is not a directory"
+    return NOT_YET if os.access(above, os.W_OK | os.X_OK) else f"cannot be created: {above!r} is not writable"
 
 
 def script_here(context: PlanContext) -> str:

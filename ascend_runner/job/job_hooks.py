@@ -128,5 +128,10 @@ def look_for_checkpoints(
     found: list[Checkpoints] = []
     is_stopped = patience.is_stopped()
     is_cut = patience.is_hurried if is_stopped else patience.is_stopped
-    bounded.call(limits[is_stopped], lambda: found.append(checkpoints.look(folder)), is_cut)
+    limit = limits[is_stopped]
+    if not bounded.call(limit, lambda: found.append(checkpoints.look(folder)), is_cut) and not is_cut():
+        patience.warn(
+            f"no response from the disk of --checkpoint-dir {folder!r} within {limit:g} s: the progress of the training"
+            " is unknown, and ASCEND_RUNNER_CHECKPOINT is empty"
+        )
     return found[0] if found else None
