@@ -100,8 +100,7 @@ def doubts(job: JobRecord) -> Iterator[Fact]:
     same = [rank_id for rank_id, text in said.items() if folded(text) == folded(own)]
     or_stopped = ", or a rank that was stopped" if any(rank.state in STOPPED for rank in job.ranks) else ""
     if cause.certainty != "open":
-        errors = "an error" if len(cause.candidates) == 1 else "errors"
-        yield "also", f"{rank_list(cause.candidates)} reported {errors} and may be the cause"
+        yield "also", f"{rank_list(cause.candidates)} may be the cause"
     elif len(cause.candidates) > 1:
         whys = [said.get(rank_id, "") if rank_id != cause.rank_id else "" for rank_id in cause.candidates]
         ranks = [f"rank {rank_id}{why and f': {why}'}" for rank_id, why in zip(cause.candidates, whys)]

@@ -445,9 +445,7 @@ def test_cause_is_as_uncertain_as_on_the_last_screen() -> None:
 
     likely = running(rank(2, "failed"), state="failed", cause={**cause, "certainty": "likely", "candidates": [1]})
 
-    assert (
-        "  also        rank 1 reported an error and may be the cause" == screens.status(likely, BEGAN).splitlines()[2]
-    )
+    assert "  also        rank 1 may be the cause" == screens.status(likely, BEGAN).splitlines()[2]
 
     alone = running(rank(2, "failed"), state="failed", cause={**cause, "candidates": []})
 
