@@ -63,9 +63,10 @@ def main():
 
 def take_program(argv):
     """Return the program that is to run, and remove the words that name it: `--as`, else the name of the file decides."""
-    if argv[1:2] == ["--as"]:
-        name = " ".join(argv[2:3])
-        del argv[1:3]
+    option, equals, name = "".join(argv[1:2]).partition("=")
+    if option == "--as":
+        name = name if equals else "".join(argv[2:3])
+        del argv[1 : 2 if equals else 3]
         if name not in PROGRAMS:
             raise EnvironmentError("no program {!r}, expected one of {}".format(name, ", ".join(sorted(PROGRAMS))))
         return name

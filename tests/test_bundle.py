@@ -51,6 +51,14 @@ def folder_of(ran: subprocess.CompletedProcess[str]) -> Path:
     return Path(ran.stdout.split()[0])
 
 
+@pytest.mark.parametrize("words", [("--as", "ascend-runner", "--as"), ("--as=ascend-runner", "--as")])
+def test_program_that_is_named(bundle: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """`--as` takes its value like any option, and only the first one is the bundle's own."""
+    ran = run(bundle, *words, XDG_CACHE_HOME=str(tmp_path))
+
+    assert ["--as"] == ran.stdout.split()[1:]
+
+
 def test_wheels_of_this_python_are_unpacked_once(bundle: Path, tmp_path: Path) -> None:
     """The cache holds what suits this Python, privately, and a second run uses it again."""
     first = run(bundle, "a", "b", XDG_CACHE_HOME=str(tmp_path / "cache"))
