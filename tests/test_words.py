@@ -17,6 +17,7 @@ OF_OTHERS: Final = {
     "rank_table_tools.py",
     "iter_0001200/",  # directories of checkpoints
     "global_step1200/",
+    "global_step_1200/",
     "checkpoint-1200/",
     "step_100/",
     "epoch_3/",

@@ -3,7 +3,8 @@
 Whether one is complete follows from the order in which the software writes, according to its source:
 
 - Megatron, MindSpeed: `latest_checkpointed_iteration.txt` is written after a barrier of all ranks (`save_checkpoint` in
-  megatron/training/checkpointing.py), DeepSpeed's `latest` likewise (`save_checkpoint` in deepspeed/runtime/engine.py).
+  megatron/training/checkpointing.py), verl's after all workers have saved (`_save_checkpoint` in
+  verl/trainer/ppo/ray_trainer.py), DeepSpeed's `latest` likewise (`save_checkpoint` in deepspeed/runtime/engine.py).
 - HF Trainer: `trainer_state.json` comes last, in old versions `rng_state*.pth`; a save on SIGTERM removes
   `checkpoint-is-incomplete.txt` at the end (`_save_checkpoint` in transformers/trainer.py).
 - torch DCP: `.metadata` comes last and lists every file with its length (`finish` in
@@ -44,7 +45,7 @@ MOST_ENTRIES: Final = 20_000  # entries of one directory; a checkpoint of 8,192 
 LONGEST_LOOK: Final = 10.0  # seconds
 
 _POINTERS: Final = ("latest_checkpointed_iteration.txt", "latest")
-_POINTED_TO: Final = re.compile(r"iter_\d+|global_step\d+|release")  # complete only if a pointer names it
+_POINTED_TO: Final = re.compile(r"iter_\d+|global_step_?\d+|release")  # complete only if a pointer names it
 _TEMPORARY: Final = re.compile(
     r"\..*|tmp.*|temp[-_.].*|.*[-_.](?:tmp|temp|incomplete)(?:[-_.].*)?|.*\.(?:part|partial)|.*~", re.DOTALL
 )
@@ -214,8 +215,11 @@ class _Look:
             try:
                 with open(pointer, encoding="utf-8") as file:
                     text = file.read(4096).strip()
-                name = f"iter_{int(text):07d}" if text.isdigit() else os.path.basename(text)
-                path = os.path.join(self._directory, name or "no name")
+                names = [os.path.basename(text) or "no name"]
+                if text.isdigit():
+                    names = [f"iter_{int(text):07d}", f"global_step_{int(text)}"]
+                paths = [os.path.join(self._directory, name) for name in names]
+                path = next(filter(os.path.exists, paths), paths[0])
                 found.append(Checkpoint(path, os.stat(path).st_mtime))
             except (OSError, ValueError):
                 self._is_known = False
@@ -292,7 +296,8 @@ class _Look:
             return lack if are_listed_files_whole(path) else ".metadata or a file that it lists is truncated"
         if "checkpoint-is-incomplete.txt" in names:
             return "it has checkpoint-is-incomplete.txt"
-        if not (_HF.fullmatch(os.path.basename(path)) and any(map(_OF_HF.match, names))):
+        is_of_hf = _HF.fullmatch(os.path.basename(path)) and any(map(_OF_HF.match, names))
+        if "random_states_0.pkl" in names or not is_of_hf:
             if "random_states_0.pkl" not in names and not self._is_of_accelerate(names, folders):
                 return self._lack_of_parts(checkpoint, folders)
             custom = filter(_CUSTOM.fullmatch, set().union(*folders.values()))  # all must have each registered object

@@ -64,6 +64,14 @@ def deepspeed(step: int) -> Save:
     return [(f"{tag}/mp_rank_00_model_states.pt", archive()), *shards, ("latest", tag.encode())]
 
 
+def verl(step: int) -> Save:
+    """Return the shards of two ranks of an actor, the state of the data loader, and the tracker file."""
+    folder = f"global_step_{step}"
+    shards = [(f"{folder}/actor/model_world_size_2_rank_{rank}.pt", archive()) for rank in (0, 1)]
+    tracker = ("latest_checkpointed_iteration.txt", str(step).encode())
+    return [*shards, (f"{folder}/data.pt", archive()), tracker]
+
+
 def hf(step: int) -> Save:
     """Return what HF Trainer writes."""
     state = json.dumps({"global_step": step, "log_history": [{"loss": 1.5}]}, indent=2).encode()
@@ -119,6 +127,11 @@ def accelerate_custom(step: int) -> Save:
     return [*accelerate(step), (f"checkpoint_{step}/custom_checkpoint_0.pkl", archive())]
 
 
+def accelerate_of_diffusers(step: int) -> Save:
+    """Return the same in a directory with a name of HF Trainer."""
+    return [(name.replace("_", "-", 1), data) for name, data in accelerate(step)]
+
+
 FORMATS: Final = [
     megatron,
     megatron_dist,
@@ -131,6 +144,8 @@ FORMATS: Final = [
     plain_torch,
     accelerate,
     accelerate_custom,
+    accelerate_of_diffusers,
+    verl,
 ]
 
 
