@@ -482,7 +482,7 @@ def _check_level(level: Fields, address_counts: dict[tuple[int, str], int]) -> i
             level.refuse(sentence, "rank_addr_list")
         elif len(listed) != expected:
             sentence = f"rank_addr_list has {counted(len(listed), 'address')}"
-            level.refuse(f"{sentence}, but that of another rank of '{instance}' has {expected}", "rank_addr_list")
+            level.refuse(f"{sentence}, but another rank of '{instance}' has {expected}", "rank_addr_list")
 
     return layer
 

@@ -49,7 +49,7 @@ def _found(**changes: Any) -> list[Found]:
         (
             f"{LEVEL}.rank_addr_list",
             [],
-            "rank_addr_list has 0 addresses, but that of another rank of 'cluster' has 1",
+            "rank_addr_list has 0 addresses, but another rank of 'cluster' has 1",
             BAD_VALUE,
         ),
         (f"{ADDRESS}.addr_type", "MAC", "addr_type is 'MAC', expected one of 'EID', 'IPV4', 'IPV6'", BAD_VALUE),
