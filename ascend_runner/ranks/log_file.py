@@ -278,21 +278,24 @@ class LogFile:
         new_path = os.readlink(f"/proc/self/fd/{self._fd}")
         if new_path == os.path.realpath(self.path):
             return  # a file system with changing inode numbers
+        moved = f"was moved to {new_path!r}"
+        if not _leads_to(new_path, status):
+            moved = "can no longer be found, perhaps because its disk was unmounted"
         if os.path.lexists(self.path):
-            self._stay_at(new_path, "another file is in its place")
+            self._stay(moved, "another file is in its place")
             return
         try:
             files.make_folder(os.path.dirname(self.path))
             fd = files.open_new_log(self.path)
         except OutputError as error:
-            self._stay_at(new_path, str(error))
+            self._stay(moved, str(error))
             return
-        self._warnings.warn(f"{self.path!r} was moved to {new_path!r}; its output continues in a new file")
+        self._warnings.warn(f"{self.path!r} {moved}; its output continues in a new file")
         self._switch_to(fd)
 
-    def _stay_at(self, new_path: str, why: str) -> None:
+    def _stay(self, moved: str, why: str) -> None:
         self._is_displaced = True
-        self._warnings.warn(f"{self.path!r} was moved to {new_path!r}, where its output continues: {why}")
+        self._warnings.warn(f"{self.path!r} {moved}; its output continues in the same file: {why}")
 
     def _switch_to(self, fd: int) -> None:
         old, self._fd = self._fd, fd
@@ -301,6 +304,14 @@ class LogFile:
         self._size = os.fstat(fd).st_size
         self._is_at_line_start = True
         self._is_displaced = False
+
+
+def _leads_to(path: str, status: os.stat_result) -> bool:
+    """Whether a path leads to the file with this status."""
+    try:
+        return os.path.samestat(status, os.stat(path))
+    except OSError:
+        return False
 
 
 def _write_all(fd: int, data: bytes) -> int:

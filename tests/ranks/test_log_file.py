@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -231,6 +233,30 @@ def test_moved_file_is_followed_by_a_new_one(tmp_path: Path) -> None:
     assert (b"before\n", b"after\n") == ((tmp_path / "elsewhere").read_bytes(), path.read_bytes())
     assert [] == log.gaps
     assert [f"'{path}' was moved to '{tmp_path}/elsewhere'; its output continues in a new file"] == warnings
+
+
+def test_file_of_a_disk_that_was_unmounted_is_not_said_to_have_moved(tmp_path: Path) -> None:
+    """After `umount --lazy` the open file has a path below the root of its disk, where nobody finds it."""
+    warnings: list[str] = []
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "place").mkdir()
+    mount, umount = (shutil.which(name) or name for name in ("mount", "umount"))
+    bind = [mount, "--bind", str(tmp_path / "disk"), str(tmp_path / "place")]
+    if subprocess.run(bind, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    path = tmp_path / "place" / "log"
+    log = LogFile(str(path), Rotation(), DiskWarnings(warnings.append))
+    try:
+        log.write(b"before\n")
+    finally:
+        subprocess.run([umount, "--lazy", str(tmp_path / "place")], check=True)
+    log.write(b"after\n")
+    log.close()
+
+    assert (b"before\n", b"after\n") == ((tmp_path / "disk" / "log").read_bytes(), path.read_bytes())
+    assert [
+        f"'{path}' can no longer be found, perhaps because its disk was unmounted; its output continues in a new file"
+    ] == warnings
 
 
 def test_link_to_the_moved_file_is_followed(tmp_path: Path) -> None:
