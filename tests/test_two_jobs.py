@@ -186,13 +186,27 @@ os.execvp("sh", ["sh", "-c", {LOOKS!r}, sys.argv[2]])
 """
 
 
-class Mount:
-    """A MA_MOUNT_PATH that several programs share, each with a rank table of its own."""
+# The options and variables of a program with this name, by what it shares with others: MA_MOUNT_PATH, --log-dir, or the
+# log directory that the platform gives to a job.
+SHARES: dict[str, tuple[str, dict[str, str]]] = {
+    "mount": ("--log-dir={name}-log --job-name={name}", {"MA_MOUNT_PATH": "{folder}/mount"}),
+    "logs": ("--log-dir=log --job-name={name}", {}),
+    "job": ("", {"BATCH_TASK_LOG_PATH": "{folder}/log", "MA_VJ_NAME": "job"}),
+}
 
-    def __init__(self, program: Program) -> None:
+
+class Shared:
+    """A directory that several programs share, each with a rank table of its own."""
+
+    def __init__(self, program: Program, kind: str = "mount") -> None:
         self.program = program
-        self.documented = f"{program.folder}/mount/rank_table/jobstart_hccl.json"
+        self._options, self._env = SHARES[kind]
+        (program.folder / "log").mkdir()
         self._begun: dict[str, Run] = {}
+
+    def place(self, below: str) -> str:
+        """Return the path of a rank table in a directory."""
+        return f"{self.program.folder}/{below}/jobstart_hccl.json"
 
     def begin(self, kind: str, name: str) -> Run:
         """Start a job, or a script that calls `prepare()`, and wait until it has looked at its table."""
@@ -201,14 +215,11 @@ class Mount:
         document = {"status": "completed", "version": "1.0", "server_count": "1", "server_list": [server]}
         table = self.program.folder / f"{name}.json"
         table.write_text(json.dumps(document))
-        env = {"MA_MOUNT_PATH": f"{self.program.folder}/mount"}
+        env = {variable: value.format(folder=self.program.folder) for variable, value in self._env.items()}
         if kind == "script":
             run = self.program.run([self.program.python, "-c", PREPARES, str(table), name], env)
         else:
-            logs = f"{name}-log"
-            if kind == "job without a mount":
-                logs, env = "log", {}
-            options = ("--rank-table", str(table), "--log-dir", logs, "--job-name", name, "--workdir", "inherit")
+            options = ("--rank-table", str(table), "--workdir", "inherit", *self._options.format(name=name).split())
             run = self.program.start_plain(*options, "sh", "-c", LOOKS, name, env=env)
         run.wait_for("looked ")
         self._begun[name] = run
@@ -225,43 +236,85 @@ class Mount:
         return path
 
 
-@pytest.fixture
-def mount(program: Program) -> Mount:
-    """Return a mount."""
-    return Mount(program)
-
-
 @pytest.mark.parametrize(
     ("first", "second"), [("job", "job"), ("job", "script"), ("script", "job"), ("script", "script")]
 )
-def test_tables_of_programs_that_share_a_mount(first: str, second: str, mount: Mount) -> None:
+def test_tables_of_programs_that_share_a_mount(first: str, second: str, program: Program) -> None:
     """The first has the documented path until it ends; nobody sees a table change, whatever starts and ends beside."""
+    mount = Shared(program)
     mount.begin(first, "a")
     mount.begin(second, "b")
     mount.begin("job", "c")
     of_a = mount.end("a")
     mount.begin(second, "d")
     of_b, of_c = mount.end("b"), mount.end("c")
+    documented = mount.place("mount/rank_table")
 
-    assert (mount.documented, mount.documented) == (of_a, mount.end("d"))
-    assert 3 == len({mount.documented, of_b, of_c})
+    assert (documented, documented) == (of_a, mount.end("d"))
+    assert 3 == len({documented, of_b, of_c})
 
 
-def test_tables_of_jobs_that_share_a_log_directory(mount: Mount) -> None:
+def test_tables_of_jobs_that_share_a_log_directory(program: Program) -> None:
     """Each has its table below its own name, and what starts beside it changes nothing."""
+    logs = Shared(program, "logs")
     for name in ("a", "b"):
-        mount.begin("job without a mount", name)
+        logs.begin("job", name)
 
-    assert [f"{mount.program.folder}/log/{name}/rank_table/jobstart_hccl.json" for name in ("a", "b")] == [
-        mount.end(name) for name in ("a", "b")
+    assert [logs.place(f"log/{name}/rank_table") for name in ("a", "b")] == [logs.end(name) for name in ("a", "b")]
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize(("first", "second"), [("job", "script"), ("script", "job"), ("script", "script")])
+def test_tables_of_programs_of_one_job(first: str, second: str, program: Program) -> None:
+    """In the log directory that the platform gives to the job, the first has its table until it ends, then another."""
+    job = Shared(program, "job")
+    job.begin(first, "a")
+    job.begin(second, "b")
+    of_a = job.end("a")
+    job.begin("script", "c")
+
+    assert [job.place(f"log/job/{name}") for name in ("rank_table", "rank_table-2", "rank_table")] == [
+        of_a,
+        job.end("b"),
+        job.end("c"),
     ]
 
 
-def test_table_of_a_killed_job(mount: Mount) -> None:
+# Looks at its table in each attempt until it is let go; the first attempt fails.
+LOOKS_AGAIN = """
+look() { echo "looked $RANK_TABLE_FILE $(grep -o '"server_id": *"[^"]*"' "$RANK_TABLE_FILE")"; }
+look; until [ -e "$0-$ASCEND_RUNNER_ATTEMPT" ]; do sleep 0.02; done; look; exit $((7 - 7 * ASCEND_RUNNER_ATTEMPT))
+"""
+
+
+@pytest.mark.deep
+def test_table_that_changes_between_attempts(program: Program) -> None:
+    """A restarted job with another table leaves the one that it has shared with a job that still runs."""
+    mount = Shared(program)
+    mount.begin("job", "a")
+    table = ("--rank-table", "a.json", "--max-restarts", "1", "--restart-delay", "0", "--job-name", "other")
+    env = {"MA_MOUNT_PATH": f"{program.folder}/mount"}
+    run = program.start_plain(*table, "--workdir", "inherit", "sh", "-c", LOOKS_AGAIN, "other", env=env)
+    run.wait_for("looked ")
+    (program.folder / "a.json").write_text((program.folder / "a.json").read_text().replace('"a"', '"other"'))
+    (program.folder / "other-0").touch()
+    run.wait_for("looked ", times=3)
+    of_a = mount.end("a")
+    (program.folder / "other-1").touch()
+
+    assert 0 == run.finish()
+    seen = [line.partition("looked ")[2].split(maxsplit=1) for line in run.lines if "looked " in line]
+    assert [of_a, of_a] == [path for path, _server_id in seen[:2]]
+    assert of_a not in {path for path, _server_id in seen[2:]}
+    assert ["a", "a", "other", "other"] == [server_id.split('"')[3] for _path, server_id in seen]
+
+
+def test_table_of_a_killed_job(program: Program) -> None:
     """The place of a runner that was killed is free."""
+    mount = Shared(program)
     killed = mount.begin("job", "a")
     os.kill(killed.runner_pid, signal.SIGKILL)
     killed.finish()
     mount.begin("job", "b")
 
-    assert mount.documented == mount.end("b")
+    assert mount.place("mount/rank_table") == mount.end("b")
