@@ -135,20 +135,44 @@ def test_progress_keeps_a_job_alive(program: Program) -> None:
     )
 
 
-def test_usual_name_of_a_checkpoint(program: Program) -> None:
-    """A restarted job gets the newest file that torch.save has written under a usual name, but none that is cut off."""
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize(
+    "name", ["checkpoint_%04d.pth.tar", "model_%d.pt", "step-%d.pt", "epoch_%d.pt", "iter_%d.pth", "ckpt-%d.ckpt"]
+)
+def test_usual_name_of_a_checkpoint(program: Program, name: str) -> None:
+    """A restarted job gets the newest file that was saved under a usual name, but none that is cut off."""
     folder = program.folder / "checkpoints"
+    save = f"$(printf {name} $((9 + ASCEND_RUNNER_ATTEMPT)))"
     script = (
-        f"echo from=$ASCEND_RUNNER_CHECKPOINT; cd {folder}; printf 'PK\\003\\004' > checkpoint_9999.pth.tar;"
-        " echo > $(printf checkpoint_%04d.pth.tar $((9 + ASCEND_RUNNER_ATTEMPT))); exit 7"
+        f"echo from=$ASCEND_RUNNER_CHECKPOINT; cd {folder}; printf 'PK\\003\\004' > {name % 9999};"
+        f" echo > {save}; chmod a-w {save}; exit 7"  # as MindSpore does
     )
     folder.mkdir()
     run = start(program, script, "--max-restarts", "5", "--checkpoint-dir", str(folder), ranks=1)
 
     assert 7 == run.finish()
     assert [True] * 6 == [attempt["progress"] for attempt in program.report()["attempts"]]
-    saved = [f"from={folder}/checkpoint_{number:04}.pth.tar" for number in range(9, 14)]
-    assert ["from=", *saved] == program.log(0).decode().splitlines()
+    assert ["from=", *(f"from={folder}/{name % number}" for number in range(9, 14))] == (
+        program.log(0).decode().splitlines()
+    )
+
+
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("name", ["last.pt", "checkpoint.pt", "checkpoint.pth.tar"])
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_checkpoint_that_is_written_again(program: Program, name: str, *, is_saved: bool) -> None:
+    """A file without a number is progress if an attempt has written it again; if none has, the job gives up."""
+    (program.folder / "saved").mkdir()
+    (program.folder / "saved" / name).write_text("saved")
+    save = f"cp saved/{name} new && mv new saved/{name}" if is_saved else ":"
+    options = ("--max-restarts", "5", "--checkpoint-dir", "saved")
+    run = start(program, f"echo from=$ASCEND_RUNNER_CHECKPOINT; {save}; exit 7", *options, ranks=1)
+
+    assert 7 == run.finish()
+    attempts = program.report()["attempts"]
+    assert [is_saved] * (6 if is_saved else 4) == [attempt["progress"] for attempt in attempts]
+    assert {f"from={program.folder}/saved/{name}"} == {*program.log(0).decode().splitlines()}
+    assert "progress of the training is unknown" not in run.screen
 
 
 @pytest.mark.parametrize(
