@@ -57,6 +57,29 @@ def test_rank_runs_again_by_its_script(program: Program) -> None:
     assert (1, b"1 of 2\n") == (together.returncode, together.stdout)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--nproc-per-node", "1"),
+        ("--nproc-per-node", "3"),
+        *(("--nproc-per-node", number, "--nnodes", "2", "--node-rank", "1", "--link", "off") for number in ("1", "2")),
+    ],
+    ids=" ".join,
+)
+def test_line_that_runs_a_rank_again(program: Program, options: tuple[str, ...]) -> None:
+    """Pasted into a shell elsewhere, the line on the screen runs the rank that failed as the only one of a job."""
+    address = ("--master-addr", "10.0.0.1") if "--nnodes" in options else ()
+    script = 'echo "$RANK of $WORLD_SIZE in $PWD, $A"; exit 7'
+    log_dir = program.folder / "it's a log"
+    words = ("--log-dir", str(log_dir), *options, *address, "sh", "-c", script)
+    run = program.start_plain(*words, env={"A": "it's $A"})
+    assert 7 == run.finish()
+    (line,) = re.findall(r"^  rerun  (.*)$", run.screen, re.MULTILINE)
+    again = program.shell(f"cd /; {line}")
+
+    assert (7, f"0 of 1 in {program.folder}, it's $A\n") == (again.returncode, again.stdout.decode())
+
+
 def test_job_that_has_not_failed_leaves_no_script(program: Program) -> None:
     """Neither a success nor a stop signal leaves scripts, and an earlier run's scripts are put aside."""
     assert 1 == program.act(1, "exit=1").finish()

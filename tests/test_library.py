@@ -62,14 +62,28 @@ def test_check_raises_with_the_cause(tmp_path: Path) -> None:
     assert 7 == caught.value.exit_status
 
 
-def test_cause_has_the_exception_of_the_rank(tmp_path: Path) -> None:
-    """A program that catches the error of a job reads there what the rank raised."""
-    script = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
-    outcome = ascend_runner.launch(["python3", "-c", script], environ=CLEAN, nproc_per_node=2, log_dir=tmp_path)
+CATCHES = r"""
+import ascend_runner, sys
+script = "import os\nif os.environ['RANK'] == '1': raise ValueError('loss is nan at step 17')\nopen('/dev/null')"
+outcome = ascend_runner.launch([sys.executable, "-c", script], nproc_per_node=2, log_dir="log", quiet=True)
+try:
+    outcome.check()
+except ascend_runner.JobFailedError as error:
+    print("error:", error, error.exit_status)
+print("cause:", outcome.cause)
+print("outcome:", outcome)
+"""
 
-    assert "rank 1 failed: ValueError: loss is nan at step 17 (exit status 1)" == str(outcome.cause)
-    with pytest.raises(ascend_runner.JobFailedError, match="ValueError: loss is nan at step 17"):
-        outcome.check()
+
+def test_program_that_catches_a_failed_job(tmp_path: Path) -> None:
+    """It reads what the rank has raised in the exception and in the cause; `print(outcome)` is one line."""
+    words = [sys.executable, "-c", CATCHES]
+    shown = subprocess.run(words, cwd=tmp_path, env=CLEAN, stdout=-1, text=True, check=True, timeout=LIMIT).stdout
+    sentence = "rank 1 failed: ValueError: loss is nan at step 17 (exit status 1)"
+    lines = [line for line in shown.splitlines() if not line.startswith("[rank 1] ")]
+
+    assert [f"error: {sentence} 1", f"cause: {sentence}"] == lines[:2]
+    assert [f"outcome: {sentence}; the job took "] == [re.sub(r"[\d.]+ (ms|s)$", "", line) for line in lines[2:]]
 
 
 def test_failure_of_the_runner_is_an_exception_of_its_class(tmp_path: Path) -> None:
