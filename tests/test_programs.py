@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -170,6 +171,7 @@ def line_in(text: str, pattern: str) -> str:
         (programs.RANK_TABLE, "--help", r"example: (.*)", "usage: "),
         (programs.RANK_TABLE, "show --help", r"example: (.*)", "usage: "),
         (programs.RANK_TABLE, "show --svg x", r"removed: (.*) draws", "usage: "),
+        (programs.RANK_TABLE, "show table.json", r"more; (.*) lists all", "usage: "),
     ],
 )
 def test_command_in_a_sentence_runs_as_it_is_printed(
@@ -178,6 +180,8 @@ def test_command_in_a_sentence_runs_as_it_is_printed(
     """Where only a bundle is, a shell runs each command line of its sentences."""
     place = Place.make(tmp_path)
     (place.cwd / "train.py").write_text("print('trained')")
+    wrong = {"server_id": "10.0.0.1", "device": [{"rank_id": "x"}] * 100}
+    (place.cwd / "table.json").write_text(json.dumps({"status": "completed", "server_list": [wrong]}))
     line = place.say(program, words, pattern)
 
     assert expected in place.run(line if expected in {"trained", "no jobs"} else f"{line} --help")
