@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -16,6 +17,7 @@ from tests.clients.conftest import Ended, run
 from tests.helpers.pythons import SUPPORTED, python_of
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
 PYTHONS = [*filter(None, map(python_of, SUPPORTED))]
 RANKS = ("--nproc-per-node", "2", "/bin/sh", "-c", "echo rank $RANK")
 NOBODY = 65534
@@ -88,23 +90,51 @@ def test_home_of_another_user(mode: int, bundle: Path, public: Path) -> None:
         assert _started(ended), ended.screen
 
 
+@pytest.fixture(scope="module")
+def with_python(relocatable: Path) -> Path:
+    """Build the bundle with a Python in it, by the line of the README."""
+    (line,) = re.findall(r"^    (scripts/bundle --python) \S+-install_only\.tar\.gz$", README, re.MULTILINE)
+    return _built(*line.split()[1:], str(relocatable))
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """Make the PATH of an image without a Python."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for tool in "sh chmod gzip head id ls mkdir mktemp mv rm rmdir tail tar uname".split():
+        (folder / tool).symlink_to(shutil.which(tool) or pytest.skip(f"{tool} is not installed"))
+    return folder
+
+
 @pytest.mark.parametrize("old", ["", "3.7"])
-def test_own_python(old: str, relocatable: Path, tmp_path: Path) -> None:
+def test_own_python(old: str, with_python: Path, tools: Path, tmp_path: Path) -> None:
     """With a Python in it, the bundle and its other commands run without another one, and with one that is too old."""
-    bundle = _built("--python", str(relocatable))
     start = python_of(old) if old else "/bin/sh"
     start = start or pytest.skip(f"Python {old} is not installed")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for tool in "sh chmod gzip head id ls mkdir mktemp mv rm rmdir tail tar uname".split():
-        (tools / tool).symlink_to(shutil.which(tool) or pytest.skip(f"{tool} is not installed"))
     env = {"HOME": "", "TMPDIR": str(tmp_path), "PATH": str(tools), "PYTHONPATH": "/usr/lib/python3/dist-packages"}
-    ended = run(start, str(bundle), "--log-dir", "log", *RANKS, env=env, cwd=tmp_path)
-    listed = run("/bin/sh", str(bundle), "--as", "ascend-job", "status", "log", env=env, cwd=tmp_path)
+    ended = run(start, str(with_python), "--log-dir", "log", *RANKS, env=env, cwd=tmp_path)
+    listed = run("/bin/sh", str(with_python), "--as", "ascend-job", "status", "log", env=env, cwd=tmp_path)
 
-    assert 0o755 == bundle.stat().st_mode & 0o777
+    assert 0o755 == with_python.stat().st_mode & 0o777
     assert _started(ended), ended.screen
     assert 3 == listed.status, listed.screen  # the job has succeeded
+
+
+def test_boot_command_of_the_readme(with_python: Path, tools: Path, tmp_path: Path) -> None:
+    """In an image whose only Python is 3.7, the bundle starts the script with that one."""
+    (line,) = re.findall(r"^    (sh \S+ascend-runner\.pyz python \S+train\.py)$", README, re.MULTILINE)
+    (tools / "python").write_text(f'#!/bin/sh\nexec {python_of("3.7") or pytest.skip("no Python 3.7")} "$@"\n')
+    (tools / "python").chmod(0o755)
+    (tmp_path / "code").mkdir()
+    shutil.copy(with_python, tmp_path / "code" / "ascend-runner.pyz")
+    script = "import os, sys; print('rank', os.environ['RANK'], *sys.version_info[:2])"
+    (tmp_path / "code" / "train.py").write_text(script)
+    job = {"MA_JOB_DIR": str(tmp_path), "MA_VJ_NAME": "job", "MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "2"}
+    own = {"BATCH_TASK_LOG_PATH": str(tmp_path), "TMPDIR": str(tmp_path), "PATH": str(tools)}
+    ended = run("/bin/sh", "-c", line, env={**job, **own}, cwd=tmp_path)
+
+    assert (0, ["rank 0 3 7", "rank 1 3 7"]) == (ended.status, ended.lines), ended.screen
 
 
 @pytest.mark.parametrize("python", PYTHONS)
