@@ -333,8 +333,9 @@ def _tag(before: str, following: Sequence[str]) -> str:
     What precedes it, or all where there is no tag, is an unfinished progress bar, or the margin of a group.
     """
     before, after = before.removesuffix("  + ")[-TAG:], _shape(following[0]) if following else ""
-    tags = (before[start:] for start in range(len(before)))
-    return next((tag for tag in tags if tag.strip() and after.startswith(_shape(tag))), "")
+    shape = _shape(before)
+    starts = (start for start in range(len(before.rstrip())) if after.startswith(shape[start:]))
+    return before[next(starts, len(before)) :]
 
 
 def begins_within(lines: Sequence[str]) -> bool:
