@@ -111,8 +111,9 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
         *("Traceback (most recent call last):\n", '  File "a.py", line 1, in f\n', "ValueError: x\n"),
         "  + Exception Group Traceback (most recent call last):\n",
         "Set the environment variable HYDRA_FULL_ERROR=1\n",
+        *("1" * 4000 + "\n", "a." * 2000 + "\n", "*" * 4000 + "\n"),
     ],
-    ids=repr,
+    ids=lambda words: repr(words[:60]),
 )
 def test_last_words_of_any_kind(program: Program, words: str) -> None:
     """Megabytes of whatever ranks end with are read in time, so that no disk is said not to respond."""

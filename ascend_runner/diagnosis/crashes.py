@@ -227,7 +227,7 @@ _HINT: Final = re.compile(
     r"Fatal Python error|terminate called|\*\*\*|\[F\d{4}|Check failed|p(?:anic|ure virtual)|Exception in thread"
     r"|Signal: |: Assertion|\(\): |corrupt|error while loading|error: |can't open file|Seg(?:mentation|fault enc)"
     r"|Bus error|Killed|Aborted|Process name: |No module named|noticed that process|MPI_ABORT|not enough slots"
-    r"|(?:command|\d+: \S+:) not found|FatalError|detected by the|Worker exit type|function error: |call acl"
+    r"|(?:command|:) not found|FatalError|detected by the|Worker exit type|function error: |call acl"
     r"|Unhandled exception|has lost comm|HYDRA_FULL_ERROR|was unable to |unbound var|Permission denied|cannot exec"
     r"|No such file or dir|yntax error|oom.kill|tcmalloc|ld: cannot find -l|unexpectedly disconnected"
 )
@@ -260,7 +260,7 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (r"^panic: .+", _line),
         (r"thread '[^']*' (?:\(\d+\) )?panicked at (?:'(?P<text>[^']*)', )?(?P<place>\S+?):?$", _next_line),
         (r'Exception in thread "[^"]*" (?P<text>[\w.$]+(?::.*)?)$', _java),
-        (r"\S+: error while loading shared libraries: .+", _line),
+        (r"(?<!\S)\S+: error while loading shared libraries: .+", _line),
         (r"^\S*python[\d.]*: (?:can't open file|No module named|Error while finding) .+", _line),
         (r"^[\w./-]+\.py: error: .+", _line),
         (r"^\S+: line \d+: +\d+ (?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction).*", _line),

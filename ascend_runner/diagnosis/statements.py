@@ -239,7 +239,7 @@ _RECORD_OF_LEVEL: Final = re.compile(
     r'|"(?:level|levelname|severity)": ?"(?i:error|critical|fatal)"'
 )
 _ERROR_RECORD: Final = re.compile(
-    r"\b(?:ERROR|CRITICAL|FATAL|Error|error|[\w.]*(?:Error|Exception):)|^(?:Could not|Cannot|Failed to|Unable to)\b"
+    r"\b(?:ERROR|CRITICAL|FATAL|Error|error)|(?:Error|Exception):|^(?:Could not|Cannot|Failed to|Unable to)\b"
     r"|(?:No such file|not found|[Pp]ermission denied|[Uu]nexpected (?:EOF|end of file))|错误|失败|异常|报错|不存在"
     r"|[Ll]oss is (?:nan|inf)\b.*\bstopping\b"
 )
