@@ -8,21 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from signal import (
-    SIGABRT,
-    SIGBUS,
-    SIGFPE,
-    SIGILL,
-    SIGINT,
-    SIGQUIT,
-    SIGSEGV,
-    SIGSYS,
-    SIGTERM,
-    SIGTRAP,
-    SIGXCPU,
-    SIGXFSZ,
-    Signals,
-)
+from signal import SIGINT, SIGTERM, Signals
 from typing import ClassVar, Final, Protocol, Union, get_args
 
 import attrs
@@ -31,8 +17,6 @@ from ascend_runner.errors import COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND, RUNN
 from ascend_runner.members import Members
 from ascend_runner.text import duration, rank_title, signal_name
 
-# Signals whose default action is to dump core, if the limits permit it (signal(7)).
-CORE_SIGNALS: Final = frozenset({SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS})
 LAUNCHER: Final = "the process that launched ascend-runner"
 NO_SUCH_COMMAND: Final = frozenset({COMMAND_NOT_EXECUTABLE, COMMAND_NOT_FOUND})
 
@@ -100,17 +84,15 @@ class Ending:
 
     @property
     def in_parentheses(self) -> str:
-        """Describe it within parentheses: "exit status 1", "killed by SIGSEGV, no core"."""
+        """Describe it within parentheses: "exit status 1", "killed by SIGSEGV, core dumped"."""
         return str(self).replace(" (", ", ").rstrip(")")
 
     def __str__(self) -> str:
-        """Describe it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)", or "(no core)"."""
+        """Describe it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)"."""
         if not self.signum:
             return f"exit status {self.exit_code}"
         sentence = f"killed by {signal_name(self.signum)}"
-        if self.core_dumped:
-            return f"{sentence} (core dumped)"
-        return f"{sentence} (no core)" if self.signum in CORE_SIGNALS else sentence
+        return f"{sentence} (core dumped)" if self.core_dumped else sentence
 
 
 class Cause(Protocol):

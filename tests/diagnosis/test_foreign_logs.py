@@ -319,7 +319,7 @@ CRASH: Final = STEPS + "Fatal Python error: Segmentation fault\n"
         ([9], (0, "killed by SIGKILL")),
         ([11], (0, "Fatal Python error: Segmentation fault")),
         ([9, 11], (1, "Fatal Python error: Segmentation fault")),
-        ([11, 11], (0, "killed by SIGSEGV (no core)")),
+        ([11, 11], (0, "killed by SIGSEGV")),
     ],
 )
 def test_a_crash_of_an_unknown_rank(endings: list[int], expected: tuple[int, str]) -> None:

@@ -86,7 +86,7 @@ def test_printed(cause: Cause | None, found: RootCause | None, expected: str) ->
         (RankState.STOPPED, Ending(exit_code=143), "stopped by the runner (exit status 143)"),
         (RankState.STOPPED, Ending(signum=SIGKILL), "killed by the runner (SIGKILL)"),
         (RankState.STOPPED, Ending(exit_code=7), "ended after being asked to stop (exit status 7)"),
-        (RankState.STOPPED, Ending(signum=SIGSEGV), "ended after being asked to stop (SIGSEGV, no core)"),
+        (RankState.STOPPED, Ending(signum=SIGSEGV), "ended after being asked to stop (SIGSEGV)"),
     ],
 )
 def test_screen_and_report_use_the_same_words(state: RankState, ending: Ending | None, words: str) -> None:
