@@ -41,7 +41,7 @@ _TURNS: Final = {"own": 0, "either": 1, "peer": 1, "lost": 2}  # what a rank did
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """One known error, with the keys of its table in TOML. It has either a `code` or expressions that `match`."""
+    """One known error, with the keys of its table in TOML. It has a `code`, expressions that `match`, or both."""
 
     id: str
     means: str
@@ -276,7 +276,7 @@ def _fault_of_key(key: str, value: object, *, is_ours: bool) -> str:
     if key not in _TYPES:
         return f"unknown key {key!r}, expected one of {', '.join(one for one in _TYPES if is_ours or one not in _OURS)}"
     if key in _OURS and not is_ours:
-        return f"key {key!r} decides which rank is blamed, or how; only the program's own entries have it"
+        return f"key {key!r} is reserved for the program's own entries"
     if key in LISTS and isinstance(value, list):
         is_good = bool(value) and all(isinstance(one, str) and one for one in value)
         return "" if is_good else f"{key} must be a string or a list of strings, none of them empty"
@@ -290,8 +290,8 @@ def _fault_of_key(key: str, value: object, *, is_ours: bool) -> str:
 def _missing(fields: Mapping[str, object]) -> Iterator[str]:
     needed = (*_NEEDED, *(("sample", "near") if "match" in fields else ()))
     yield from (f"missing key {key!r}" for key in needed if key not in fields)
-    if ("code" in fields) is ("match" in fields):
-        yield "an entry has either a 'code' or a 'match'"
+    if "code" not in fields and "match" not in fields:
+        yield "missing key 'code' or 'match'"
 
 
 _NEEDED: Final = ("id", "means", "source")

@@ -88,8 +88,8 @@ def meaning(
         return sentence
 
     killed = f"killed by {signal_name(signum)}"
-    if sentence.startswith(f"{killed}, "):
-        return f"its child process was {sentence}"
+    if sentence.startswith("killed "):
+        return f"its child process was {killed}{sentence.removeprefix(killed).removeprefix('killed')}"
     return f"its child process was {killed}: {sentence}" if sentence else f"its child process was {killed}"
 
 
@@ -129,7 +129,7 @@ def _killed(circumstances: Circumstances, told: str) -> str:
             f" machine since the start of the job {_memory(circumstances)}"
         )
     if circumstances.own_oom_kills is None and circumstances.machine_oom_kills is None:
-        return "killed by SIGKILL, usually by the kernel for lack of memory; the number of OOM kills is unknown"
+        return _of_signal(SIGKILL)
 
     return (
         "killed by SIGKILL, sent by the platform, the driver, another process or the rank itself; the kernel reports no"

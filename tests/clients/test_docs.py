@@ -42,7 +42,7 @@ QUERIES: Final = {
     "OSError: [Errno 98] Address already in use": "errors/address-already-in-use.html",
     "退出码": "exit-status.html",
     "建链超时": "errors/hccl-ei0006.html",
-    "Segmentation fault": "errors/signal-segv.html",
+    "Segmentation fault": "errors/sigsegv.html",
 }
 
 

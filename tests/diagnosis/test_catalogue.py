@@ -78,8 +78,11 @@ source = "http://wiki/switches"
 
 
 def test_file_of_a_site() -> None:
-    """A site's file may explain codes, and match lines or exceptions."""
+    """A site's file may explain codes, and match lines or exceptions, also in one entry."""
+    both = GOOD.replace('on = "line"', 'code = "EI0007"')
+
     assert [] == faults(f"{GOOD}{CODE}".encode(), "site.toml")
+    assert [] == faults(f"{both}{CODE}".encode(), "site.toml")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +102,7 @@ def test_file_of_a_site() -> None:
         ("it may take exponential time", "'licence server .* refused'", "'licence server (?:.*)* refused'"),
         ("redefinition of group name", "'licence server .* refused'", "['(?P<a>licence) server', 'refused (?P<a>a)']"),
         ("each alternative needs a text of at least 3", "'licence server .* refused'", r"'\w+ \w+|refused'"),
-        ("key 'kind' decides which rank is blamed", 'on = "line"', 'kind = "peer"'),
-        ("either a 'code' or a 'match'", 'on = "line"', 'code = "EI0007"'),
+        ("key 'kind' is reserved for the program's own entries", 'on = "line"', 'kind = "peer"'),
         ("invalid code 'EI06x'", "match = 'licence server .* refused'", 'code = "EI06x"'),
     ],
 )
@@ -116,6 +118,13 @@ def test_faults_of_a_site(reason: str, old: str, new: str) -> None:
 def test_all_faults_at_once() -> None:
     """A file with several faults is mended once."""
     assert 4 == len(faults(f"{CODE}{CODE}{GOOD.replace('means', 'mean')}".encode(), "site.toml"))
+
+
+def test_an_entry_that_explains_nothing() -> None:
+    """An entry needs something to explain."""
+    assert ["site.toml, entry 1 ('slow-switch'): missing key 'code' or 'match'"] == faults(
+        CODE.replace('code = "EI0006"', "").encode(), "site.toml"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "entry = 1", "[[entries]]", "a = ", "[[entry]]\n'"])

@@ -82,10 +82,10 @@ def test_wrong_build() -> None:
 
 
 def test_killed_without_counters() -> None:
-    """Without counters nothing is claimed."""
-    assert "killed by SIGKILL, usually by the kernel for lack of memory; the number of OOM kills is unknown" == meaning(
-        KILLED, Circumstances()
-    )
+    """Without counters nothing is certain."""
+    assert (
+        "killed from outside, usually by the kernel for lack of memory: check the memory limit, and dmesg"
+    ) == meaning(KILLED, Circumstances())
 
 
 def test_only_sigkill_is_lack_of_memory() -> None:
@@ -120,8 +120,8 @@ def test_every_meaning_is_one_line(signum: int) -> None:
     [
         (
             (
-                "its child process was killed by SIGKILL, usually by the kernel for lack of memory; the number of OOM"
-                " kills is unknown"
+                "its child process was killed by SIGKILL from outside, usually by the kernel for lack of memory: check"
+                " the memory limit, and dmesg"
             ),
             Ending(exit_code=137),
         ),
