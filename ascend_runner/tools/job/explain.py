@@ -67,7 +67,7 @@ class Explanation:
 
 
 _CODE: Final = re.compile(
-    r"E[A-Z0-9]\d{4}|[1-5]\d{5}|ERR\d{5}|0[xX][0-9a-fA-F]{1,16}|(?:HCCL|driver) \d{1,5}|-?\d{1,3}|SIG[A-Z0-9+]{2,8}"
+    r"E[A-Z0-9]\d{4}|[1-5]\d{5}|ERR\d{5}|0x[0-9a-f]{1,16}|(?:HCCL|driver) \d{1,5}|-?\d{1,3}|SIG[A-Z0-9+]{2,8}"
 )
 _OF_CANN: Final = re.compile(r"E[A-Z0-9]\d{4}|\d{6}|(?:HCCL|driver) \d+")  # these may be a peer's fault
 HIGHEST_STATUS: Final = 255
@@ -85,7 +85,15 @@ CODES: Final = "https://www.hiascend.com/document"  # of CANN, by their modules
 
 def is_code(word: str) -> bool:
     """Whether a word has the form of an error code, an exit status or a signal, or is a name in the catalogue."""
-    return bool(_CODE.fullmatch(word)) or (not os.path.lexists(word) and _entry_of(word) is not None)
+    if _CODE.fullmatch(word):
+        return True
+    return not os.path.lexists(word) and bool(_CODE.fullmatch(_cased(word)) or _entry_of(word))
+
+
+def _cased(word: str) -> str:
+    """Return a code in the case in which the catalogue has it, and any other word as it is."""
+    cased = word.lower() if word[:2].lower() in {"0x", "dr"} else word.upper()
+    return cased if _CODE.fullmatch(cased) else word
 
 
 def _entry_of(word: str) -> Entry | None:
@@ -95,11 +103,12 @@ def _entry_of(word: str) -> Entry | None:
 
 def look_up(word: str) -> Explanation | None:
     """Return what a code means, None if it is unknown."""
+    word = _cased(word)
     if re.fullmatch(r"-?\d{1,3}", word):
         return _of_status(int(word))
     if word in Signals.__members__:
         return _of_signal(word, Signals[word])
-    entry = _entry_of(word.lower() if word[:2] == "0X" else word)
+    entry = _entry_of(word)
     if entry is None and word.startswith("ERR") and (phrase := catalogue.first_phrase([word])):
         entry = catalogue.entry_of(phrase.code.name)
     if entry:
@@ -186,17 +195,12 @@ def find(words: Iterable[str], problems: list[str]) -> list[Source]:
     """Return the logs that words name: files, all logs in directories, and standard input, each file once.
 
     `problems` gets a sentence for each that is left out.
-
-    Raises:
-        SettingsError: A word names nothing.
     """
     found: dict[tuple[int, int], Source] = {}
     for word in words:
         if word == STDIN:
             found[-1, -1] = Source(path=STDIN, origin=Origin())
             continue
-        if not os.path.lexists(word):
-            raise SettingsError(f"{word!r} is neither a file nor an error code")
         inside = os.path.isdir(word)
         for path in _walk(word, problems) if inside else [word]:
             if len(found) >= MOST_FILES:
@@ -605,12 +609,13 @@ def run(options: Namespace) -> int:
     """Explain codes, or the logs of a job, and return the exit status.
 
     Raises:
-        SettingsError: A word names nothing.
+        SettingsError: A word names nothing, or some are codes.
         UnreadableError: There is no log that can be read.
     """
     words: Sequence[str] = options.words
     if all(map(is_code, words)):
         return _explain_codes(words, options)
+    _check_words(words)
     found = of_reports(words, options)
     if isinstance(found, str):
         return _show(JobRecord(), found.splitlines(), options)
@@ -628,6 +633,29 @@ def run(options: Namespace) -> int:
     record = reader.record()
     where = sources[0].title if len(sources) == 1 else counted(len(sources), "log")
     return _show(record, [*_nothing(reader, where)], options)
+
+
+def _check_words(words: Iterable[str]) -> None:
+    """Check that each word names a log.
+
+    Raises:
+        SettingsError: One names nothing, or is a code.
+        UnreadableError: It is unknown whether one names a log.
+    """
+    codes, logs = [], []
+    for word in words:
+        try:
+            if word != STDIN:
+                os.lstat(word)
+            logs.append(word)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if not is_code(word):
+                raise SettingsError(f"{word!r} is neither a file nor an error code") from error
+            codes.append(word)
+        except OSError as error:
+            raise UnreadableError(f"cannot read {word!r}: {reason(error)}") from error
+    if codes:
+        raise SettingsError(f"{codes[0]!r} is an error code, and {logs[0]!r} a log: explain them separately")
 
 
 def _nothing(reader: LogReader, where: str) -> Iterator[str]:

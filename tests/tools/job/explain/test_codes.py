@@ -36,6 +36,11 @@ from tests.tools.job.conftest import Tool
         ("42", "chosen by the program"),
         ("93", "a retry will not help"),
         ("no-space-left-on-device", "a disk or /dev/shm is full"),
+        ("ei0006", "EI0006 (usually caused by a peer): "),
+        ("0X800000", "0x800000: "),
+        ("hccl 7", "HCCL 7 "),
+        ("DRIVER 47", "driver 47 "),
+        ("sigsegv", "SIGSEGV: "),
     ],
 )
 def test_codes(word: str, expected: str, tool: Tool) -> None:
@@ -67,7 +72,7 @@ def test_every_entry_can_be_looked_up() -> None:
     assert [] == [
         word
         for word, entry_id in words.items()
-        if word not in asked and entries[entry_id].means not in getattr(explain.look_up(word), "meaning", "")
+        if word.upper() not in asked and entries[entry_id].means not in getattr(explain.look_up(word), "meaning", "")
     ]
     assert len(words) > 1000
 
@@ -83,10 +88,33 @@ def test_several_codes(tool: Tool) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("EI0006", "train.lgo"), "'train.lgo' is neither a file nor an error code"),
+        (("EI0006", "train.log"), "'EI0006' is an error code, and 'train.log' a log: explain them separately"),
+        (("train.log", "EI0006"), "'EI0006' is an error code, and 'train.log' a log: explain them separately"),
+        (("-", "EI0006"), "'EI0006' is an error code, and '-' a log: explain them separately"),
+        (("train.log", "EI0006", "nothing"), "'nothing' is neither a file nor an error code"),
+    ],
+)
+def test_codes_and_logs(
+    words: tuple[str, ...], sentence: str, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word that is wrong is named, not the first one."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.log").write_text("step 1\n")
+
+    assert (2, f"ascend-job: {sentence}\n") == tool("explain", *words)
+
+
 def test_a_file_with_the_name_of_a_code(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A word in the form of a code is one; with a directory before it, it is a file."""
     monkeypatch.chdir(tmp_path)
     Path("137").write_text("step 1\n")
 
+    Path("ei0006").write_text("step 1\n")
+
     assert "SIGKILL" in tool("explain", "137")[1]
     assert (1, "no known cause in ./137\n") == tool("explain", "./137")
+    assert (1, "no known cause in ei0006\n") == tool("explain", "ei0006")

@@ -95,6 +95,15 @@ def test_nothing_there(tool: Tool, tmp_path: Path) -> None:
     assert 2 == tool("explain")[0]
 
 
+def test_a_log_that_cannot_be_reached(tool: Tool, tmp_path: Path) -> None:
+    """Where it is unknown whether there is a log, the reason is shown, as of a directory without permission."""
+    make_loop(tmp_path / "loop")
+    status, text = tool("explain", str(tmp_path / "loop/train.log"))
+
+    assert 2 == status
+    assert text.endswith("/loop/train.log': too many levels of symbolic links\n")
+
+
 def test_directory_loops(tool: Tool, tmp_path: Path) -> None:
     """Symlinks in a directory are not followed, neither to directories nor to files."""
     inside = tmp_path / "logs"
