@@ -5,6 +5,7 @@ The logs are read in constant memory. They may be anybody's, and contain anythin
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import itertools
@@ -167,6 +168,7 @@ MOST_UNPACKED: Final = 1 << 32  # bytes that a compressed file may have
 MOST_FILES: Final = 10_000  # logs, and entries of one directory that are examined
 DEEPEST: Final = 16  # directories below each other
 GZIP: Final = b"\x1f\x8b"
+UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes what it redirects
 # A log is text: of a binary file, many bytes are control characters.
 _CONTROL: Final = bytes(range(1, 8)) + bytes(range(14, 27)) + b"\x7f"
 MOST_CONTROL: Final = 0.05
@@ -261,7 +263,7 @@ def _newest(sources: list[Source], problems: list[str]) -> list[Source]:
 
 
 def chunks(source: Source, advance: Callable[[int], object], most_unpacked: int = MOST_UNPACKED) -> Iterator[bytes]:
-    """Yield the content of a log, uncompressed. A log that grows is read up to its present size.
+    """Yield the content of a log, uncompressed and in UTF-8. A log that grows is read up to its present size.
 
     `advance` gets the number of bytes that were read.
 
@@ -276,13 +278,13 @@ def chunks(source: Source, advance: Callable[[int], object], most_unpacked: int 
                 yield from _unpacked(file, title, most_unpacked)
                 advance(source.size)
                 return
+            pieces = _pieces(file, source.size or sys.maxsize, advance)
+            if head.startswith(UTF_16):
+                yield from codecs.iterencode(codecs.iterdecode(pieces, "utf-16", "replace"), "utf-8")
+                return
             if _is_binary(head):
                 raise UnreadableError(f"{title!r} is not a text file")
-            left = source.size or sys.maxsize
-            while left > 0 and (data := file.read1(min(CHUNK, left))):
-                left -= len(data)
-                advance(len(data))
-                yield data
+            yield from pieces
     except (OSError, EOFError, zlib.error) as error:
         why = reason(error) if isinstance(error, OSError) and error.errno else "it is damaged"
         raise UnreadableError(f"cannot read {title!r}: {why}") from error
@@ -305,6 +307,13 @@ def _open(source: Source) -> io.BufferedReader:
         raise UnreadableError(f"{source.path!r} is not a file; to read a pipe, redirect it to standard input")
     os.set_blocking(fd, True)
     return open(fd, "rb")
+
+
+def _pieces(file: io.BufferedReader, left: int, advance: Callable[[int], object]) -> Iterator[bytes]:
+    while left > 0 and (data := file.read1(min(CHUNK, left))):
+        left -= len(data)
+        advance(len(data))
+        yield data
 
 
 def _unpacked(file: BinaryIO, title: str, most: int) -> Iterator[bytes]:
@@ -594,13 +603,15 @@ def _of_lines(mixed: Sequence[Mixed], local: Mapping[Local, int]) -> dict[int, l
 
 
 def _with_the_error(texts: Sequence[Text], summary: str) -> str:
-    """Return the title of the log that has an error, else of the last one; "" without logs."""
+    """Return the title of the log that has an error, else of the last one that is not empty; "" without logs."""
     needle = summary[:NEEDLE].encode()
-    return next((title for title, text in reversed(texts) if needle and needle in text), texts[-1][0] if texts else "")
+    last = next((title for title, text in reversed(texts) if text), texts[-1][0] if texts else "")
+    return next((title for title, text in reversed(texts) if needle and needle in text), last)
 
 
 # --- The answer -------------------------------------------------------------------------------------------------------
 
+MOST_PROBLEMS: Final = 10  # logs that cannot be read, and others, that are named
 MOST_ERRORS: Final = 3  # last errors that are shown if no cause is known
 RANK: Final = ("rank_id", "name", "exit_code", "signal", "log_path", "finding")  # members of a rank in the JSON
 
@@ -628,8 +639,10 @@ def run(options: Namespace) -> int:
     with _progress(sum(one.size for one in sources)) as advance:
         reader = LogReader(sources, advance, problems)
         reader.read()
-    for problem in problems:
+    for problem in problems[:MOST_PROBLEMS]:
         options.tell(problem)
+    if len(problems) > MOST_PROBLEMS:
+        options.tell(f"... and {counted(len(problems) - MOST_PROBLEMS, 'more problem')}")
     record = reader.record()
     where = sources[0].title if len(sources) == 1 else counted(len(sources), "log")
     return _show(record, [*_nothing(reader, where)], options)

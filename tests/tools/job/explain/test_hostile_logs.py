@@ -88,6 +88,18 @@ def test_what_cannot_be_read(make: object, sentence: str, tool: Tool, tmp_path: 
     assert sentence in beside[1]
 
 
+def test_many_logs_that_cannot_be_read(tool: Tool, tmp_path: Path) -> None:
+    """Problems do not push the cause from the screen."""
+    for number in range(30):
+        make_program(tmp_path / f"{number}.log")
+    (tmp_path / "rank-3.txt").write_text(NAN)
+    status, text = tool("explain", str(tmp_path))
+
+    assert 0 == status
+    assert 10 == text.count("is not a text file")
+    assert "ascend-job: ... and 20 more problems\n" in text
+
+
 def test_nothing_there(tool: Tool, tmp_path: Path) -> None:
     """A word that names nothing, and a directory without logs, are errors."""
     assert (2, "ascend-job: '/no/where' is neither a file nor an error code\n") == tool("explain", "/no/where")
@@ -189,6 +201,15 @@ def test_secrets_are_masked(tool: Tool, tmp_path: Path) -> None:
 
     assert len(SECRETS) + 1 < shown.count("ValueError")
     assert WORD not in shown
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_wide_characters(encoding: str, tool: Tool, tmp_path: Path) -> None:
+    """PowerShell writes UTF-16, as in `kubectl logs pod > train.log`."""
+    text = "\ufeff" + "等待 step 1 \U0001f680\n" * 100_000 + NAN
+    (tmp_path / "rank-3.txt").write_bytes(text.replace("\n", "\r\n").encode(encoding))
+
+    assert tool("explain", str(tmp_path))[1].startswith(f"rank 3 failed: {SUMMARY}\n")
 
 
 def test_a_log_that_was_truncated(tool: Tool, tmp_path: Path) -> None:

@@ -229,6 +229,14 @@ def test_a_kill_that_only_the_launcher_has_seen(tool: Tool, tmp_path: Path) -> N
     assert "usually by the kernel for lack of memory" in text
 
 
+def test_an_empty_log(tool: Tool, tmp_path: Path) -> None:
+    """Of the logs of a rank without an error, the one is named that has its last lines."""
+    written(tmp_path, {"train.log": box(3, -9), "none_x/attempt_0/3/stdout.log": steps(3)})
+    written(tmp_path, {"none_x/attempt_0/3/stderr.log": ""})
+
+    assert str(tmp_path / "none_x/attempt_0/3/stdout.log") == explained(tool, tmp_path)[2]
+
+
 def test_deepspeed(tool: Tool, tmp_path: Path) -> None:
     """DeepSpeed tells the exit status of a local rank."""
     end = (
