@@ -5,6 +5,7 @@ Type checkers read the fields of `Settings` and of `launch()`'s options, and use
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Final
@@ -56,6 +57,7 @@ def row(option: Option) -> str:
     """Return the row of the README's table for an option."""
     usage, default, meaning = (text.replace("|", "\\|") for text in (option.usage, option.shown_default, option.help))
     variable = f"`{option.variable}`" if option.variable else ""
+    default, meaning = (re.sub(r"\S*<\w+>[\w<>-]*", r"`\g<0>`", text) for text in (default, meaning))  # else HTML
     return f"| `{usage}` | {variable} | {default} | {meaning} |\n"
 
 

@@ -29,6 +29,7 @@ from ascend_runner.settings.options import OPTIONS
 from ascend_runner.supervision.causes import NodeFinding
 
 ROOT: Final = Path(__file__).parent.parent
+READMES: Final = [path for top in ("", "ascend_runner/**/", "scripts/**/") for path in ROOT.glob(f"{top}README.md")]
 FILES: Final = sorted(Path(catalogue.FOLDER).iterdir())
 ENTRIES: Final = [entry for path in FILES for entry in catalogue.parse(path.read_bytes())]
 
@@ -50,15 +51,22 @@ def fixture_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return write(tmp_path_factory.mktemp("site"))
 
 
+def test_placeholders_are_code() -> None:
+    """A placeholder such as <job> is in a code span or an indented block: elsewhere GitHub takes it for HTML."""
+    blocks = rf"{_CODE}|^    [^\n]*$"
+    found = {path: re.findall(r"<[\w ]+>", re.sub(blocks, "", path.read_text("utf-8"))) for path in READMES}
+
+    assert {} == {path: tags for path, tags in found.items() if tags}
+
+
 def test_each_readme_is_a_chapter(pages: dict[str, str]) -> None:
     """The text of each README of the program is on a page."""
-    readmes = [ROOT / "README.md", *(ROOT / "ascend_runner").rglob("README.md"), *(ROOT / "scripts").rglob("README.md")]
     headings = {heading for page in pages.values() for heading in re.findall(r"(?m)^## (.*?) \{", page)}
 
-    assert 20 < len(readmes)
+    assert 20 < len(READMES)
     assert [] == [
         (str(path), heading)
-        for path in readmes
+        for path in READMES
         for heading in re.findall(r"(?m)^## (.*)$", re.sub(_BLOCK, "", path.read_text("utf-8")))
         if heading not in headings
     ]
