@@ -65,7 +65,6 @@ _FOREIGN: Final = "\u4e2d"  # stands for all characters outside of ASCII
 _ALL: Final = frozenset({*map(chr, range(128)), _FOREIGN}) - frozenset(string.ascii_uppercase)
 _CATEGORIES: Final = {"CATEGORY_DIGIT": r"\d", "CATEGORY_SPACE": r"\s", "CATEGORY_WORD": r"\w"}
 _SINGLE: Final = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN"})  # items of one character
-_OFTEN: Final = 16  # repetitions; a group that may be repeated more often can take exponential time
 
 
 def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: bool) -> str:
@@ -93,10 +92,10 @@ def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: boo
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[Sequence[Item], bool]]:
-    """Yield the sequences in an item, each with whether it may be repeated often and is not a single character."""
+    """Yield the sequences in an item, each with whether it may be repeated and is not a single character."""
     if name.endswith("_REPEAT"):
         is_single = len(value[2]) == 1 and str(value[2][0][0]) in _SINGLE
-        yield list(value[2]), value[1] > _OFTEN and not is_single
+        yield list(value[2]), value[1] > 1 and not is_single
     elif name == "BRANCH":
         yield from ((list(part), False) for part in value[1])
     elif name in {"SUBPATTERN", "ASSERT", "ASSERT_NOT"}:
