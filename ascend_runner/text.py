@@ -91,8 +91,9 @@ def rank_title(rank_id: int, name: str) -> str:
 def rank_list(rank_ids: Iterable[int]) -> str:
     """Name ranks: "rank 3", "ranks 0-4, 6, 7". A negative number is an auxiliary process."""
     ranks = sorted(rank_ids)
-    names = ["the auxiliary process"] if ranks and ranks[0] < 0 else []
-    ranks = [rank_id for rank_id in ranks if rank_id >= 0]
+    others = sum(rank_id < 0 for rank_id in ranks)
+    names = ["the auxiliary process"] if others == 1 else [f"{others} auxiliary processes"] if others else []
+    ranks = ranks[others:]
     if ranks:
         names.append(f"rank{'s' if len(ranks) > 1 else ''} {format_numbers(ranks)}")
     return " and ".join(names)

@@ -76,6 +76,7 @@ def test_long_line() -> None:
         ("ranks 0-2, 4, 6-9", [0, 1, 2, 4, 6, 7, 8, 9]),
         ("the auxiliary process", [-1]),
         ("the auxiliary process and rank 3", [3, -1]),
+        ("2 auxiliary processes and rank 3", [3, -1, -2]),
     ],
 )
 def test_rank_list(words: str, rank_ids: list[int]) -> None:

@@ -389,10 +389,14 @@ class Process:
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """The evidence about a process. `last_error` is a record of an error that is too weak to be a cause, or ""."""
+    """The evidence about a process. `last_error` is a record of an error that is too weak to be a cause, or "".
+
+    With `is_mixed`, the text was that of several processes.
+    """
 
     death: Death
     last_error: str = ""
+    is_mixed: bool = False
 
     @property
     def is_silent(self) -> bool:
@@ -425,7 +429,7 @@ def judge(process: Process, mask: Callable[[bytes], bytes] = bytes) -> Judged:
         evidence=evidence if has_failed else Finding(last_lines=evidence.last_lines),
         is_stopped=bool(ending) or not has_failed,
     )
-    return Judged(death=death, last_error="" if has_failed else evidence.exception)
+    return Judged(death=death, last_error="" if has_failed else evidence.exception, is_mixed=process.is_mixed)
 
 
 def _survived(lines: Sequence[str], at_exit: int) -> int:
@@ -459,6 +463,8 @@ def diagnose(judged: Sequence[Judged], first: int | None = None) -> Diagnosis:
 
     Lines that belong to no rank decide only if no rank has failed by itself: a launcher repeats what ranks have said.
     """
+    own = {one.death.evidence.summary for one in judged if not one.is_mixed}
+    judged = [one for one in judged if not (one.is_mixed and one.death.evidence.summary in own)]
     failed = [one.death for one in judged if not one.is_silent]
     ranks, others = _with_crashes(
         [death for death in failed if death.rank_id >= 0], [death for death in failed if death.rank_id < 0]

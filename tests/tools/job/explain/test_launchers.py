@@ -237,6 +237,32 @@ def test_an_empty_log(tool: Tool, tmp_path: Path) -> None:
     assert str(tmp_path / "none_x/attempt_0/3/stdout.log") == explained(tool, tmp_path)[2]
 
 
+SCHEDULER: Final = """\
+[ERROR] DISTRIBUTED(4711,7f1,python):2026-11-22-09:47:36 [x/meta_server_node.cc:548] UpdateTopoState] The node: 2 is \
+timed out. It may exit with exception, please check this node's log.
+Traceback (most recent call last):
+  File "/code/train.py", line 4, in <module>
+    init()
+  File "/lib/python3.11/site-packages/mindspore/communication/management.py", line 210, in init
+    init_cluster()
+RuntimeError: The total number of timed out node is 1. Timed out node list is: [const vector]{2}, worker 2 is the \
+first one timed out, please check its log.
+"""
+
+
+def test_a_launcher_that_repeats_the_scheduler(tool: Tool, tmp_path: Path) -> None:
+    """What the launcher prints of its scheduler, as `msrun --join True` does, is ascribed to the scheduler."""
+    written(tmp_path, {**ranks("log/worker_{}.log", guilty="", others=""), "log/scheduler.log": SCHEDULER})
+    written(tmp_path, {"msrun.log": f"Start scheduler process\n{SCHEDULER}"})
+    status, text = tool("explain", str(tmp_path))
+
+    assert 0 == status
+    assert text.startswith("scheduler failed: RuntimeError: The total number of timed out node is 1.")
+    assert "blames rank 2" in text
+    assert "report the same error" not in text
+    assert "msrun.log" not in text
+
+
 def test_deepspeed(tool: Tool, tmp_path: Path) -> None:
     """DeepSpeed tells the exit status of a local rank."""
     end = (
