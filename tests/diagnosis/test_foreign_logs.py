@@ -219,6 +219,7 @@ def test_number_of_processes_is_bounded() -> None:
             "[launch.py:325:sigkill_handler] ['python', 'train.py', '--local_rank=3'] exits with return code = -7",
             {(True, 3): Ending(signum=7)},
         ),
+        ("10.0.0.1: [launch.py:325] ['python', 'train.py', '--local_rank=3'] exits with return code = -7", {}),
         ("[0]<stderr>:Process 3 exit with status code 1.", {(False, 3): Ending(exit_code=1)}),
         ("srun: error: node1: task 3: Exited with exit code 1", {(False, 3): Ending(exit_code=1)}),
         ("srun: error: node1: task 3: Segmentation fault (core dumped)", {(False, 3): Ending(signum=11)}),
@@ -227,7 +228,7 @@ def test_number_of_processes_is_bounded() -> None:
     ],
 )
 def test_endings(text: str, expected: dict[Any, Ending]) -> None:
-    """Launchers tell how ranks ended; the first one to end comes first."""
+    """Launchers tell how ranks ended; the first one to end comes first. Whose local rank pdsh means is unknown."""
     assert list(expected.items()) == list(foreign_logs.endings_in(text).items())
 
 

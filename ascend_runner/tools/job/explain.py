@@ -86,7 +86,7 @@ CODES: Final = "https://www.hiascend.com/document"  # of CANN, by their modules
 
 def is_code(word: str) -> bool:
     """Whether a word has the form of an error code, an exit status or a signal, or is a name in the catalogue."""
-    if _CODE.fullmatch(word):
+    if _CODE.fullmatch(word) and not os.path.isdir(word):
         return True
     return not os.path.lexists(word) and bool(_CODE.fullmatch(_cased(word)) or _entry_of(word))
 

@@ -118,3 +118,14 @@ def test_a_file_with_the_name_of_a_code(tool: Tool, tmp_path: Path, monkeypatch:
     assert "SIGKILL" in tool("explain", "137")[1]
     assert (1, "no known cause in ./137\n") == tool("explain", "./137")
     assert (1, "no known cause in ei0006\n") == tool("explain", "ei0006")
+
+
+def test_directories_with_the_names_of_codes(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In torchrun's `attempt_0`, `ascend-job explain *` is about the ranks, not about exit statuses."""
+    monkeypatch.chdir(tmp_path)
+    for rank in ("0", "1"):
+        Path(rank).mkdir()
+        Path(rank, "stderr.log").write_text("step 1\n")
+
+    assert (1, "no known cause in 2 logs\n") == tool("explain", "0", "1")
+    assert "SIGKILL" in tool("explain", "137")[1]
