@@ -34,6 +34,9 @@ PAGES: Final = (
     "errors/memory/index.html",
     "errors/hccl-ei0006.html",
     "errors/npu-out-of-memory.html",
+    "errors/remote-process-exited-or-there-was-a-network-error.html",  # the longest id
+    "errors/gradient-of-an-integer.html",
+    "errors/hccl-ei0008.html",
 )
 # What people type, and the page that they look for.
 QUERIES: Final = {
