@@ -303,8 +303,10 @@ _ENDINGS: Final = tuple(
         r"Process name: \[[^]\n]{1,100}\]?,(?P<rank>\d{1,6})\]\s{1,80}Exit code: +(?P<code>\d{1,3})\b",
         r"process rank (?P<rank>\d{1,6}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,2})\b",
         # DeepSpeed; of several nodes, pdsh puts the host before it
-        r"(?m:^)(?![\w.-]{1,64}: )[^\n]{0,4000}--local_rank=(?P<local>\d{1,6})'[^\n]{0,4000}\] exits with return code = "
-        r"(?P<code>-?\d{1,4})",
+        (
+            r"(?m:^)(?![\w.-]{1,64}: ).{0,4000}--local_rank=(?P<local>\d{1,6})'.{0,4000}\]"
+            r" exits with return code = (?P<code>-?\d{1,4})"
+        ),
         r"\bProcess (?P<rank>\d{1,6}) exit with status code (?P<code>-?\d{1,4})",  # horovodrun
         r"srun: error: \S+ task (?P<rank>\d{1,6}): (?:Exited with exit code (?P<code>\d{1,3})|(?P<words>[A-Z][a-z ]+))",
     )

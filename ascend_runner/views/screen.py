@@ -171,7 +171,8 @@ def explained(record: JobRecord) -> list[str]:
 
 def _titles(ranks: Sequence[RankRecord]) -> str:
     numbers = [rank.rank_id for rank in ranks if not rank.name]
-    return " and ".join([*([rank_list(numbers)] if numbers else []), *(rank.title for rank in ranks if rank.name)])
+    titles = [*([rank_list(numbers)] if numbers else []), *(rank.title for rank in reversed(ranks) if rank.name)]
+    return " and ".join(filter(None, [", ".join(titles[:-1]), titles[-1]]))
 
 
 def _fate(rank: RankRecord) -> str:

@@ -612,7 +612,7 @@ def _with_the_error(texts: Sequence[Text], summary: str) -> str:
 # --- The answer -------------------------------------------------------------------------------------------------------
 
 MOST_PROBLEMS: Final = 10  # logs that cannot be read, and others, that are named
-MOST_ERRORS: Final = 3  # last errors that are shown if no cause is known
+MOST_ERRORS: Final = 3  # last errors of logs, and first errors of plogs, that are shown if no cause is known
 RANK: Final = ("rank_id", "name", "exit_code", "signal", "log_path", "finding")  # members of a rank in the JSON
 
 
@@ -675,10 +675,12 @@ def _nothing(reader: LogReader, where: str) -> Iterator[str]:
     """Yield the lines for logs without a known cause."""
     yield f"no known cause in {where}"
     errors = [
-        (reader.ranks[rank_id], one.last_error) for rank_id, one in sorted(reader.judged.items()) if one.last_error
+        f"  {which} error of {reader.ranks[rank_id].title}: {error}"
+        for rank_id, one in sorted(reader.judged.items())
+        for which, error in (("last", one.last_error), ("first", one.death.evidence.plog_error))
+        if error
     ]
-    for rank, error in errors[:MOST_ERRORS]:
-        yield f"  last error of {rank.title}: {error}"
+    yield from errors[:MOST_ERRORS]
 
 
 def _show(record: JobRecord, nothing: Sequence[str], options: Namespace) -> int:

@@ -337,6 +337,16 @@ def test_a_directory_of_plogs(tool: Tool, tmp_path: Path) -> None:
     assert "EI0011" in alone[1]
 
 
+def test_plogs_without_ranks(tool: Tool, tmp_path: Path) -> None:
+    """Processes are listed in order, as people write lists."""
+    pids = range(4711, 4715)
+    written(tmp_path, {f"debug/plog/plog-{pid}_2026.log": TIMEOUT % (pid, pid) for pid in pids})
+
+    assert tool("explain", str(tmp_path))[1].endswith(
+        "  others reported a lost peer: process 4712, process 4713 and process 4714\n"
+    )
+
+
 def test_standard_input(tmp_path: Path) -> None:
     """`kubectl logs pod | ascend-job explain -`."""
     text = prefixed("[rank3]: ", NAN).encode()
@@ -406,6 +416,16 @@ def test_no_known_cause(tool: Tool, tmp_path: Path) -> None:
         "explain", str(tmp_path)
     )
     assert (None, "", "") == explained(tool, tmp_path)
+
+
+def test_no_known_cause_in_a_plog(tool: Tool, tmp_path: Path) -> None:
+    """The first error of a plog is shown, also if it is not known."""
+    error = "[ERROR] RUNTIME(4711,python):2026-11-22 [x.cc:1]4711 F:something unheard of"
+    written(tmp_path, {"plog-4711_2026.log": f"[INFO] x\n{error}\n[ERROR] RUNTIME(4711,python):2026 more\n"})
+
+    assert (1, f"no known cause in {tmp_path}/plog-4711_2026.log\n  first error of process 4711: {error}\n") == tool(
+        "explain", str(tmp_path)
+    )
 
 
 def test_our_own_logs(start: Start, tool: Tool, program: Program) -> None:
