@@ -174,6 +174,21 @@ def test_node_that_loses_power_is_replaced(start: START) -> None:
     assert (0, 2) == (another.screen.count("up\n"), another.screen.count("again\n"))
 
 
+@pytest.mark.deep(quick=1)
+@pytest.mark.parametrize("link", ["require", "auto"])
+def test_second_runner_of_node_0(start: START, program: Program, link: str) -> None:
+    """It is refused, with both hosts, although its machine may have another port for it; the first one goes on."""
+    (first,) = start("echo up; sleep 600", "--link", link, nodes=(0,))
+    first.wait_for("waiting for the other nodes" if link == "require" else "up")
+    (second,) = start("echo up; sleep 600", "--link", link, "--log-dir", f"{program.folder}/second", nodes=(0,))
+    status = second.finish()
+    first.send(signal.SIGTERM)
+
+    assert (125, 143) == (status, first.finish())
+    assert "node 0 is already running on " in second.screen
+    assert ("up" in second.screen) == (link == "auto")
+
+
 def test_missing_node_is_named(start: START) -> None:
     """With --link require, no rank starts while a node is missing."""
     (run,) = start("echo up", "--link-timeout", "1", nodes=(0,))

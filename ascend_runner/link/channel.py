@@ -28,6 +28,8 @@ from ascend_runner.link.wire import fitting, limited
 from ascend_runner.members import Members, field_types, plain
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
+EVERYWHERE: Final = "*"
+
 
 @attrs.frozen(kw_only=True)
 class Settings:
@@ -37,7 +39,7 @@ class Settings:
     key: str  # 64 bytes in hexadecimal, see `meeting.derive_key`
     ports: tuple[int, ...]  # where the hub may be
     hubs: tuple[str, ...] = ()  # addresses and names of node 0, the most likely first
-    interface: str = "*"  # where the hub listens; "*": everywhere
+    interface: str = EVERYWHERE  # where the hub listens
     node_timeout: float | None = None  # seconds without contact after which a node is lost
     delay: float | None = None  # this and the next two are as in `job_machine.Policy`
     always: tuple[int, ...] = ()

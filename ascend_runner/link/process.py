@@ -13,13 +13,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Generic, Optional, Protocol, TypeVar
 
 import attrs
 import zmq
 
 from ascend_runner.link import channel
-from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Warned
+from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned
 from ascend_runner.link.protocol import (
     HUB,
     Action,
@@ -35,6 +36,7 @@ from ascend_runner.link.protocol import (
     Wake,
 )
 from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, SpokeSocket, derive_keys
+from ascend_runner.members import Members
 from ascend_runner.text import printable
 
 RUNNER: Final = 0  # the descriptor of the socket to the runner
@@ -50,6 +52,7 @@ NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end what a dead runner has left; it needs at most 65
 MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
 NAMELESS: Final = "nameless"  # a stranger who was gone before its address was read
+LOCALHOST: Final = "127.0.0.1"
 NEVER: Final = float("inf")
 
 
@@ -97,6 +100,8 @@ class LinkProcess(Generic[State]):
         self._wakes = dict.fromkeys(self._machines, now)
         self._hub = HubSocket(self._context, keys) if hub else None
         self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
+        self._rival: SpokeSocket | None = None  # to a hub at an earlier port, of another runner of this node
+        self._introduction = b""  # the first message of the spoke of this process to its hub
         self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
         self._local: Local | None = None  # the newest that the runner has said
         self._silent_at = NEVER  # when the runner is said to be silent
@@ -126,6 +131,10 @@ class LinkProcess(Generic[State]):
             self._is_ending |= now >= self._ends_at or (self._may_end and self._has_said_all(now))
         self._close()
 
+    @property
+    def _places(self) -> list[HubSocket | SpokeSocket]:
+        return [place for place in (self._hub, self._spoke, self._rival) if place]
+
     def _has_said_all(self, now: float) -> bool:
         """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
         is_alone = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
@@ -134,7 +143,7 @@ class LinkProcess(Generic[State]):
     def _wait(self) -> set[object]:
         """Wait for a message or the next moment; return the descriptors and sockets that are ready."""
         poller = zmq.Poller()
-        for source in (self._hub or self._spoke).sources:  # type: ignore[union-attr]  # one of them is there
+        for source in (source for place in self._places for source in place.sources):
             poller.register(source, zmq.POLLIN)
         if not self._is_orphan:
             poller.register(RUNNER, zmq.POLLIN | (zmq.POLLOUT if self._news else 0))
@@ -166,6 +175,17 @@ class LinkProcess(Generic[State]):
         if self._spoke:
             for message in self._spoke.receive(ready, now):
                 self._pass_on(HUB, HUB, message, now)
+        if self._rival:
+            for message in self._rival.receive(ready, now):
+                self._hear_rival(message)
+
+    def _hear_rival(self, message: bytes) -> None:
+        """Tell the runner that it is refused: of its node, there is a living one already."""
+        with suppress(ValueError, RecursionError):
+            found = json.loads(message)
+            refusal = Members(found if isinstance(found, dict) else {}).child("view").text("refusal")
+            if refusal:
+                self._news.append(Refused(sentence=refusal))
 
     def _pass_on(self, machine: bytes, peer: bytes, message: bytes, now: float) -> None:
         try:
@@ -242,12 +262,22 @@ class LinkProcess(Generic[State]):
 
     def _bind(self, hub: HubSocket, now: float) -> None:
         ports = self._settings.ports
-        if hub.bind(self._settings.interface, ports):
-            self._bind_at = NEVER
+        is_bound = hub.bind(self._settings.interface, ports)
+        self._bind_at = NEVER if is_bound else now + BIND_INTERVAL
+        if hub.passed and not self._rival:
+            self._look_for_rival(tuple(hub.passed))
+        if is_bound:
             return
-        self._bind_at = now + BIND_INTERVAL
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
         self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
+
+    def _look_for_rival(self, ports: tuple[int, ...]) -> None:
+        """Ask at the ports that others have on this machine whether one is a hub of this job."""
+        interface = self._settings.interface
+        place = LOCALHOST if interface == channel.EVERYWHERE else interface
+        self._rival = SpokeSocket(self._context, derive_keys(bytes.fromhex(self._settings.key)), (place,), ports)
+        self._rival.dial()
+        self._rival.send(self._introduction)
 
     def _report_foreign(self, spoke: SpokeSocket) -> None:
         if not spoke.has_hub:
@@ -273,10 +303,18 @@ class LinkProcess(Generic[State]):
                 elif isinstance(action, Tell):
                     self._news.append(action.news)
                 elif action.peer == SELF or (action.peer == HUB and self._hub):
+                    self._introduce(action)
                     other = HUB if action.peer == SELF else SELF
                     queue.append((other, Received(HUB if other == HUB else SELF, action.message, event.at)))
                 else:
                     self._send(action)
+
+    def _introduce(self, action: Send) -> None:
+        """Send the introduction to a rival, at each beat: it answers only once it has heard its own runner."""
+        if action.peer == HUB:
+            self._introduction = self._introduction or json.dumps(action.message, separators=(",", ":")).encode()
+            if self._rival:
+                self._rival.send(self._introduction)
 
     def _send(self, action: Send) -> None:
         message = json.dumps(action.message, separators=(",", ":")).encode()
@@ -306,7 +344,8 @@ class LinkProcess(Generic[State]):
     def _close(self) -> None:
         """Let the last messages leave, within LINGER; a hanging name server must not keep this process."""
         self._write()
-        (self._hub or self._spoke).close()  # type: ignore[union-attr]  # one of them is there
+        for place in self._places:
+            place.close()
         ending = threading.Thread(target=self._context.destroy, daemon=True)
         ending.start()
         ending.join(LINGER / 1000 + 0.1)

@@ -73,6 +73,7 @@ class HubSocket:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> None:
         self.port = 0  # 0: nowhere yet
+        self.passed: list[int] = []  # ports before that one, which others have
         self.strangers: dict[str, None] = {}  # addresses of those who have connected without the key
         self.refused_at = 0.0  # when one has first connected; 0: none has
         self._known: set[str] = set()  # addresses of those who have it
@@ -96,10 +97,12 @@ class HubSocket:
 
     def bind(self, interface: str, ports: tuple[int, ...]) -> bool:
         """Listen at the first port that is free; return whether there is one."""
+        self.passed = []
         for port in ports:
             try:
                 self._router.bind(f"tcp://{_bracketed(interface)}:{port}")
             except zmq.ZMQError:
+                self.passed.append(port)
                 continue
             self.port = port
             return True

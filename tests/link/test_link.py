@@ -21,6 +21,7 @@ from ascend_runner.link.messages import (
     Joined,
     Local,
     News,
+    Refused,
     Stage,
     StopAll,
     VerdictReached,
@@ -313,6 +314,24 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     verdicts = [news.of(number, VerdictReached)[0].verdict for number in range(2)]
     assert [("an error", "a", "b")] * 2 == [(one.sentence, one.means, one.next) for one in verdicts]
     assert [[], []] == [node.warnings for node in linked]
+
+
+def test_second_runner_of_node_0_is_refused(nodes: Nodes) -> None:
+    """It finds the hub of the first one at an earlier port of its machine, and learns where that runs."""
+    identities = [
+        attrs.evolve(nodes.settings(0).identity, incarnation=f"runner {number}", host=f"host-{number}")
+        for number in (1, 2)
+    ]
+    first, second = (nodes.open(nodes.settings(0, identity=identity), run=RUN) for identity in identities)
+    news = Read([first, second])
+    for node in (first, second):
+        node.link.tell(Local(stage=Stage.READY))
+    wait_until(lambda: news.of(1, Refused) or news.of(0, Refused))
+    refused = [one.sentence for number in range(2) for one in news.of(number, Refused)]
+
+    assert 1 == len({*refused})
+    assert refused[0].startswith("node 0 is already running on host-")
+    assert "and was started again on host-" in refused[0]
 
 
 def test_hub_is_looked_for_where_it_has_moved(nodes: Nodes) -> None:
