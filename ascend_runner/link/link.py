@@ -87,6 +87,7 @@ class Link:
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
         self._child: Child | None = None
         self._has_warned = False
+        self._is_heard = False  # whether the link process has answered at the end
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -135,13 +136,13 @@ class Link:
     def close(self, is_cut: Callable[[], bool] = bounded.never) -> None:
         """Let the link process tell the others what it was told, and end it.
 
-        That takes milliseconds, a second if it does not respond, or `Limits.close` if other nodes do not; half a second
-        once `is_cut` returns true. May be called twice.
+        That takes milliseconds, or `Limits.close` if other nodes do not respond; half a second once `is_cut` returns
+        true. If the process does not respond, another one tells the others. May be called twice.
         """
         if self._thread:
             self._closing.set()
             self._wake_thread()
-            limit = self._limits.last_answer + self._limits.close
+            limit = 2 * self._limits.last_answer + self._limits.close
             if not bounded.join(self._thread, time.monotonic() + limit, is_cut) and self._child:
                 self._child.kill()
             self._thread.join(2 * bounded.KILL_LIMIT)
@@ -167,6 +168,8 @@ class Link:
             except (OSError, ValueError) as error:
                 end = f"cannot be used: {reason(error)}"
             self.pids.clear()
+            if self._closing.is_set():
+                self._say_last_word()
             if end is None or self._closing.is_set():
                 return
             if time.monotonic() - started > self._limits.longest_delay:
@@ -201,8 +204,20 @@ class Link:
             if child.end:
                 return child.end
         child.send_newest(self._local)
-        child.say_goodbye()
+        self._is_heard = child.say_goodbye()
         return None
+
+    def _say_last_word(self) -> None:
+        """Start another process if the last one did not respond, so that the others learn how this node has ended."""
+        if not self._is_heard and self._local:
+            with (
+                suppress(OSError, ValueError),
+                Child(self._program, self._farewell, self._around.environ, self._limits) as child,
+            ):
+                self._child = child
+                child.send(attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact))
+                child.send_newest(self._local)
+                child.say_goodbye()
 
     def _warn(self, sentence: str) -> None:
         if not self._has_warned:
@@ -325,8 +340,9 @@ class Child:
         written = os.read(self._popen.stderr.fileno(), ERROR_KEPT) if self._popen.stderr else b""
         return printable(written.decode(errors="replace").strip().rpartition("\n")[2])
 
-    def say_goodbye(self) -> None:
-        """Let the process send what it was told, and wait for its end as long as it responds."""
+    def say_goodbye(self) -> bool:
+        """Let the process send what it was told, and wait for its end as long as it responds; return whether it did."""
+        has_answered = False
         self.send(channel.Ping())
         self.send(channel.Close())
         poll = select.poll()
@@ -335,7 +351,8 @@ class Child:
         while not self.end and (left := deadline - time.monotonic()) > 0:
             poll.poll(int(left * 1000) + 1)
             if any(isinstance(answer, channel.Ping) for answer in self.receive()):
-                deadline = time.monotonic() + self._limits.close
+                has_answered, deadline = True, time.monotonic() + self._limits.close
+        return has_answered
 
     def kill(self) -> None:
         """Kill the process, which ends every wait for it."""

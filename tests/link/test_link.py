@@ -316,6 +316,21 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     assert [[], []] == [node.warnings for node in linked]
 
 
+def test_last_word_of_a_node_whose_link_process_is_frozen(nodes: Nodes) -> None:
+    """Another process tells the others how it has ended."""
+    linked = [nodes.open(nodes.settings(number), run=RUN) for number in range(2)]
+    news = Read(linked)
+    for node in linked:
+        node.link.tell(Local(stage=Stage.RUNNING))
+    wait_until(lambda: all(Joined() in news.of(number, Joined) for number in range(2)))
+    os.kill(linked[0].pid, signal.SIGSTOP)
+    linked[0].link.tell(Local(stage=Stage.LEFT, status=143, signum=signal.SIGTERM))
+    linked[0].link.close()
+    wait_until(lambda: news.of(1, StopAll))
+
+    assert [signal.SIGTERM] == [stop.signum for stop in news.of(1, StopAll)]
+
+
 def test_second_runner_of_node_0_is_refused(nodes: Nodes) -> None:
     """It finds the hub of the first one at an earlier port of its machine, and learns where that runs."""
     identities = [
