@@ -51,6 +51,7 @@ DAY_AND_MINUTE: Final = slice(len("2026-"), len("2026-11-22 09:47"))
 CUT: Final = "..."
 CUT_AT: Final = {JOB: 5, LOGS: 0}  # characters after which a name or a path is cut; the ends differ most
 SHORTEST: Final = {JOB: 12, LOGS: 20, CAUSE: 30}  # characters; a path for which there is less room is left out
+LEAST_CAUSE: Final = 20  # characters for which long names make room: "rank 2 failed: Fi..."
 
 
 def job_lines(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> Iterator[str]:
@@ -103,9 +104,9 @@ def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
     without_pids = [_with(row, PID, "") for row in without_paths]
     stages = ([[*row] for row in rows], short, _clipped(short, LOGS, width), _clipped(shorter, LOGS, width))
     found = next((stage for stage in (*stages, without_paths) if _width(stage) <= width), without_pids)
+    found = _clipped([_with(row, CAUSE, _clip(row[CAUSE], LEAST_CAUSE)) for row in found], JOB, width)
     room = width - _width([_with(row, CAUSE, "") for row in found]) - len(SPACE)
-    found = [_with(row, CAUSE, _clip(cause, room)) for row, cause in zip(found, causes)]
-    return _clipped(found, JOB, width)
+    return [_with(row, CAUSE, _clip(cause, room)) for row, cause in zip(found, causes)]
 
 
 def _clip(text: str, room: int) -> str:

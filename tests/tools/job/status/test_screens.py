@@ -299,6 +299,18 @@ def test_list_fits_the_terminal() -> None:
     assert tables[60][1].startswith("pretr...ma-65b-8k-node-1  running ")
 
 
+def test_long_names_leave_room_for_causes() -> None:
+    """On a narrow terminal, the middle of a long name is left out rather than the cause of a failure."""
+    job = attrs.evolve(JOB, job_id="pretrain-llama-70b-with-a-very-long-name", part="")
+    record = record_of({"state": "failed", "status": 2, "cause": {"sentence": "rank 2 failed: FileNotFoundError"}})
+    seen = [Snapshot(job=job, is_alive=False, record=record)]
+    tables = {width: screens.list_text(seen, BEGAN + 7200, width).splitlines() for width in range(60, 200)}
+
+    assert all(len(line) <= width for width, table in tables.items() for line in table)
+    assert all("  rank 2 failed:" in table[1] for width, table in tables.items() if width >= 80)
+    assert tables[80][1].startswith("pretr...")
+
+
 def test_attempts() -> None:
     """A job that was restarted says how often, and why last, unless the line of the cause does."""
     causes = ({"sentence": "a hang"}, {"sentence": "rank 3 failed", "certainty": "likely"})
