@@ -87,6 +87,8 @@ class Top(App[None]):
         self._look_at_job, self._texts, self._seconds = look, texts, interval
         self.picture = Picture()
         self._has_quit = threading.Event()
+        self._awaits_view = threading.Event()
+        self._awaits_view.set()
         self._view: JobView | None = None
         self._frame = Frame((), (), None)
         self._chosen: int | None = None  # by the user; until then the cursor stays on the first rank
@@ -114,6 +116,7 @@ class Top(App[None]):
 
     def on_seen(self, message: Seen) -> None:
         """Show a new view of the job."""
+        self._awaits_view.set()
         self._view = message.view
         self._draw()
 
@@ -206,9 +209,16 @@ class Top(App[None]):
         self.picture.show(self._frame.lines)
 
     def _run(self) -> None:
-        """Observe the job at intervals until the user quits."""
+        """Observe the job at intervals until the user quits.
+
+        If the terminal does not read, the event loop may wait for it. Each message would then stay in the pipe that
+        wakes the loop, and once that is full, signals fail. So there is at most one.
+        """
         while not self._has_quit.is_set():
-            self.post_message(Seen(self._look_at_job(self._frame.ranks)))
+            view = self._look_at_job(self._frame.ranks)
+            if self._awaits_view.is_set():
+                self._awaits_view.clear()
+                self.post_message(Seen(view))
             self._has_quit.wait(self._seconds)
 
 

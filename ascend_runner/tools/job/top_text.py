@@ -77,6 +77,8 @@ class TextView(Screen[None]):
         self._pattern = ""
         self._note = ""
         self._has_left = threading.Event()
+        self._awaits_text = threading.Event()
+        self._awaits_text.set()
         self.picture = Picture()
 
     def compose(self) -> ComposeResult:
@@ -97,6 +99,7 @@ class TextView(Screen[None]):
 
     def on_text_read(self, message: TextRead) -> None:
         """Show the text as it is now."""
+        self._awaits_text.set()
         if message.lines != self._texts:
             self._texts = message.lines
             self._lay_out()
@@ -184,9 +187,12 @@ class TextView(Screen[None]):
         return (*spans, (row[place:], Style.PLAIN))
 
     def _run(self) -> None:
-        """Read until the user leaves."""
+        """Read until the user leaves. There is at most one message, as in `Top`."""
         while not self._has_left.is_set():
-            self.post_message(TextRead([*self._read()]))
+            lines = [*self._read()]
+            if self._awaits_text.is_set():
+                self._awaits_text.clear()
+                self.post_message(TextRead(lines))
             if not self._interval:
                 return
             self._has_left.wait(self._interval)

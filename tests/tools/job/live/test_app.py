@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import signal
+import sys
+import termios
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 
@@ -16,7 +20,7 @@ from ascend_runner.tools.job.top_app import Texts, Top
 from ascend_runner.tools.job.top_frame import JobView, State
 from ascend_runner.tools.job.top_picture import Picture
 from tests.helpers.live_views import EIGHT, SIXTY_FOUR, THOUSAND, rank
-from tests.helpers.waiting import LIMIT
+from tests.helpers.waiting import LIMIT, wait_until
 
 Check = Callable[[Pilot[None]], Awaitable[None]]
 TEXTS = ["[bold red]x[/]", "[link=file:///etc]x", "[/]", "\\[", "{x}", "段错误" * 30, "e\u0301" * 99]
@@ -30,9 +34,11 @@ class Shown(Top):
         self.read: list[tuple[str, int]] = []
         self.lines_of_log: list[str] = ["first", "[bold]second[/]", "last"]
         self.asked: Collection[int] = ()
+        self.looks = self.reads = 0
         self.job = job
 
         def read(name: str, rank_id: int = -1) -> list[str]:
+            self.reads += 1
             if (name, rank_id) not in self.read[-1:]:
                 self.read.append((name, rank_id))
             return [*self.lines_of_log] if name == "log" else [f"the {name}"]
@@ -43,6 +49,7 @@ class Shown(Top):
     def look(self, shown: Collection[int]) -> JobView:
         """Return the job."""
         self.asked = shown
+        self.looks += 1
         return self.job
 
     @property
@@ -119,6 +126,34 @@ def test_log_is_followed() -> None:
         await until(pilot, lambda: "later" in app.lines[-2])
 
     run(app, check)
+
+
+def test_terminal_that_does_not_read() -> None:
+    """While the event loop waits for the terminal, the pipe that wakes it does not fill: signals need it."""
+    app = Shown(EIGHT)
+    unread = []
+
+    def has_counted(looks: int, reads: int) -> bool:
+        return app.looks >= looks and app.reads >= reads
+
+    async def check(pilot: Pilot[None]) -> None:
+        await pilot.press("enter")
+        await until(pilot, lambda: app.lines[0].startswith(" log of"))
+        for count in (3, 20):  # the loop is held up
+            wait_until(partial(has_counted, app.looks + count, app.reads + count))
+            unread.append(_in_wakeup_pipe())
+
+    run(app, check)
+
+    first, later = unread
+    assert 0 < first == later
+
+
+def _in_wakeup_pipe() -> int:
+    """Return how much memory the bytes take that nobody has read yet from the pipe that wakes the event loop."""
+    wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
+    return int.from_bytes(fcntl.ioctl(wakeup, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
 
 
 def test_search_in_a_text() -> None:
