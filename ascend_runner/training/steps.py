@@ -34,13 +34,14 @@ class Step(NamedTuple):
 
 
 NO_STEP = Step()
+_WHOLE = ("step", "steps", "epoch", "index", "epochs", "each")  # groups that are integers
 
 
 class Form(NamedTuple):
     """A format: bytes that every line of it has, the expressions to search for, and the unit of its throughput.
 
-    The groups are named after the figures, or `ms` (of a step), `rate` (steps a second), `epoch`, `epochs`
-    and `each` (steps of an epoch).
+    The groups are named after the figures, or `ms` (of a step), `rate` (steps a second), `epoch` (from 1 on), `index`
+    (an epoch, from 0 on), `epochs` and `each` (steps of an epoch). Alternatives add a digit: `step1`, `step2`.
     """
 
     literal: bytes
@@ -50,6 +51,7 @@ class Form(NamedTuple):
 
 _NUMBER = rb"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?|nan|inf)"
 _COUNT = rb"\d{1,18}"
+_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 
 
 def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
@@ -57,14 +59,51 @@ def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
     return tuple(pattern.replace(b"#", _COUNT).replace(b"~", _NUMBER) for pattern in patterns)
 
 
-# A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". Only the prefix of a logger is permitted
-# before it: "resumed from step 23, loss 0.0417" and "eval step 23 loss 0.0417" report no step of the training. After an
-# epoch, the number of steps belongs to the epoch, so it is ignored.
-_PLAIN = _expressions(
-    rb"(?i:^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[]|\[[^\]]*\])*"
-    rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?(?:step|iter|iteration)[ :=]{1,3}(?P<step>#)"
+# Only the prefix of a logger is permitted before a step: "resumed from step 23, loss 0.0417" and "eval step 23 loss
+# 0.0417" report no step of the training.
+_PREFIX = rb"^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[{]|\[[^\]]*\]|(?<=\()\w{1,40} pid=\d+)*"
+
+# A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". After an epoch, the number of steps belongs
+# to the epoch, so it is ignored.
+_PLAIN = (
+    rb"(?i:" + _PREFIX + rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?(?:step|iter|iteration)[ :=]{1,3}(?P<step>#)"
     rb"(?: ?/ ?(?(1)#|(?P<steps>#)))?[ ,;:|)\]-]{1,9}"
     rb"(?:(?!eval|val|test)[a-z_]{1,20}[ :=]{1,3}~[ ,;|]{1,5}){0,4}?(?:train(?:ing)?[ _])?loss[ :=]{1,5}(?P<loss>~))"
+)
+# The places of a step in lines that have a loss anywhere.
+_PLACES = (
+    _PREFIX
+    + rb"(?:"
+    + rb"|".join(
+        (
+            rb"Epoch: \[(?P<index1>#)\] *\[ *(?P<step1>#)/ *(?P<each1>#)\]",  # examples of PyTorch, torchvision, Paddle
+            rb"Train: (?P<index2>#) \[ *(?P<step2>#)/ *(?P<each2>#) \(",  # timm
+            rb"Epoch(?:\(train\))? +\[(?P<epoch3>#)\]\[ *(?P<step3>#)/ *(?P<each3>#)\]",  # MMEngine, MMCV
+            rb"Iter(?:\(train\))? +\[ *(?P<step4>#)/ *(?P<steps4>#)\]",
+            rb"Train Epoch: (?P<epoch5>#) \[ *(?P<step5>#)/ *(?P<each5>#) ",  # MNIST, in samples
+            rb"Epoch \[(?P<epoch6>#)/ *(?P<epochs6>#)\],? Step \[ *(?P<step6>#)/ *(?P<each6>#)\]",  # tutorials
+            rb"Epoch[ :=]{1,3}#(?:/#)?[ ,:|-]{0,3}\[ *(?P<step7>#)/ *#\]",
+            rb"eta: [\d:, day]{1,40} iter: (?P<step8>#) ",  # Detectron2
+            rb"(?:train_inner \| )?epoch #: {1,9}(?P<step9>#) / #",  # fairseq
+            rb"train_inner \| {\"epoch\": #,(?=.{1,900}\"num_updates\": \"(?P<step10>#)\")",
+            rb"Epoch=(?P<epoch11>#)/(?P<epochs11>#), Step=(?P<step11>#)/(?P<each11>#),",  # PaddleX
+            rb"global step (?P<step12>#)(?:/#)?, epoch: #, ",  # PaddleNLP
+            rb"step:(?P<step13>#) - ",  # verl, whose names have a slash
+        )
+    )
+    + rb")"
+)
+_FIGURES = (
+    rb"(?<![\w/])(?:total_|train_)?[Ll]oss\"?(?:[:=] *| +)\"?(?P<loss>~)",
+    rb"(?<![\w/])(?:[Tt]ime|time_each_step|timing_s/step|perf/time_per_step)[:=]? *(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))",
+    rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|speed: (?P<rate1>~) step/s",
+)
+_ACTOR = rb"(?<![\w/])(?:actor/(?:pg_)?loss|train/loss):(?P<loss>~)"
+# A description of a bar that does not train. A bar of files or examples has another unit than "it".
+_OTHER_BAR = (
+    rb"(?i:load|fetch|extract|map\b|filter|token|generat|eval|valid|\bval\b|\btest|predict|sanity|infer|sampl"
+    rb"|sav|writ|read|check|conver|process|pack|shard|file|cach|build|compil|clon|resolv|creat|pars|index|quant|merg"
+    rb"|instal|class +images|prepar|copy|comput|stage|weights|scan|calibrat|embed)"
 )
 
 FORMS = (
@@ -101,12 +140,20 @@ FORMS = (
     Form(  # HF Trainer, whose numbers are strings since version 5; LLaMA-Factory
         b"{'loss': ", _expressions(rb"{'loss': '?(?P<loss>~)", rb"'throughput': '?(?P<throughput>~)"), "tokens/s"
     ),
-    Form(  # tqdm, without the bars that load data or validate: those of HF have no name, Lightning's have the epoch
+    Form(  # tqdm, without the bars that load data or validate
         b"%|",
         _expressions(
-            rb"^(?:Epoch #[^%|]*: *|Training: *|) *#%\|[^|]*\| (?P<step>#)/(?P<steps>#) \["
-            rb"(?:[^<\]]*<[^,\]]*, *(?:(?P<rate>~)it/s|(?P<seconds>~)s/it))?",
-            rb"[ ,](?:train_)?loss(?:_step)?=(?P<loss>~)",
+            rb"^(?!.{0,200}?" + _OTHER_BAR + rb"[^|]{0,200}%\|)[^%|]{0,200}?(?<!\d)#%\|[^|]*\| (?P<step>#)/(?P<steps>#)"
+            rb" \[(?:[^<\]]*<[^,\]]*, *(?:(?P<rate>~)(?:it|steps?|batch(?:es)?)/s"
+            rb"|(?P<seconds>~)s/(?:it|steps?|batch(?:es)?)|\?[a-z]{1,8}/s)|[^<\]]*\])",
+            rb"[ ,](?:train_)?[Ll]oss(?:_step)?[=:] ?(?P<loss>~)",
+        ),
+    ),
+    Form(  # Ultralytics without tqdm
+        b"it/s ",
+        _expressions(
+            rb"^(?!.{0,200}?" + _OTHER_BAR + rb")[^%]{1,200}?(?<!\d)#% [^ ]{1,99} (?P<step>#)/(?P<steps>#)"
+            rb" (?P<rate>~)it/s "
         ),
     ),
     Form(
@@ -116,16 +163,24 @@ FORMS = (
     ),
     Form(b", skipped=", _expressions(rb"\bstep=(?P<step>#), skipped=")),  # DeepSpeed
     Form(b"X_STEP=", _expressions(rb"^X_STEP=(?P<step>#)$")),  # as in a datagram; see notifications.py
-    Form(b"loss", _PLAIN),
-    Form(b"Loss", _PLAIN),
+    *(Form(literal, _expressions(_PLACES, *_FIGURES, _ACTOR)) for literal in (b"loss", b"Loss")),
+    *(Form(literal, _expressions(_PLAIN, *_FIGURES[1:])) for literal in (b"loss", b"Loss")),
+    Form(
+        b"poch ",
+        _expressions(
+            rb"(?i:" + _PREFIX + rb"epoch[ :=]{1,3}#(?:/#)?[ ,;:|-]{1,5}step[ :=]{1,3}(?P<step>#)(?: ?/ ?#)?(?![\w.]))"
+        ),
+    ),
 )
 
 
 def parse(line: bytes) -> Step | None:
     """Return the step that a line reports, or None if it reports none. Of a progress bar, the last state counts."""
+    shown = b""
     for form in FORMS:
         if form.literal in line:
-            step = _read(line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST], form)
+            shown = shown or _COLOURS.sub(b"", line.rstrip(b"\r\n").rpartition(b"\r")[2][:LONGEST])
+            step = _read(shown, form)
             if step:
                 return step
     return None
@@ -154,7 +209,8 @@ def _read(line: bytes, form: Form) -> Step | None:
         if match is None and expression is form.expressions[0]:
             return None
         if match:
-            found.update((name, value) for name, value in match.groupdict().items() if value is not None)
+            groups = match.groupdict().items()
+            found.update((name.rstrip("0123456789"), value) for name, value in groups if value is not None)
     return step_of(found, form.unit)
 
 
@@ -164,11 +220,12 @@ def step_of(found: Mapping[str, bytes], unit: str = "") -> Step:
     Raises:
         ValueError: One is not a number.
     """
-    whole = {name: int(found[name]) for name in ("step", "steps", "epoch", "epochs", "each") if name in found}
+    whole = {name: int(found[name]) for name in _WHOLE if name in found}
     figures = {name: float(value) for name, value in found.items() if name not in whole}
     if "each" in whole:
-        whole["step"] += (whole["epoch"] - 1) * whole["each"]
-        whole["steps"] = whole["epochs"] * whole["each"]
+        whole["step"] += whole.get("index", max(0, whole.get("epoch", 1) - 1)) * whole["each"]
+        if "epochs" in whole:
+            whole["steps"] = whole["epochs"] * whole["each"]
     if figures.get("rate"):
         figures["seconds"] = 1 / figures["rate"]
     for name, of_ms in (("seconds", "ms"), ("hardware", "hardware"), ("e2e", "e2e")):

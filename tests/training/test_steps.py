@@ -11,6 +11,12 @@ The lines are captured output or follow the statement that prints them:
 - LLaMA-Factory: `LogCallback` in src/llamafactory/train/callbacks.py.
 - DeepSpeed: `ThroughputTimer` in deepspeed/utils/timer.py, and `_report_progress` in deepspeed/runtime/engine.py.
 - Lightning: `TQDMProgressBar` in lightning/pytorch/callbacks/progress/tqdm_progress.py; tqdm: `format_meter`.
+- PyTorch's examples: `ProgressMeter` in imagenet/main.py, `train` in mnist/main.py; torchvision: `MetricLogger` in
+  references/classification/utils.py; timm: `train_one_epoch` in train.py; nanoGPT: train.py.
+- MMEngine: `LogProcessor` in mmengine/runner/log_processor.py, captured in its documentation; Detectron2:
+  `CommonMetricPrinter` in detectron2/utils/events.py; fairseq: fairseq/logging/progress_bar.py; verl:
+  `concat_dict_to_str` in verl/utils/logger/aggregate_logger.py; Ultralytics: `progress_string` in engine/trainer.py.
+- PaddleX: `TRAIN` lines of paddlex/cv/models/base.py; PaddleNLP: the loops of its examples.
 - The line of the two times is that of a platform's guide.
 """
 
@@ -127,9 +133,86 @@ LINES = [
     ("step 23/1000 loss=0.04", Step(step=23, steps=1000, loss=0.04)),
     ("[rank 3] step: 23, lr: 1e-4, grad_norm: 2.5, loss: nan", Step(step=23, loss=math.nan)),
     ("[step 23] train_loss=0.04 val_loss=0.05", Step(step=23, loss=0.04)),
-    ("iter 250: loss 2.3, time 100.00ms", Step(step=250, loss=2.3)),
+    ("iter 250: loss 2.3, time 100.00ms, mfu 3.10%", Step(step=250, seconds=0.1, loss=2.3)),
     ("2026-11-22 23:42:00,123 - train - INFO - step=23 loss=0.04", Step(step=23, loss=0.04)),
     ("INFO:__main__:step 23 loss 0.04", Step(step=23, loss=0.04)),
+    ("Training:  12%|██ | 12/100 [00:01<00:08, 10.0it/s, loss=0.3]", Step(step=12, steps=100, seconds=0.1, loss=0.3)),
+    ("Epoch 3:  12%|█ | 12/100 [00:01<00:08,  2.00s/it]", Step(step=12, steps=100, seconds=2.0)),
+    ("my run (lr 0.1):  12%|█ | 12/100 [00:01<?, ?it/s]", Step(step=12, steps=100)),
+    ("Train:  50%|█████ | 5/10 [00:01<00:01, 4.00batch/s]", Step(step=5, steps=10, seconds=0.25)),
+    (
+        "      1/100      2.1G      1.237      2.371      1.209        20        640:  12%|█▏ | 12/100 [0:01<0:08, 8it/s]",
+        Step(step=12, steps=100, seconds=0.125),
+    ),
+    (
+        "\x1b[K      1/100      2.1G   1.237   1.209    20     640: 12% ━╸────────── 12/100 8.0it/s 1.5s<11.0s",
+        Step(step=12, steps=100, seconds=0.125),
+    ),
+    (
+        "Epoch: [1][  10/5005]\tTime  0.100 ( 0.250)\tData  0.000 ( 0.01)\tLoss 6.9e+00 (6.9e+00)\tAcc@1   0.00 (  0.0)",
+        Step(step=5015, seconds=0.1, loss=6.9),
+    ),
+    ("Epoch: [0][10/5005] Time 0.1 Loss 6.9", Step(step=10, seconds=0.1, loss=6.9)),
+    (
+        (
+            "Epoch: [0]  [ 10/100]  eta: 0:00:40  lr: 0.1  img/s: 80.1  loss: 6.9000 (6.95)  acc1: 0.0 (0.0)"
+            "  time: 0.4000  data: 0.01  max mem: 400"
+        ),
+        Step(step=10, seconds=0.4, loss=6.9),
+    ),
+    ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.300000", Step(step=640, loss=2.3)),
+    ("Train Epoch: 2 [640/60000 (1%)] Loss: 2.30", Step(step=60640, loss=2.3)),
+    ("Epoch 1 [100/500] loss: 0.33", Step(step=100, loss=0.33)),
+    ("Epoch [2/5], Step [100/600], Loss: 0.33", Step(step=700, steps=3000, loss=0.33)),
+    ("epoch 3 step 20", Step(step=20)),
+    ("Epoch 3/10, step 20/500", Step(step=20)),
+    (
+        "Train: 0 [  50/1251 (  4%)]  Loss: 6.9 (6.93)  Time: 0.400s,  640.00/s  (0.410s,  624.00/s)  LR: 1.000e-05",
+        Step(step=50, seconds=0.4, loss=6.9),
+    ),
+    (
+        (
+            "08/21 02:58:41 - mmengine - INFO - Epoch(train) [2][10/25]  lr: 1.0000e-02  eta: 0:00:00  time: 0.0020"
+            "  data_time: 0.0004  loss1: 0.8381  loss2: 0.9007  loss: 1.7388"
+        ),
+        Step(step=35, seconds=0.002, loss=1.7388),
+    ),
+    ("Iter(train) [ 100/160000]  lr: 1e-2  time: 0.5000  data_time: 0.01  loss: 2.5", Step(100, 160000, 0.5, 2.5)),
+    (
+        (
+            "[07/11 12:00:00 d2.utils.events]:  eta: 1 day, 0:10:00  iter: 19  total_loss: 4.5  loss_cls: 4.0"
+            "  loss_box_reg: 0.5  time: 0.3500  last_time: 0.3  data_time: 0.01  lr: 0.00002  max_mem: 2000M"
+        ),
+        Step(step=19, seconds=0.35, loss=4.5),
+    ),
+    (
+        "2024-01-01 12:00:00 | INFO | train_inner | epoch 001:    100 / 1000 loss=5.2, nll_loss=4.1, ppl=17.1, ups=2.5",
+        Step(step=100, seconds=0.4, loss=5.2),
+    ),
+    (
+        (
+            '2024-01-01 12:00:00 | INFO | train_inner | {"epoch": 2, "update": 1.1, "loss": "5.2", "ppl": "17.1",'
+            ' "ups": "2.5", "num_updates": "1100", "lr": "0.1"}'
+        ),
+        Step(step=1100, seconds=0.4, loss=5.2),
+    ),
+    (
+        "2022-01-01 12:00:00 [INFO]\t[TRAIN] Epoch=1/12, Step=10/100, loss=0.5, lr=0.1, time_each_step=0.2s, eta=0:3:55",
+        Step(step=10, steps=1200, seconds=0.2, loss=0.5),
+    ),
+    (
+        "[2022-01-01 12:00:00] global step 10, epoch: 1, batch: 10, loss: 2.5, lr: 0.1, speed: 4.0 step/s",
+        Step(step=10, seconds=0.25, loss=2.5),
+    ),
+    (
+        "(TaskRunner pid=12) step:1 - actor/pg_loss:0.25 - actor/lr:1e-06 - timing_s/step:12.5",
+        Step(step=1, seconds=12.5, loss=0.25),
+    ),
+    ("step:1 - actor/pg_loss:0.25 - critic/rewards/mean:0.5 - timing_s/step:12.5", Step(1, None, 12.5, 0.25)),
+    (
+        "[titan] 2025-01-01 12:00:00,1 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss:  8.25  \x1b[34mgrad_norm: 1.5",
+        Step(step=1, loss=8.25),
+    ),
 ]
 
 
@@ -171,6 +254,32 @@ def test_long_redrawn_bar() -> None:
         "{'eval_loss': 0.5, 'eval_runtime': 3.2}",
         "my X_STEP=7",
         "disk 90%| full",
+        "Downloading: 100%|██████████| 440M/440M [00:04<00:00, 98.5MB/s]",
+        "Downloading data files: 100%|██████████| 3/3 [00:00<00:00, 900.00it/s]",
+        "model.safetensors:  12%|█▏ | 1.2G/9.9G [00:10<01:10, 120MB/s]",
+        "Fetching 12 files:  50%|█████ | 6/12 [00:01<00:01, 5.00it/s]",
+        "Map (num_proc=8): 100%|██████████| 1000/1000 [00:00<00:00, 9000.00 examples/s]",
+        "Tokenizing:  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
+        "Running tokenizer on dataset (num_proc=4):  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
+        "Saving the dataset (1/2 shards):  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
+        "Evaluating:  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
+        "                 Class     Images  Instances      Box(P          R      mAP50: 50%|█| 1/2 [00:01<00:01, 1.0it/s]",
+        "                 Class     Images  Instances      Box(P          R: 50% ━━━━━━────── 1/2 1.0it/s 1.0s<1.0s",
+        "train: Scanning /data/labels.cache... 128 images, 0 corrupt:  50%|█| 64/128 [00:00<00:00, 900it/s]",
+        "   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 660.5/660.5 kB 7.9 MB/s eta 0:00:00",
+        "[1/3] building the loss extension",
+        "[1/3] c++ -MMD -MF fused_loss.o -c fused_loss.cpp",
+        "Installing loss-kit 1.2.3 (step 2/3)",
+        "2026-11-22 23:42:00 loss scaling is on",
+        "Collecting loss==2.3.1",
+        "epoch 3 steps 20",
+        "epoch 3 step 2.5 of the paper",
+        "last epoch 3 step 20",
+        "Test: [ 10/100]\tTime  0.1 ( 0.2)\tLoss 6.9 (6.9)\tAcc@1 0.0",
+        "Test:  [ 10/100]  eta: 0:00:10  loss: 6.9 (6.9)  time: 0.1",
+        "Epoch(val) [1][10/25]  loss: 0.1  time: 0.1",
+        "Test set: Average loss: 0.05, Accuracy: 9830/10000 (98%)",
+        "2024-01-01 12:00:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.2 | ppl 17.1",
         "elapsed time per iteration (ms): 12",
     ],
 )
