@@ -191,6 +191,29 @@ def read_end(path: str, size: int) -> bytes:
         return b""
 
 
+def read_parts(path: str, size: int, count: int) -> tuple[list[bytes], bool]:
+    """Return at most `size` bytes of a file, and whether that is not all of it: then `count` parts from begin to end.
+
+    Parts are cut to whole lines. There are none if the file cannot be read or is not a regular file.
+    """
+    try:
+        fd = os.open(path, READ_FLAGS)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return [], False
+            if status.st_size <= size:
+                return [file.read(size)], False
+            parts = []
+            for part in range(count):
+                file.seek((status.st_size - size // count) * part // max(1, count - 1))
+                data = file.read(size // count)
+                parts.append(data if part == 0 else data.partition(b"\n")[2])
+            return [data.rpartition(b"\n")[0] for data in parts], True
+    except OSError:
+        return [], False
+
+
 def _write_whole(fd: int, line: bytes) -> None:
     size = os.fstat(fd).st_size
     if os.write(fd, line) < len(line):

@@ -37,7 +37,7 @@ from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.training.steps import FORMS, LONGEST, Step, parse, step_of
+from ascend_runner.training.steps import FORMS, LONGEST, Step, is_shorter, parse, step_of
 
 CPU_LIMIT: Final = 1.0  # seconds of CPU time for a search
 ANSWER_LIMIT: Final = 30.0  # seconds for an answer, and for the start of the child; a machine may be overloaded
@@ -417,7 +417,7 @@ class StepReader:
     def _note(self, step: Step, line: _Line) -> None:
         """Record the figures that a line has; the others stay."""
         figures = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
-        if _is_shorter(step, self._last):
+        if is_shorter(step, self._last):
             figures = {}
         elif step.step is not None:
             self._of_ranks[line.rank_id] = step.step
@@ -433,13 +433,6 @@ class StepReader:
             return slow
         temperature = None if slow.is_over else self._devices.temperature(spec.local_rank, self._closing.is_set)
         return attrs.evolve(slow, device=spec.local_rank, temperature=temperature)
-
-
-def _is_shorter(step: Step, last: Step) -> bool:
-    """Whether a line belongs to a shorter sequence of steps within an unfinished one, such as an evaluation."""
-    if step.steps is None or last.steps is None or last.step is None:
-        return False
-    return step.steps < last.steps and last.step < last.steps
 
 
 @attrs.frozen

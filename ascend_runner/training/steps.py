@@ -95,7 +95,10 @@ _PLACES = (
 )
 _FIGURES = (
     rb"(?<![\w/])(?:total_|train_)?[Ll]oss\"?(?:[:=] *| +)\"?(?P<loss>~)",
-    rb"(?<![\w/])(?:[Tt]ime|time_each_step|timing_s/step|perf/time_per_step)[:=]? *(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))",
+    (
+        rb"(?<![\w/])(?:[Tt]ime|time_each_step|timing_s/step|perf/time_per_step)[:=]? *"
+        rb"(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))"
+    ),
     rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|speed: (?P<rate1>~) step/s",
 )
 _ACTOR = rb"(?<![\w/])(?:actor/(?:pg_)?loss|train/loss):(?P<loss>~)"
@@ -195,6 +198,13 @@ def newest(data: bytes, before: Step = NO_STEP) -> Step:
         if found.step is not None:
             break
     return before._replace(**figures)  # type: ignore[arg-type]  # fields of several types
+
+
+def is_shorter(step: Step, last: Step) -> bool:
+    """Whether a line belongs to a shorter sequence of steps within an unfinished one, such as an evaluation."""
+    if step.steps is None or last.steps is None or last.step is None:
+        return False
+    return step.steps < last.steps and last.step < last.steps
 
 
 def furthest(steps: Iterable[Step]) -> Step | None:

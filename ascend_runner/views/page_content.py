@@ -31,17 +31,24 @@ from ascend_runner.record.rank_record import LOST_PEERS, RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
-from ascend_runner.supervision.causes import CAUSES, Cause
+from ascend_runner.supervision.causes import CAUSES, Cause, HangDetected
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name
-from ascend_runner.views import facts, page_ranks, topology
+from ascend_runner.views import facts, page_ranks, page_training, topology
 from ascend_runner.views.facts import Fact
 from ascend_runner.views.page_ranks import MARKS, Evidence, Group, Row, Timeline
+from ascend_runner.views.page_training import Series, Training
 from ascend_runner.views.topology import Topology
 
 LARGEST_NEIGHBOUR: Final = 1 << 20  # bytes of the events and of a run file
 LOG_END: Final = 16 * 1024  # bytes of each log
+# What is read of the logs for the training: bytes of all ranks, the ranks, the parts of a long log, and seconds. With
+# these, a page takes less than the time that the runner waits for it.
+TRAINING: Final = 1 << 20
+MOST_READ: Final = 64
+PARTS: Final = 8
+READ_LIMIT: Final = 0.25
 TABLE: Final = os.path.join("rank_table", source.FILE_NAME)
 
 
@@ -60,6 +67,7 @@ class Sources:
     log_ends: Mapping[int, tuple[str, ...]]
     made_at: float
     table: RankTable | None
+    training: Mapping[int, Series] = attrs.field(factory=dict)
     masked: int = 0
     was_killed: bool = False
     links_logs: bool = False
@@ -85,9 +93,26 @@ def gather(report: Members, path: str) -> Sources:
         command=masker.arguments(run[0].texts("command")) if run else (),
         events=tuple(Members(masker.members(event.members)) for event in events),
         log_ends=log_ends,
+        training=_training(report, folder),
         made_at=time.time(),
     )
     return attrs.evolve(gathered, masked=masker.count)
+
+
+def _training(report: Members, folder: str) -> dict[int, Series]:
+    """Return the steps in the logs: of the first, the last and the failed rank, and of others while there is time."""
+    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in report.children("ranks")}
+    ranks = sorted(rank_id for rank_id, log in logs.items() if rank_id is not None and log)
+    failed = report.child("cause").whole("rank_id")
+    chosen = [*dict.fromkeys((*ranks[:1], *ranks[-1:], *(one for one in ranks if one == failed), *ranks))][:MOST_READ]
+    found, end = dict.fromkeys(ranks, Series(is_unread=True)), time.monotonic() + READ_LIMIT
+    for rank_id in chosen:
+        if time.monotonic() > end:
+            break
+        with suppress(ValueError):
+            parts, is_sampled = files.read_parts(os.path.join(folder, logs[rank_id]), TRAINING // len(chosen), PARTS)
+            found[rank_id] = Series(points=page_training.points_of(parts), is_sampled=is_sampled)
+    return found
 
 
 def table_of(report: Members, path: str) -> RankTable | None:
@@ -179,7 +204,7 @@ def reduced(sources: Sources) -> Sources:
         verdict=JobVerdict(**_kept(report.verdict, _VERDICT)) if report.verdict else None,
         nodes=tuple(NodeRecord(**_kept(node, _NODE)) for node in report.nodes),
     )
-    return attrs.evolve(sources, report=kept, command=(), events=(), log_ends={}, table=None)
+    return attrs.evolve(sources, report=kept, command=(), events=(), log_ends={}, training={}, table=None)
 
 
 def _kept(record: object, names: Sequence[str]) -> dict[str, Any]:
@@ -332,7 +357,8 @@ def _progress(sources: Sources) -> str:
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
 # below 50 KB, 200 KB and 2 MB.
-LOG_ENDS: Final = (4_000, 800)  # for all, and for each rank in addition
+LOG_ENDS: Final = (1_000, 800)  # for all, and for each rank in addition
+LEAST_ENDS: Final = 1_500
 FINDINGS: Final = (4_000, 200)
 MOST_EVENTS: Final = 50
 MOST_NODES: Final = 64  # nodes with a row each
@@ -372,6 +398,7 @@ class Content:
     evidence: Evidence | None
     nodes: Nodes | None
     findings: tuple[Group, ...]
+    training: Training | None
     timeline: Timeline | None
     topology: Topology | None
     ranks: tuple[Row, ...]
@@ -393,18 +420,21 @@ class Content:
 def content_of(sources: Sources) -> Content:
     """Return the content of a page."""
     report = sources.report
-    marks = page_ranks.marks_of(report.cause) or _marks_of_quiet(sources)
+    marks = page_ranks.marks_of(report.cause) or _marks_of_hang(report) or _marks_of_quiet(sources)
     masker, known, ranks = Masker(), facts.facts(report), page_ranks.in_order(report.ranks, marks)
     count, culprit = len(ranks), report.failed
     first = report.rank(report.cause.first_exit) if report.cause else None
-    log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], count)
+    training = page_training.draw(sources.training)
+    limit = LOG_ENDS[0] + LOG_ENDS[1] * count - (training.size if training else 0)
+    log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], max(limit, LEAST_ENDS))
     return Content(
         job=report.job_id,
         verdict=verdict_of(sources, known),
         evidence=_evidence(report, known),
         nodes=_nodes(report),
         findings=tuple(_findings(report, culprit)),
-        timeline=page_ranks.draw(ranks, marks, attempt_seconds(sources), first or culprit),
+        training=training,
+        timeline=page_ranks.draw(ranks, marks, attempt_seconds(sources), first or culprit, _hung_after(report)),
         topology=topology.draw(sources.table, ranks, marks | _mark_elsewhere(report), functools.cache(masker.text)),
         ranks=tuple(page_ranks.rows(ranks, marks)),
         states=tuple(page_ranks.states(ranks, marks)),
@@ -423,16 +453,32 @@ def content_of(sources: Sources) -> Content:
     )
 
 
+def _hung_after(report: JobRecord) -> float | None:
+    """Return when the last rank of a job that hangs has written anything, None without a hang."""
+    is_hung = (report.cause and report.cause.kind == HangDetected.report_kind) or any(
+        one.condition == cloud_events.HANGING for one in report.conditions
+    )
+    outputs = [rank.last_output_after for rank in report.ranks if rank.last_output_after is not None]
+    return max(outputs, default=None) if is_hung else None
+
+
 def _masked(sources: Sources, masker: Masker) -> str:
     """Count the secrets masked by the runner and for this page: "3 secrets", or "" if there are none."""
     count = sources.report.secrets_masked + sources.masked + masker.count
     return counted(count, "secret") if count and not sources.is_public else ""
 
 
-def _log_ends(sources: Sources, first: Sequence[int], count: int) -> tuple[list[Group], tuple[int, ...]]:
+def _log_ends(sources: Sources, first: Sequence[int], limit: int) -> tuple[list[Group], tuple[int, ...]]:
     """Return the ends of the logs, the most conspicuous rank first, and the ranks with omitted logs."""
     ends = page_ranks.group(sources.log_ends, first)
-    return page_ranks.within(ends, LOG_ENDS[0] + LOG_ENDS[1] * count)
+    return page_ranks.within(ends, limit)
+
+
+def _marks_of_hang(report: JobRecord) -> dict[int, str]:
+    """Return the mark of the ranks with other stacks than most: the first group, if most ranks are in another one."""
+    first = report.hang[0].rank_ids if len(report.hang) > 1 and _hung_after(report) is not None else ()
+    others = sum(len(stack.rank_ids) for stack in report.hang[1:])
+    return dict.fromkeys(first, page_ranks.HUNG) if len(first) < others else {}
 
 
 def _marks_of_quiet(sources: Sources) -> dict[int, str]:

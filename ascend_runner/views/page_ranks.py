@@ -93,6 +93,7 @@ CERTAIN: Final = "cause"
 ALIKE: Final = "same failure"
 SUSPECTED: Final = "check first"
 QUIET: Final = "quiet"
+HUNG: Final = "hangs elsewhere"
 MOST_ROWS: Final = 64  # rows with one rank each
 FEW: Final = 8  # ranks of one state that have a row each even among many
 
@@ -297,12 +298,14 @@ class Strip:
 
 @attrs.frozen(kw_only=True)
 class Timeline:
-    """The strips, the ticks of the axis (thousandths and texts), and where the first rank failed."""
+    """The strips, the ticks of the axis (thousandths and texts), and where the first rank failed or the job hung."""
 
     strips: tuple[Strip, ...]
     ticks: tuple[tuple[int, str], ...]
     failure: int | None
     failed_after: str
+    hang: int | None = None
+    hung_after: str = ""
 
     @property
     def has_activity(self) -> bool:
@@ -321,9 +324,16 @@ class Timeline:
 
 
 def draw(
-    ranks: Sequence[RankRecord], marks: Marks, seconds: float, failed: RankRecord | None = None
+    ranks: Sequence[RankRecord],
+    marks: Marks,
+    seconds: float,
+    failed: RankRecord | None = None,
+    hung_after: float | None = None,
 ) -> Timeline | None:
-    """Return the timeline of a job that took `seconds`, or None without a rank. `failed` is the first to fail."""
+    """Return the timeline of a job that took `seconds`, or None without a rank.
+
+    `failed` is the first to fail; `hung_after` is the time of the last output before a hang.
+    """
     started = [rank for rank in ranks if rank.is_started]
     total = max([seconds, *(rank.ended_after for rank in started if rank.has_ended)])
     if not started or total <= 0:
@@ -337,6 +347,8 @@ def draw(
         ticks=tuple((WIDTH * tick // TICKS, duration(total * tick / TICKS)) for tick in range(TICKS + 1)),
         failure=None if moment is None else _place(moment, total),
         failed_after="" if moment is None else duration(moment),
+        hang=None if hung_after is None else _place(hung_after, total),
+        hung_after="" if hung_after is None else duration(hung_after),
     )
 
 

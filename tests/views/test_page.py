@@ -43,6 +43,14 @@ def differing(rank_id: int) -> bytes:
     return "".join(f"{word} <&> {'x' * 500} {word * line}\n" for line in range(30)).encode()
 
 
+def training(rank_id: int) -> bytes:
+    """Return the log of a training, which is unlike any other, with a long end."""
+    lines = (
+        f"step {step} loss {7 + rank_id - step / 90:.4f}, time {400 + rank_id * step % 37}ms" for step in range(500)
+    )
+    return "\n".join(lines).encode() + b"\n" + differing(rank_id)
+
+
 def test_sections(write: Write) -> None:
     """The cause comes first; evidence, ranks and the ends of logs follow, each text once."""
     page = Elements(rendered(write(document(8), log, command=("python", "train.py", "--lr", "1e-3"))))
@@ -147,7 +155,7 @@ def test_strange_members(write: Write) -> None:
 
 @pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(("count", "limit"), [(8, 50_000), (64, 200_000), (1024, 2_000_000)])
-@pytest.mark.parametrize("logs", [log, differing])
+@pytest.mark.parametrize("logs", [log, differing, training])
 def test_size(count: int, limit: int, logs: Callable[[int], bytes], write: Write) -> None:
     """A page with its topology stays within its limit, even if no two logs are alike."""
     finding = {"exception": "RuntimeError: <" + "&" * 500, "excerpt": ["&" * 600] * 20, "code": "EI0006"}

@@ -7,7 +7,7 @@ from typing import Any
 from ascend_runner.members import Members
 from ascend_runner.record.job_record import JobRecord
 from ascend_runner.views import page_ranks
-from tests.views.conftest import document, rank
+from tests.views.conftest import Write, document, rank, rendered
 
 STOPPED: dict[str, Any] = {"activity": [0, 0, 100, 100, 25, 0], "cell_seconds": 2.0}
 FAILS: dict[str, Any] = {"state": "failed", "exit_code": 1, "signal": None, "signals": [], "activity": []}
@@ -61,3 +61,18 @@ def test_long_list_of_ranks() -> None:
     drawn = drawing(report)
 
     assert ["rank 5", "147 ranks", "876 ranks"] == [strip.title for strip in drawn.strips]
+
+
+def test_hang(write: Write) -> None:
+    """The last output before a hang is marked, and the rank with another stack than the others has a label."""
+    stacks = [
+        {"rank_ids": [2], "state": "S", "frames": ["load (data.py:3)"]},
+        {"rank_ids": [0, 1], "state": "S", "frames": ["all_reduce (train.py:7)"]},
+    ]
+    ranks = [rank(one, last_output_at="2026-11-22T09:47:42.000+08:00") for one in range(3)]
+    cause = {"kind": "hang", "sentence": "no rank wrote any output for 30 min"}
+    text = rendered(write(document(3, cause=cause, ranks=ranks, hang=stacks)))
+
+    assert "The dashed line marks the last output before the hang, 6 s after the start." in text
+    assert 3 == text.count('class="hang"')
+    assert "hangs elsewhere</em>" in text
