@@ -53,7 +53,7 @@ def test_long_log(write: Write) -> None:
     """Of a long log, parts are read from the first line to the last, and the page says so."""
     text = rendered(write(document(2), lambda rank_id: lines(rank_id, 100) + (b"x" * 4000 + b"\n") * 1000))
 
-    assert "Parts of long logs were read, spread from the first line to the last: ranks 0 and 1." in text
+    assert "Parts of long logs were read, spread from the first line to the last: ranks 0, 1." in text
 
 
 def test_parts(tmp_path: Path) -> None:
