@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median, median_low
 from typing import Final
 
 import attrs
@@ -126,7 +126,7 @@ def draw(found: Mapping[int, Series]) -> Training | None:
     return Training(
         charts=tuple(chart for chart in charts if chart),
         heads=HEADS,
-        rows=tuple(("cause" if one in slow else "", _cells(one, series[one], times[one], slow)) for one in shown),
+        rows=tuple(("slow" if one in slow else "", _cells(one, series[one], times[one], slow)) for one in shown),
         note=f"Parts of long logs were read, spread from the first line to the last: {rank_list(sampled)}."
         if sampled
         else "",
@@ -150,10 +150,10 @@ def _slow(times: Mapping[int, Sequence[float]]) -> set[int]:
 def _cells(rank_id: int, series: Series, times: Sequence[float], slow: set[int]) -> tuple[str, ...]:
     losses = [point.loss for point in series.points if point.loss is not None]
     return (
-        f"rank {rank_id}",
+        f"rank {rank_id}{', slow' if rank_id in slow else ''}",
         f"{series.points[-1].step:,}",
         f"{losses[-1]:.4g}" if losses else "",
-        f"{seconds(median(times))}{', slower than the others' if rank_id in slow else ''}" if times else "",
+        seconds(median(times)) if times else "",
         seconds(max(times)) if times else "",
     )
 
@@ -166,7 +166,8 @@ def seconds(number: float) -> str:
 def _chart(title: str, name: str, series: Mapping[int, Series], shown: Sequence[int], slow: set[int]) -> Chart | None:
     """Return a chart of one figure, or None if fewer than two points have it."""
     values = {one: [(p.step, getattr(p, name)) for p in series[one].points if getattr(p, name)] for one in shown}
-    values = {one: _thinned(found) for one, found in values.items() if len(found) > 1}
+    choose = max if name == "seconds" else median_low  # no slow step is lost, and a loss is a typical one
+    values = {one: _thinned(found, choose) for one, found in values.items() if len(found) > 1}
     if not values:
         return None
     steps = [step for found in values.values() for step, _value in found]
@@ -193,11 +194,11 @@ def _chart(title: str, name: str, series: Mapping[int, Series], shown: Sequence[
     )
 
 
-def _thinned(found: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Return at most MOST_PLACES points: the highest of each part, so that no slow step is lost, and the last one."""
-    width = math.ceil(len(found) / (MOST_PLACES - 1))
+def _thinned(found: Sequence[tuple[int, float]], choose: Callable[[Iterable[float]], float]) -> list[tuple[int, float]]:
+    """Return at most MOST_PLACES points: of each part, its last step and the chosen figure."""
+    width = math.ceil(len(found) / MOST_PLACES)
     parts = (found[first : first + width] for first in range(0, len(found), width))
-    return [*(max(part, key=lambda point: point[1]) for part in parts), *(found[-1:] if width > 1 else ())]
+    return [(part[-1][0], choose(value for _step, value in part)) for part in parts]
 
 
 def _path(found: Sequence[tuple[int, float]], steps: tuple[int, int], numbers: tuple[float, float]) -> str:
