@@ -140,6 +140,8 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     found = _find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog)
     found = _judged(_detailed(found, lines, told), told)
     first = statements.first_record(lines, told) if told else ""
+    if first and found and found.code.kind is Kind.EITHER:
+        found = first_phrase([first]) or found
     evidence = _evidence(told, lines, found, first)
     if told is None and found is None:
         record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
@@ -207,7 +209,7 @@ def _whole(line: str, lines: Sequence[str]) -> str:
     return " ".join(map(str.strip, [line, *below]))
 
 
-_REPORT: Final = re.compile(r"\bE[A-Z\d]\d{4}\b|\[FUNC:|errorStr: |^\w+Error: ")
+_REPORT: Final = re.compile(r"\bE[A-Z\d]\d{4}\b|\[FUNC:|errorStr: |^(?:\w+Error|Exception): ")
 _FRILLS: Final = re.compile(
     r"^\W*ERROR\W*(?=[A-Z]+\(\d+,)|(?<=[A-Z])\(\d+,[^)]*\)(?=:)|\[\w+\.(?:cc|cpp|h):\d+\] *(?:\[\d+\])?"
     r"|\[(?:FUNC|FILE|LINE|THREAD):[^\]]*\]|\[PID: ?\d+\] ?"
@@ -294,6 +296,7 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
 
     The line of a timeout comes from HCCL's heartbeat, if there is one: it names the device, and says what is wrong.
     That of an error of NCCL has the reason, which stands below "Last error:", and decides if it is a telling phrase.
+    Of an operator that cannot be compiled, the exception of the compiler is the line: it stands inside the message.
     """
     if found and found.code.kind is Kind.SECONDARY:
         return Found(found.code, next((line for line in lines if "Cluster Exception Location[" in line), found.line))
@@ -302,15 +305,22 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
         reason = message[message.index("Last error:") :][:2]
         told_by = first_phrase(reason) or found
         return Found(told_by.code, f"{found.line} {' '.join(reason)}")
+    if found and _COMPILER_STACK in found.line:
+        below = message[message.index(found.line) :] if found.line in message else ()
+        return Found(found.code, next((line for line in below[1:] if _OF_COMPILER.match(line)), found.line))
     if found is None or not (found.code.is_wrapper or found.code.name.isdigit() or found.code.name == _OF_CANN):
         return found
     at = told.end - 1 if told else next((number for number, line in enumerate(lines) if line == found.line), 0)
     near = [*message, *lines[max(0, at - NEAR) : at + LAST_LINES]]
     decoded = next((line for line in near if "errorStr: " in line), "")  # what an exception of a kernel means
-    return Found(found.code, decoded or next((line for line in near if _DETAIL.search(line)), found.line))
+    stated = next(filter(_STATED.search, message), "") if found.code.name.isdigit() else ""
+    return Found(found.code, decoded or stated or next((line for line in near if _DETAIL.search(line)), found.line))
 
 
 _OF_CANN: Final = "tiling"  # a phrase beside which CANN gives the details of a code
+_STATED: Final = re.compile(r"\w_\w+\(E[A-Z]\d{4}\): \w")  # the name of a code, and what is wrong
+_COMPILER_STACK: Final = "errormsg/stack: "  # the traceback of CANN's compiler of operators, without its header
+_OF_COMPILER: Final = re.compile(r"(?:[\w.]*Error|Exception): \S")
 _DETAIL: Final = re.compile(r"\[FUNC:(?!GetDevErrMsg)\w+\]\[FILE:")
 
 

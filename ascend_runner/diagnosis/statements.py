@@ -286,8 +286,8 @@ _PROGRESS: Final = re.compile(
 def first_record(lines: Sequence[str], told: Traceback) -> str:
     """Return the first record of an error since the last progress above an error that came later than its cause.
 
-    Such an error gives no reason, is raised by a call after the one that failed, or is an abort. The record is one of
-    native code, or else of any logger if the error says nothing at all; "" if there is none.
+    Such an error gives no reason, is raised by a call after the one that failed, refers to NCCL's log, or is an abort.
+    The record is one of native code, or else of any logger if the error says nothing at all; "" if there is none.
     """
     is_later = is_hollow(told.exception, told.message) or crashes.is_bare_abort(told)
     if not (is_later or any(_ASYNCHRONOUS.search(line) for line in told.message)):
@@ -297,10 +297,10 @@ def first_record(lines: Sequence[str], told: Traceback) -> str:
     return next((line.strip() for form in forms for line in above if form.search(line)), "")
 
 
-_ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING", re.IGNORECASE)
+_ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING|NCCL_DEBUG=INFO", re.IGNORECASE)
 # An assertion, or a record with a level and a place: of glog and c10, of CANN's and ATB's loggers.
 _NATIVE_RECORD: Final = re.compile(
-    r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
+    r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\bNCCL WARN .*\bfailed\b|\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
     r"|(?:\[(?i:error|fatal)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} ).*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
 )
 

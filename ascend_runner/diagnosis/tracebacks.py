@@ -132,14 +132,14 @@ def says_nothing(exception: str, message: Sequence[str] = ()) -> bool:
 
 
 def is_hollow(exception: str, message: Sequence[str] = ()) -> bool:
-    """Whether an error gives no reason: it says nothing, or has only a number in place of words."""
+    """Whether an error gives no reason: it says nothing, or has only a number or a reference in place of words."""
     return says_nothing(exception, message) or bool(_NUMBER.search(exception))
 
 
 _EMPTY: Final = re.compile(r"[\w.<>]+:\s*$|(?:[\w<>]+\.)+\w+$|\w*(?:Error|Exception)$|E\w9999: Inner Error!$")
 _NUMBER: Final = re.compile(
     r"\b(?:code|errno|ret|result|return|status|error|failed)\b(?: is)?[\s:=\[(]*-?(?:0x[\da-f]+|\d+)"
-    r"\s?(?:\([^()]*\))?\W*$|\berror(?: in)?: \S+:\d+\W*$",
+    r"\s?(?:\([^()]*\))?\W*$|\berror(?: in)?: \S+:\d+\W*$|\bdetails refer to 'Ascend Error Message'\W*$",
     re.IGNORECASE,
 )
 

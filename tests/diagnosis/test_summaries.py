@@ -83,11 +83,46 @@ def summary(log: str, *plog: str) -> str:
             "ncclInternalError: Internal check failed.\nLast error:\nno such node\n",
             id="NCCL",
         ),
+        pytest.param(
+            "NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory",
+            "NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory\nNCCL INFO net.cc:7 -> 2\n"
+            f"{STEP}RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)\n",
+            id="log of NCCL",
+        ),
+        pytest.param(
+            "Wrong_Argument(EZ1001): Tensor key has 3 dimensions.",
+            f"{STEP}RuntimeError: NPU function error: call aclnnFoo failed, error code is 161002\n"
+            "[PID: 7] 2026-01-02-03:04:05.123.456 Wrong_Argument(EZ1001): Tensor key has 3 dimensions.\n",
+            id="named code",
+        ),
+        pytest.param(
+            "Exception: the kernel is too large",
+            f"{STEP}RuntimeError: E40021: Failed to compile Op [Foo]. (oppath: [Compile foo.py failed with "
+            'errormsg/stack: File "/cann/build.py", line 7, in build\n    raise Exception(text)\n'
+            "Exception: the kernel is too large\n], optype: [Foo])\n",
+            id="compiler of operators",
+        ),
+        pytest.param(
+            "DEVICE:Report] Task failed, retcode: 507011",
+            "[ERROR] DEVICE(7,7f,python):2026-01-02-03:04:05.123.456 [a.cc:9] Report] Task failed, retcode: 507011\n"
+            f"{STEP}RuntimeError: Run task for graph:g_7 error! The details refer to 'Ascend Error Message'.\n",
+            id="details elsewhere",
+        ),
     ],
 )
 def test_exception_that_gives_no_reason(statement: str, log: str) -> None:
     """An exception with a number, a reference or nothing in place of a reason yields to the line that says why."""
     assert statement == summary(log)
+
+
+def test_advice_by_the_log_of_nccl() -> None:
+    """The warning of NCCL that an exception refers to decides what the error means."""
+    finding = read(
+        b"NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory\n"
+        + f"{STEP}RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO)\n".encode()
+    )
+
+    assert "memory-for-rdma" == finding.code
 
 
 def test_plog_of_an_exception_that_gives_no_reason() -> None:
