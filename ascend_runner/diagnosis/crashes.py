@@ -270,7 +270,7 @@ _READERS: Final[Sequence[tuple[re.Pattern[str], Reader]]] = tuple(
         (rf"^{_SHELL}: [Ss]yntax error.+", _line),
         (r"^\S*\bld: cannot find -l.+", _compiler),
         (r"^\S+\.\w+(?::\d+:\d+|\(\d+\)): (?:fatal )?error: .+", _compiler),
-        (r"^OpenBLAS blas_thread_init: pthread_create failed .+", _line),
+        (r"^OpenBLAS blas_thread_init: pthread_create(?: failed|:) .+", _line),
         (r"^(?:FAILED|ERROR) \S+\.py::\S+ - .+", _line),  # of pytest
         (r"^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!$", _line),  # of faulthandler.dump_traceback_later
         (r"(?P<text>Process name: \[\[\d+,\d+\],\d+\])", _line),

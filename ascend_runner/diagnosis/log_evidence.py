@@ -216,7 +216,7 @@ _FRILLS: Final = re.compile(
     r"|\[?\b\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d[\d.,]*\]? ?"
 )
 _HEAD: Final = re.compile(
-    r"(?:\s|[|-]|\[\w*\]\s|\([\w ]+ pid=\d+\)|(?:ERROR|FATAL|CRITICAL)\b[-\d: ]*(?:\[?[\w./]+:\d+\])?)*"
+    r"(?:\s|[|-]|\[\w*\]\s|\([\w =]+ pid=\d+\)|(?:ERROR|FATAL|CRITICAL)\b[-\d: ]*(?:\[?[\w./]+:\d+\])?)*"
 )
 
 

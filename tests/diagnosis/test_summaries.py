@@ -108,6 +108,12 @@ def summary(log: str, *plog: str) -> str:
             f"{STEP}RuntimeError: Run task for graph:g_7 error! The details refer to 'Ascend Error Message'.\n",
             id="details elsewhere",
         ),
+        pytest.param(
+            "OpenBLAS blas_thread_init: pthread_create: Resource temporarily unavailable",
+            "step 7\nOpenBLAS blas_thread_init: RLIMIT_NPROC 90 current, 90 max\n"
+            "OpenBLAS blas_thread_init: pthread_create: Resource temporarily unavailable\n",
+            id="old OpenBLAS",
+        ),
     ],
 )
 def test_exception_that_gives_no_reason(statement: str, log: str) -> None:
