@@ -18,6 +18,7 @@ from ascend_runner.services import run_folder
 from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.main import main
 from tests.helpers.program import Program, Run
+from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import wait_until
 
 JOB: Final = FoundJob(
@@ -64,6 +65,7 @@ def fixture_run_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         monkeypatch.setenv(run_folder.RUN_DIR_VARIABLE, folder)
         monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        monkeypatch.setitem(CLEAN, "XDG_STATE_HOME", f"{folder}/state")
         yield Path(folder)
 
 
@@ -73,8 +75,7 @@ def fixture_start(program: Program, run_dir: Path) -> Start:
 
     def start(command: str, *options: str, ranks: int = 2, name: str = "job") -> Run:
         options = ("--nproc-per-node", str(ranks), *options)
-        state = {"XDG_STATE_HOME": f"{run_dir}/state"}
-        env = {run_folder.RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": name, **state}
+        env = {run_folder.RUN_DIR_VARIABLE: str(run_dir), "MA_VJ_NAME": name}
         return program.start(*options, "sh", "-c", command, env=env)
 
     return start
