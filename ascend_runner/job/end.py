@@ -21,6 +21,7 @@ from ascend_runner.job.setup import JobSetup
 from ascend_runner.plan.spec import RankSpec
 from ascend_runner.record.job_record import AttemptRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord
+from ascend_runner.report import html_page
 from ascend_runner.report.html_page import PageWriter
 from ascend_runner.report.job_writer import REPORT_LIMIT, JobWriter
 from ascend_runner.report.writing import WriteQueue
@@ -169,7 +170,8 @@ class End:
     def _write_page(self, job: Job, tell: Callable[[str], None]) -> None:
         """Write the report as HTML if the plan has a page for this state."""
         if job.state in self._writer.spec.files.html_states:
-            self.page.write(self._writer.spec, self._writer.reports, tell)
+            limit = html_page.LIMIT_OF_SUCCESS if job.state is JobState.SUCCEEDED else html_page.LIMIT
+            self.page.write(self._writer.spec, self._writer.reports, tell, limit)
 
     def _hold(self, job: Job) -> Released | StopRequested:
         """Keep the job until its hold ends or a stop signal arrives, whatever the time limit. Hooks run meanwhile."""

@@ -13,11 +13,8 @@ from ascend_runner.link.messages import VARIABLES
 from ascend_runner.node import versions
 from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec, RankSpec
-from ascend_runner.programs import find_tool
 from ascend_runner.secrets import Masker
 
-PYTHON: Final = re.compile(r"python[\d.]*")
-PYTHONS: Final = ("python", "python3")  # what the scripts of a shell run
 # Variables that differ by nature: addresses, devices, and directories that each node or rank may have for itself.
 OWN: Final = re.compile(r"ASCEND_RUNNER_.*|.*_(?:IP|ID|DEVICES|LOG_PATH|WORK_PATH|CACHE_PATH)")
 MOST_VARIABLES: Final = 40  # so that they fit into a message, see `link.wire`
@@ -29,25 +26,11 @@ def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
     """Return names and values as `link.messages.Local` has them. The disks that this reads may hang."""
     ranks = spec.ranks or spec.beside  # another launcher has no rank
     rank = ranks[0]
-    software = {
-        "WORLD_SIZE": str(spec.rank_size or ""),
-        "ascend-runner": spec.runner_version,
-        "CANN": versions.cann(host, rank.env)[1],
-        **{name: versions.component(host, name)[1] for name in ("driver", "firmware")},
-    }
-    known = {name: version for name, version in software.items() if version}
-    python = versions.of_python(host, _python(rank), rank.env)
-    found = {**known, **python, **_script(rank, host), **_variables([rank.env for rank in ranks])}
+    own = {"WORLD_SIZE": str(spec.rank_size or ""), "ascend-runner": spec.runner_version}
+    known = {name: value for name, value in own.items() if value}
+    software = versions.of_rank(host, os.path.join(rank.cwd, rank.executable), rank.env)
+    found = {**known, **software, **_script(rank, host), **_variables([rank.env for rank in ranks])}
     return tuple((name, _short(value)) for name, value in found.items())
-
-
-def _python(rank: RankSpec) -> str:
-    """Return the Python interpreter of a rank, or the first one in its PATH if it runs another program."""
-    executable = os.path.join(rank.cwd, rank.executable)
-    if PYTHON.fullmatch(os.path.basename(executable)):
-        return executable
-    folders = rank.env.get("PATH", os.defpath).split(os.pathsep)
-    return next(filter(None, (find_tool(name, folders) for name in PYTHONS)), "")
 
 
 def _script(rank: RankSpec, host: Host) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ascend_runner.node.host import Host
+from ascend_runner.programs import find_tool
 
 ASCEND: Final = "/usr/local/Ascend"
 CANN_VARIABLES: Final = ("ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH")  # set by its set_env.sh
@@ -25,6 +26,27 @@ SITES: Final = (  # folders of packages below an interpreter's prefix; the last 
     "lib/python3/dist-packages",
 )
 _PYTHON: Final = re.compile(r"python(?P<version>\d+\.\d+)")
+
+
+_INTERPRETER: Final = re.compile(r"python[\d.]*")
+PYTHONS: Final = ("python", "python3")  # what the scripts of a shell run
+
+
+def of_rank(host: Host, executable: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the known versions of CANN, driver and firmware, and what `of_python` says of the Python of a rank.
+
+    If the rank runs another program, it is the first Python in its PATH.
+    """
+    software = {
+        "CANN": cann(host, environ)[1],
+        **{name: component(host, name)[1] for name in ("driver", "firmware")},
+    }
+    python = executable
+    if not _INTERPRETER.fullmatch(os.path.basename(executable)):
+        folders = environ.get("PATH", os.defpath).split(os.pathsep)
+        python = next(filter(None, (find_tool(name, folders) for name in PYTHONS)), "")
+    known = {name: version for name, version in software.items() if version}
+    return {**known, **of_python(host, python, environ)}
 
 
 def component(host: Host, name: str) -> tuple[str, str]:

@@ -206,6 +206,7 @@ class JobRecord:
     warnings: tuple[str, ...] = ()
     framework: str = ""
     runner_version: str = ""
+    software: Mapping[str, str] = attrs.field(factory=dict)  # versions of CANN, the ranks' Python and its frameworks
     secrets_masked: Count = 0  # in variables and in the ends of logs
     schema_version: Count = SCHEMA_VERSION
     findings: tuple[NodeFinding, ...] = ()  # of the inspection and the pre-check, the newest of each subject
@@ -263,7 +264,7 @@ class JobRecord:
     @classmethod
     def decode(cls, report: Members) -> JobRecord:
         """Return what `encode` has written; what is missing in an older report, or damaged, is as if unknown."""
-        began = report.moment("started_at") or 0.0
+        began, software = report.moment("started_at") or 0.0, report.child("software")
         return cls(
             **{
                 **report.fields(cls),
@@ -271,6 +272,7 @@ class JobRecord:
                 "held_until": report.moment("held_until"),
                 "started_at": began,
                 "seconds": (report.seconds("seconds") or 0.0) if report.text("ended_at") else None,
+                "software": {name: software.text(name) for name in software.members},
                 "cause": CauseRecord.decode(report.child("cause")),
                 "ranks": _ranks(report, began),
                 "hang": _stacks(report.children("hang")),

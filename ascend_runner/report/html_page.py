@@ -25,6 +25,7 @@ from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase, State
 
 LIMIT: Final = 0.5  # seconds that the runner waits for the page when everything else is done
+LIMIT_OF_SUCCESS: Final = 5.0  # the same if no one waits for a restart; only --html always writes this page
 
 
 class PageWriter:

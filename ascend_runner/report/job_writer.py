@@ -282,6 +282,7 @@ def of_outcome(outcome: Outcome, record: JobRecord) -> JobRecord:
         hang=outcome.hang,
         warnings=outcome.warnings,
         secrets_masked=outcome.secrets_masked,
+        software=outcome.software,
         verdict=outcome.verdict,
     )
 

@@ -6,6 +6,7 @@ An observer of the manager's facts that decides nothing. It gives the manager an
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
@@ -72,8 +73,18 @@ class Recorder:
         self._state = State(grace=job.stopping.grace)
         self._state_since = 0.0
         self._memory = memory.sample(Host())
-        self._loading = threading.Timer(LOAD_AFTER, _load_ahead, [JobState.FAILED in job.files.html_states])
+        self._software: Mapping[str, str] = {}
+        self._loading = threading.Timer(LOAD_AFTER, self._prepare, [JobState.FAILED in job.files.html_states])
         self._loading.daemon = True
+
+    def _prepare(self, has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
+        """Load what a failure needs, and read the versions of the software, whose disk may hang."""
+        _load_ahead(has_page=has_page)
+        from ascend_runner.node import versions  # noqa: PLC0415  in the background, as the above
+
+        spec = next(iter(self._specs.values()), None)
+        if spec and spec.executable:
+            self._software = versions.of_rank(Host(), os.path.join(spec.cwd, spec.executable), spec.env)
 
     def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
@@ -157,6 +168,7 @@ class Recorder:
             unsaved=self._stopped.unsaved,
             hang=self._hang,
             secrets_masked=masker.count,
+            software=self._software,
         )
 
     def _diagnose(self, masker: Masker) -> Diagnosis | None:
@@ -269,7 +281,7 @@ def _load() -> type[Investigation]:
     return Investigation
 
 
-def _load_ahead(has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
+def _load_ahead(*, has_page: bool) -> None:
     loaded = len(sys.modules)
     with suppress(ImportError, OSError):  # a failure will try again, and report it
         _load().load_catalogue()

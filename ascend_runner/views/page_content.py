@@ -164,7 +164,7 @@ def _objects(path: str) -> list[Members]:
 
 _REPORT: Final = (
     *("state", "status", "exit_verdict", "attempt", "rank_size", "started_at", "seconds"),
-    *("runner_version", "secrets_masked", "schema_version"),
+    *("runner_version", "secrets_masked", "schema_version", "software"),
 )
 _CAUSE: Final = (
     *("kind", "rank_id", "first_exit", "alike", "certainty", "candidates", "signal"),
@@ -422,11 +422,8 @@ def content_of(sources: Sources) -> Content:
     report = sources.report
     marks = page_ranks.marks_of(report.cause) or _marks_of_hang(report) or _marks_of_quiet(sources)
     masker, known, ranks = Masker(), facts.facts(report), page_ranks.in_order(report.ranks, marks)
-    count, culprit = len(ranks), report.failed
-    first = report.rank(report.cause.first_exit) if report.cause else None
-    training = page_training.draw(sources.training)
-    limit = LOG_ENDS[0] + LOG_ENDS[1] * count - (training.size if training else 0)
-    log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], max(limit, LEAST_ENDS))
+    culprit, training = report.failed, page_training.draw(sources.training)
+    log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], training)
     return Content(
         job=report.job_id,
         verdict=verdict_of(sources, known),
@@ -434,7 +431,7 @@ def content_of(sources: Sources) -> Content:
         nodes=_nodes(report),
         findings=tuple(_findings(report, culprit)),
         training=training,
-        timeline=page_ranks.draw(ranks, marks, attempt_seconds(sources), first or culprit, _hung_after(report)),
+        timeline=_timeline(sources, ranks, marks),
         topology=topology.draw(sources.table, ranks, marks | _mark_elsewhere(report), functools.cache(masker.text)),
         ranks=tuple(page_ranks.rows(ranks, marks)),
         states=tuple(page_ranks.states(ranks, marks)),
@@ -446,11 +443,22 @@ def content_of(sources: Sources) -> Content:
         variables=_variables(ranks),
         masked=_masked(sources, masker),
         made_at=clock(sources.made_at),
-        versions=(("ascend-runner", report.runner_version), ("report format", str(report.schema_version))),
+        versions=_versions(report),
         warnings=report.warnings,
         links_logs=sources.links_logs and not sources.is_public,
         is_public=sources.is_public,
     )
+
+
+def _timeline(sources: Sources, ranks: Sequence[RankRecord], marks: Mapping[int, str]) -> Timeline | None:
+    report = sources.report
+    first = (report.rank(report.cause.first_exit) if report.cause else None) or report.failed
+    return page_ranks.draw(ranks, marks, attempt_seconds(sources), first, _hung_after(report))
+
+
+def _versions(report: JobRecord) -> tuple[tuple[str, str], ...]:
+    known = ((name, version) for name, version in report.software.items() if version)
+    return (*known, ("ascend-runner", report.runner_version), ("report format", str(report.schema_version)))
 
 
 def _hung_after(report: JobRecord) -> float | None:
@@ -468,10 +476,11 @@ def _masked(sources: Sources, masker: Masker) -> str:
     return counted(count, "secret") if count and not sources.is_public else ""
 
 
-def _log_ends(sources: Sources, first: Sequence[int], limit: int) -> tuple[list[Group], tuple[int, ...]]:
+def _log_ends(sources: Sources, first: Sequence[int], training: Training | None) -> tuple[list[Group], tuple[int, ...]]:
     """Return the ends of the logs, the most conspicuous rank first, and the ranks with omitted logs."""
     ends = page_ranks.group(sources.log_ends, first)
-    return page_ranks.within(ends, limit)
+    limit = LOG_ENDS[0] + LOG_ENDS[1] * len(sources.report.ranks) - (training.size if training else 0)
+    return page_ranks.within(ends, max(limit, LEAST_ENDS))
 
 
 def _marks_of_hang(report: JobRecord) -> dict[int, str]:

@@ -195,10 +195,11 @@ def _chart(title: str, name: str, series: Mapping[int, Series], shown: Sequence[
 
 
 def _thinned(found: Sequence[tuple[int, float]], choose: Callable[[Iterable[float]], float]) -> list[tuple[int, float]]:
-    """Return at most MOST_PLACES points: of each part, its last step and the chosen figure."""
+    """Return at most MOST_PLACES points: of each part the chosen figure, and its last step; the first stays."""
     width = math.ceil(len(found) / MOST_PLACES)
     parts = (found[first : first + width] for first in range(0, len(found), width))
-    return [(part[-1][0], choose(value for _step, value in part)) for part in parts]
+    thin = [(part[-1][0], choose(value for _step, value in part)) for part in parts]
+    return [(found[0][0], thin[0][1]), *thin[1:]]
 
 
 def _path(found: Sequence[tuple[int, float]], steps: tuple[int, int], numbers: tuple[float, float]) -> str:

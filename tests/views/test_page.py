@@ -404,3 +404,13 @@ def test_topology_of_somebody_else(write: Write, tmp_path: Path) -> None:
     os.chown(path, 65534, 65534)
 
     assert "Topology" not in rendered(path)
+
+
+def test_versions(write: Write) -> None:
+    """The versions of the software are on the page, without what is not installed."""
+    software = {"CANN": "8.2.RC1", "Python": "3.11", "torch": "2.6.0", "mindspore": ""}
+    text = rendered(write(document(2, software=software)))
+
+    assert "<dt>CANN</dt><dd>8.2.RC1</dd>" in text
+    assert "<dt>torch</dt><dd>2.6.0</dd>" in text
+    assert "<dt>mindspore</dt>" not in text
