@@ -144,15 +144,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
         found = first_phrase([first]) or found
     evidence = _evidence(told, lines, found, first)
     if told is None and found is None:
-        record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
-        words = "" if record or is_late else statements.last_words(lines)
-        found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
-        evidence = attrs.evolve(
-            evidence,
-            exception=shown(record or words),
-            is_weak=is_stopped or bool(words),
-            peer_addresses=bare_addresses([record or words or lines[-1]]) if lines else (),
-        )
+        evidence, found = _of_words(evidence, lines, is_late=is_late, is_stopped=is_stopped)
     if found and found.code.kind is not Kind.ROOT:
         points_at, addresses = peers_in([*lines, *plog]), _addresses(told, lines, found)
         evidence = attrs.evolve(evidence, points_at=points_at, peer_addresses=addresses)
@@ -161,6 +153,22 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     inner = _whole(found.line, [*lines, *plog]) if found else ""
     summary = _summary(told, inner, first, plog) if told else _bare(evidence.exception or inner)
     return attrs.evolve(_with_code(evidence, found) if found else evidence, summary=summary)
+
+
+def _of_words(
+    evidence: Finding, lines: Sequence[str], *, is_late: bool, is_stopped: bool
+) -> tuple[Finding, Found | None]:
+    """Return what a log says without a traceback and without a known code."""
+    record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
+    words = "" if record or is_late else statements.last_words(lines)
+    found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
+    evidence = attrs.evolve(
+        evidence,
+        exception=shown(record or words),
+        is_weak=is_stopped or bool(words),
+        peer_addresses=bare_addresses([record or words or lines[-1]]) if lines else (),
+    )
+    return evidence, found
 
 
 def _lines(tail: bytes) -> list[str]:

@@ -216,7 +216,7 @@ REQUEST_LIMIT: Final = 10.0  # seconds for a client to send its request, and to 
 Address = tuple[str, int]  # a host and a port
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class JobCollector:
     """Collects the metrics of a job, or of some nodes of one, at each request."""
 
