@@ -47,6 +47,7 @@ GRACE: Final = 1.0  # seconds
 VERDICT: Final = 5.0  # seconds, see `link.protocol.ALONE`
 MARGIN: Final = 4.0  # seconds to find the cause and to exit
 TROUBLE: Final = 8.0  # seconds longer, where a verdict may get lost on its way, see `job.nodes.LAST_WORD`
+LAST_WORD: Final = 4.0  # seconds longer, where another link process says it, see `Limits.close_again`
 LINK_TIMEOUT: Final = 20.0  # seconds; longer than a frozen link process may live, which is 15
 SECOND_LIMIT: Final = 20.0  # seconds for a second job to end; a cable of its node may have been pulled
 START_LIMIT: Final = 120.0  # seconds for all ranks to start on a busy machine
@@ -118,6 +119,10 @@ class Schedule:
         troubled = {fault.node for fault in self.faults if fault.name not in STOPS and not fault.at < first - BACK}
         return set() if 0 in troubled else set(range(self.nodes)) - troubled
 
+    def may_be_unheard(self) -> bool:
+        """Whether a node may end without the others' knowledge: these go on until HCCL reports the loss."""
+        return bool(self.stops) and self.linked() != set(range(self.nodes))
+
     def replaceable(self) -> set[int]:
         """Return the nodes that a signal lets leave alone, for a replacement."""
         return {fault.node for fault in self.stops if fault.name == "node stopped" and self.restarts}
@@ -164,6 +169,7 @@ class Play:
         self._screen, self._marks = folder / "screen", folder / "marks"
         self._marks.mkdir()
         self._wide = TROUBLE * any(fault.name not in STOPS for fault in schedule.faults)
+        self._wide += LAST_WORD * any(fault.name == "link frozen" for fault in schedule.faults)
         self._second: list[subprocess.Popen[bytes]] = []
         self._proxies: dict[int, subprocess.Popen[bytes]] = {}
         self._pids: dict[int, int] = {}
@@ -225,7 +231,8 @@ class Play:
         """Let the job end: by itself after a failure, and otherwise as the schedule says."""
         if self._schedule.end == "success":
             limit = self._limit + START_AGAIN * self._schedule.restarts
-            if not self._is_reached(lambda: self._has_ended() or self._is_calm(), limit):
+            is_settled = self._is_reached(lambda: self._has_ended() or self._is_calm(), limit)
+            if not (is_settled or self._schedule.may_be_unheard()):
                 yield f"the ranks neither run nor has the job ended after {limit:g} s"
             (self._marks / "finish").touch()
             return
@@ -350,7 +357,8 @@ class Play:
                 yield f"trouble of the link has stopped ranks: {ended} ended by themselves, exit statuses {statuses}"
             return
         linked, expected = schedule.linked(), schedule.expected()
-        first = self._start_time + min((fault.at for fault in schedule.stops), default=math.inf)
+        heard = (fault.at for fault in schedule.stops if fault.node in linked)
+        first = self._start_time + min(heard, default=math.inf)
         late = {node for node in linked if self._ended.get(node, first) - first > self._limit}
         if late:
             yield f"nodes {sorted(late)} were linked, and still running after {self._limit:g} s"

@@ -57,6 +57,7 @@ class Limits:
     longest_delay: float = 60.0  # a process that lives longer begins again with the first delay
     last_answer: float = 1.0  # at the end, of a process that is to send the last word
     close: float = 6.5  # for the last word to arrive at the other nodes; the process gives up earlier
+    close_again: float = 3.0  # likewise, if it had not responded, and another one has to be connected first
     most_messages: int = 1000  # of the process in a second
 
 
@@ -204,7 +205,7 @@ class Link:
             if child.end:
                 return child.end
         child.send_newest(self._local)
-        self._is_heard = child.say_goodbye()
+        self._is_heard = child.say_goodbye(self._limits.close)
         return None
 
     def _say_last_word(self) -> None:
@@ -217,7 +218,7 @@ class Link:
                 self._child = child
                 child.send(attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact))
                 child.send_newest(self._local)
-                child.say_goodbye()
+                child.say_goodbye(self._limits.close_again)
 
     def _warn(self, sentence: str) -> None:
         if not self._has_warned:
@@ -340,8 +341,8 @@ class Child:
         written = os.read(self._popen.stderr.fileno(), ERROR_KEPT) if self._popen.stderr else b""
         return printable(written.decode(errors="replace").strip().rpartition("\n")[2])
 
-    def say_goodbye(self) -> bool:
-        """Let the process send what it was told, and wait for its end as long as it responds; return whether it did."""
+    def say_goodbye(self, seconds: float) -> bool:
+        """Let the process send what it was told, and wait for its end if it responds; return whether it did."""
         has_answered = False
         self.send(channel.Ping())
         self.send(channel.Close())
@@ -351,7 +352,7 @@ class Child:
         while not self.end and (left := deadline - time.monotonic()) > 0:
             poll.poll(int(left * 1000) + 1)
             if any(isinstance(answer, channel.Ping) for answer in self.receive()):
-                has_answered, deadline = True, time.monotonic() + self._limits.close
+                has_answered, deadline = True, time.monotonic() + seconds
         return has_answered
 
     def kill(self) -> None:
