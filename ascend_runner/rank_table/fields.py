@@ -75,7 +75,7 @@ class Document:
 
     def warn_of_type(self, json_type: str, path: str) -> None:
         """Record that a value has the wrong JSON type, which the rewritten table corrects."""
-        self.warn(f"HCCL requires a {json_type} here; the table is rewritten", path, MISSING_FIELD)
+        self.warn(f"HCCL requires a {json_type} here (ascend-runner corrects it)", path, MISSING_FIELD)
 
     def refusal(self, sentence: str, path: str = "", code: str = BAD_TABLE) -> RankTableFormatError:
         """Return the error that the document is not a rank table at all."""

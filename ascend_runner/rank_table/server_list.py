@@ -41,7 +41,7 @@ def decode(top: Fields) -> RankTable:
     if any(gap.startswith("super_pod_list") for gap in document.gaps):  # an incomplete list cannot be checked
         super_pods = ()
     elif version == SUPER_PODS and not super_pods and "super_pod_list" in top.values:
-        sentence = "super_pod_list is empty, which HCCL rejects; the table is rewritten without it"
+        sentence = "super_pod_list is empty, which HCCL rejects (ascend-runner leaves it out)"
         document.warn(sentence, "super_pod_list", BAD_TABLE)
     if document.first_non_text:
         document.warn_of_type("string", document.first_non_text)

@@ -21,7 +21,7 @@ def test_numbers_are_rewritten() -> None:
     """HCCL rejects JSON numbers, so such a table is rewritten."""
     table = codec.loads(valid("server_list_integers"), source="a.json")
 
-    sentence = "HCCL requires a string here; the table is rewritten"
+    sentence = "HCCL requires a string here (ascend-runner corrects it)"
 
     assert not table.is_native
     assert [(sentence, "server_count")] == [(note.sentence, note.path) for note in table.notes]
