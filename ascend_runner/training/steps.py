@@ -60,8 +60,8 @@ def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
 
 
 # Only the prefix of a logger is permitted before a step: "resumed from step 23, loss 0.0417" and "eval step 23 loss
-# 0.0417" report no step of the training.
-_PREFIX = rb"^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[{]|\[[^\]]*\]|(?<=\()\w{1,40} pid=\d+)*"
+# 0.0417" report no step of the training. Each byte of it matches in one way only, or a line could take forever.
+_PREFIX = rb"^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[{]|\[[^\]]*\]|(?<=\()\w{1,40} pid=\d{1,10}(?:, ip=[\d.]{1,40})?\))*"
 
 # A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". After an epoch, the number of steps belongs
 # to the epoch, so it is ignored.

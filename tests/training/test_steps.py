@@ -208,6 +208,7 @@ LINES = [
         "(TaskRunner pid=12) step:1 - actor/pg_loss:0.25 - actor/lr:1e-06 - timing_s/step:12.5",
         Step(step=1, seconds=12.5, loss=0.25),
     ),
+    ("(WorkerDict pid=12, ip=10.0.0.2) step:1 - actor/pg_loss:0.25", Step(step=1, loss=0.25)),
     ("step:1 - actor/pg_loss:0.25 - critic/rewards/mean:0.5 - timing_s/step:12.5", Step(1, None, 12.5, 0.25)),
     (
         "[titan] 2025-01-01 12:00:00,1 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss:  8.25  \x1b[34mgrad_norm: 1.5",
@@ -319,9 +320,12 @@ def test_hostile_lines_are_bounded(form: Form) -> None:
         b"INFO ",
         b"[]",
         b"step 9 a 9 ",
+        b"(a pid=11",
+        b"(a pid=11)",
     ):
         parse(form.literal + filler * LONGEST)
         parse((filler * LONGEST)[: LONGEST - len(form.literal)] + form.literal)
+    parse(b"(a pid=" + b"9" * (LONGEST - 20) + form.literal)
 
     assert time.process_time() - begin < 10
 
