@@ -297,7 +297,7 @@ class StepReader:
         self.check_at = time.monotonic() + CHECK_AFTER if self._performance else math.inf
         self._last = Step()
         self._last_at = 0.0  # in seconds since the epoch
-        self._of_ranks: dict[int, int] = {}  # the last step of each rank
+        self._of_ranks: dict[int, Step] = {}  # the last step of each rank
 
     def start(self) -> None:
         """Start the thread.
@@ -346,7 +346,8 @@ class StepReader:
 
     def behind_others(self, running: Collection[int]) -> str:
         """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
-        steps = {rank_id: step for rank_id, step in self._of_ranks.copy().items() if rank_id in running}
+        of_ranks = self._of_ranks.copy().items()
+        steps = {rank_id: one.step for rank_id, one in of_ranks if rank_id in running and one.step is not None}
         return outliers.behind_sentence(outliers.behind(steps), steps)
 
     def stop(self) -> None:
@@ -417,10 +418,11 @@ class StepReader:
     def _note(self, step: Step, line: _Line) -> None:
         """Record the figures that a line has; the others stay."""
         figures = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
-        if is_shorter(step, self._last):
+        own = self._of_ranks.get(line.rank_id, Step())  # ranks may have different numbers of batches
+        if is_shorter(step, own):
             figures = {}
-        elif step.step is not None:
-            self._of_ranks[line.rank_id] = step.step
+        else:
+            self._of_ranks[line.rank_id] = own._replace(**figures)
         self._last = self._last._replace(**figures)
         self._last_at = time.time()
         self._show_step(line.at, self._last.step, self._last.steps, self._last.seconds)

@@ -111,6 +111,19 @@ def test_last_step_of_several_lines() -> None:
     assert (31, 1000, 1.2, 0.5) == tuple(last[name] for name in ("step", "steps", "seconds", "loss"))
 
 
+def test_bars_of_ranks_with_fewer_steps() -> None:
+    """A rank with fewer batches than another one is not behind, and its steps are no evaluation of the other one."""
+    with reading(3) as (reader, _warnings):
+        for step in (1, 500):
+            for rank_id, steps in ((1, 999), (0, 1000), (2, 1000)):
+                reader.tap(rank_id)(b" 50%%|5   | %d/%d [00:01<00:01,  5.00it/s]\n" % (step, steps))
+        reader.tap(1)(b" 50%|5   | 5/10 [00:01<00:01,  5.00it/s]\n")
+        reader.tap(0)(b"X_STEP=501\n")
+        wait_until(lambda: (reader.last_step() or {}).get("step") == 501)
+
+        assert "" == reader.behind_others({0, 1, 2})
+
+
 def test_group_that_is_not_a_number() -> None:
     """That is reported once, and the pattern is not used any more."""
     with reading(1, perf_pattern="step (?P<step>.+) done") as (reader, warnings):
