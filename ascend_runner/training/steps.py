@@ -61,13 +61,16 @@ def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
 
 # Only the prefix of a logger is permitted before a step: "resumed from step 23, loss 0.0417" and "eval step 23 loss
 # 0.0417" report no step of the training. Each byte of it matches in one way only, or a line could take forever.
-_PREFIX = rb"^(?:.*\bINFO\b(?::[\w.]+:)?)?(?:[^A-Za-z\[{]|\[[^\]]*\]|(?<=\()\w{1,40} pid=\d{1,10}(?:, ip=[\d.]{1,40})?\))*"
+_PREFIX = (
+    rb"^(?:.*\bINFO\b(?::[\w.]+:| +\| [\w.:<>]{1,80} [-|])?)?"
+    rb"(?:[^A-Za-z\[{]|\[[^\]]*\]|(?<=\()\w{1,40} pid=\d{1,10}(?:, ip=[\d.]{1,40})?\))*"
+)
 
 # A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". After an epoch, the number of steps belongs
 # to the epoch, so it is ignored.
 _PLAIN = (
-    rb"(?i:" + _PREFIX + rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?(?:step|iter|iteration)[ :=]{1,3}(?P<step>#)"
-    rb"(?: ?/ ?(?(1)#|(?P<steps>#)))?[ ,;:|)\]-]{1,9}"
+    rb"(?i:" + _PREFIX + rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?"
+    rb"(?:(?:global[ _])?step|iter|iteration|(?(1)batch|step))[ :=]{1,9}(?P<step>#)(?: ?/ ?(?(1)#|(?P<steps>#)))?(?: \(~%\))?[ ,;:|)\]-]{1,9}"
     rb"(?:(?!eval|val|test)[a-z_]{1,20}[ :=]{1,3}~[ ,;|]{1,5}){0,4}?(?:train(?:ing)?[ _])?loss[ :=]{1,5}(?P<loss>~))"
 )
 # The places of a step in lines that have a loss anywhere.
@@ -81,14 +84,17 @@ _PLACES = (
             rb"Epoch(?:\(train\))? +\[(?P<epoch3>#)\]\[ *(?P<step3>#)/ *(?P<each3>#)\]",  # MMEngine, MMCV
             rb"Iter(?:\(train\))? +\[ *(?P<step4>#)/ *(?P<steps4>#)\]",
             rb"Train Epoch: (?P<epoch5>#) \[ *(?P<step5>#)/ *(?P<each5>#) ",  # MNIST, in samples
-            rb"Epoch \[(?P<epoch6>#)/ *(?P<epochs6>#)\],? Step \[ *(?P<step6>#)/ *(?P<each6>#)\]",  # tutorials
+            rb"Epoch \[(?P<epoch6>#)/ *(?P<epochs6>#)\],? (?:Step|Batch) \[ *(?P<step6>#)/ *(?P<each6>#)\]",
             rb"Epoch[ :=]{1,3}#(?:/#)?[ ,:|-]{0,3}\[ *(?P<step7>#)/ *#\]",
-            rb"eta: [\d:, day]{1,40} iter: (?P<step8>#) ",  # Detectron2
+            rb"eta: [\d:, day]{1,40} iter: (?P<step8>#) |iter: (?P<step14>#) +total_loss: ",  # Detectron2
             rb"(?:train_inner \| )?epoch #: {1,9}(?P<step9>#) / #",  # fairseq
             rb"train_inner \| {\"epoch\": #,(?=.{1,900}\"num_updates\": \"(?P<step10>#)\")",
             rb"Epoch=(?P<epoch11>#)/(?P<epochs11>#), Step=(?P<step11>#)/(?P<each11>#),",  # PaddleX
             rb"global step (?P<step12>#)(?:/#)?, epoch: #, ",  # PaddleNLP
-            rb"step:(?P<step13>#) - ",  # verl, whose names have a slash
+            rb"step:(?P<step13>#) - ",  # verl; its names have a slash
+            rb"epoch +(?P<epoch15>#) \| +(?P<step15>#)/ *(?P<each15>#) batches ",  # word_language_model of PyTorch
+            rb"\[#, *(?P<step16>#)\] loss: ",  # PyTorch's tutorials; the second counts samples
+            rb"loss: ~ +\[ *(?P<step17>#)/ *#\]",
         )
     )
     + rb")"
@@ -96,8 +102,8 @@ _PLACES = (
 _FIGURES = (
     rb"(?<![\w/])(?:total_|train_)?[Ll]oss\"?(?:[:=] *| +)\"?(?P<loss>~)",
     (
-        rb"(?<![\w/])(?:[Tt]ime|time_each_step|timing_s/step|perf/time_per_step)[:=]? *"
-        rb"(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))"
+        rb"(?<![\w/])(?:[Tt]ime|dt|time_each_step|timing_s/step|perf/time_per_step)[:=]? *"
+        rb"(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))|(?<!\w)ms/batch +(?P<ms1>~)"
     ),
     rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|speed: (?P<rate1>~) step/s",
 )
@@ -106,7 +112,8 @@ _ACTOR = rb"(?<![\w/])(?:actor/(?:pg_)?loss|train/loss):(?P<loss>~)"
 _OTHER_BAR = (
     rb"(?i:load|fetch|extract|map\b|filter|token|generat|eval|valid|\bval\b|\btest|predict|sanity|infer|sampl"
     rb"|sav|writ|read|check|conver|process|pack|shard|file|cach|build|compil|clon|resolv|creat|pars|index|quant|merg"
-    rb"|instal|class +images|prepar|copy|comput|stage|weights|scan|calibrat|embed)"
+    rb"|instal|class +images|prepar|copy|comput|stage|weights|scan|calibrat|embed|captur|adding|rollout|truncat"
+    rb"|applying|warm|zipping|encoding|decoding|scoring|\bdev\b|collating|gather|delet|initializ|searching)"
 )
 
 FORMS = (
@@ -147,8 +154,8 @@ FORMS = (
         b"%|",
         _expressions(
             rb"^(?!.{0,200}?" + _OTHER_BAR + rb"[^|]{0,200}%\|)[^%|]{0,200}?(?<!\d)#%\|[^|]*\| (?P<step>#)/(?P<steps>#)"
-            rb" \[(?:[^<\]]*<[^,\]]*, *(?:(?P<rate>~)(?:it|steps?|batch(?:es)?)/s"
-            rb"|(?P<seconds>~)s/(?:it|steps?|batch(?:es)?)|\?[a-z]{1,8}/s)|[^<\]]*\])",
+            rb"(?: {0,9}$| \[(?:[^<\]]*<[^,\]]*, *(?:(?P<rate>~)(?:it|steps?|batch(?:es)?)/s"
+            rb"|(?P<seconds>~)s/(?:it|steps?|batch(?:es)?)|\?[a-z]{1,8}/s)|[^<\]]*\]))",
             rb"[ ,](?:train_)?[Ll]oss(?:_step)?[=:] ?(?P<loss>~)",
         ),
     ),
@@ -171,7 +178,8 @@ FORMS = (
     Form(
         b"poch ",
         _expressions(
-            rb"(?i:" + _PREFIX + rb"epoch[ :=]{1,3}#(?:/#)?[ ,;:|-]{1,5}step[ :=]{1,3}(?P<step>#)(?: ?/ ?#)?(?![\w.]))"
+            rb"(?i:" + _PREFIX + rb"epoch[ :=]{1,3}#(?:/#)?[ ,;:|-]{1,5}step[ :=]{1,3}(?P<step>#)(?: ?/ ?#)?"
+            rb"(?![\w.])[ ,;:|)\]-]{0,9}(?:$|(?!eval|val|test)[a-z_/]{1,20}[ :=]{1,3}~))"
         ),
     ),
 )

@@ -12,7 +12,9 @@ The lines are captured output or follow the statement that prints them:
 - DeepSpeed: `ThroughputTimer` in deepspeed/utils/timer.py, and `_report_progress` in deepspeed/runtime/engine.py.
 - Lightning: `TQDMProgressBar` in lightning/pytorch/callbacks/progress/tqdm_progress.py; tqdm: `format_meter`.
 - PyTorch's examples: `ProgressMeter` in imagenet/main.py, `train` in mnist/main.py; torchvision: `MetricLogger` in
-  references/classification/utils.py; timm: `train_one_epoch` in train.py; nanoGPT: train.py.
+  references/classification/utils.py; timm: `train_one_epoch` in train.py; nanoGPT: train.py. `train` of PyTorch's
+  word_language_model/main.py, the loops of its tutorials "Quickstart" and "Training a Classifier".
+- nanochat: scripts/base_train.py; build-nanogpt: train_gpt2.py; llm.c: train_gpt2.cu.
 - MMEngine: `LogProcessor` in mmengine/runner/log_processor.py, captured in its documentation; Detectron2:
   `CommonMetricPrinter` in detectron2/utils/events.py; fairseq: fairseq/logging/progress_bar.py; verl:
   `concat_dict_to_str` in verl/utils/logger/aggregate_logger.py; Ultralytics: `progress_string` in engine/trainer.py.
@@ -214,6 +216,28 @@ LINES = [
         "[titan] 2025-01-01 12:00:00,1 - root - INFO - \x1b[31mstep:  1  \x1b[32mloss:  8.25  \x1b[34mgrad_norm: 1.5",
         Step(step=1, loss=8.25),
     ),
+    ("  5%|▌ | 5/100", Step(step=5, steps=100)),
+    ("Epoch [1/10], Batch [100/600], Loss: 0.33", Step(step=100, steps=6000, loss=0.33)),
+    ("Epoch 1 | Batch 100/500 | Loss 0.33", Step(step=100, loss=0.33)),
+    ("Epoch: 2, Batch: 100, Loss: 0.33", Step(step=100, loss=0.33)),
+    ("[1,  2000] loss: 2.199", Step(step=2000, loss=2.199)),
+    ("loss: 2.300000  [ 6400/60000]", Step(step=6400, loss=2.3)),
+    (
+        "| epoch   2 |   200/ 2983 batches | lr 5.00 | ms/batch 31.00 | loss  8.10 | ppl  3295.00",
+        Step(step=3183, seconds=0.031, loss=8.1),
+    ),
+    (" iter: 19  total_loss: 4.5  loss_cls: 4.0  lr: 2e-5", Step(step=19, loss=4.5)),
+    (
+        "step    10 | loss: 6.900000 | lr 6.0000e-04 | norm: 1.0000 | dt: 100.00ms | tok/sec: 5000.00",
+        Step(step=10, seconds=0.1, loss=6.9),
+    ),
+    (
+        "step 00020/01000 (2.00%) | loss: 3.400000 | lrm: 1.00 | dt: 100.00ms | tok/sec: 5,000 | mfu: 50.00",
+        Step(step=20, steps=1000, seconds=0.1, loss=3.4),
+    ),
+    ("step   20/1000 | loss 6.900000 (+0.10z)| norm 1.0 (+0.2z)| lr 6e-4 | 100.00 ms", Step(20, 1000, None, 6.9)),
+    ("Global step: 10 | loss: 2.3", Step(step=10, loss=2.3)),
+    ("2026-01-01 10:00:00.000 | INFO     | __main__:train:42 - step 10 loss 2.3", Step(step=10, loss=2.3)),
 ]
 
 
@@ -273,6 +297,25 @@ def test_long_redrawn_bar() -> None:
         "Installing loss-kit 1.2.3 (step 2/3)",
         "2026-11-22 23:42:00 loss scaling is on",
         "Collecting loss==2.3.1",
+        *(
+            f"{name}: 100%|██████████| 35/35 [00:10<00:00,  3.00it/s]"
+            for name in (
+                *("Capturing CUDA graph shapes", "Adding requests", "Rollout", "Truncating train dataset", "Warmup"),
+                *("Applying chat template to train dataset", "Unzipping", "Encoding", "Decoding", "Scoring", "Dev"),
+                *("Collating", "Gathering", "Deleting", "Initializing", "Searching", "Validation", "Epoch 3 [val]"),
+            )
+        ),
+        "Loading checkpoint shards:  50%|█████ | 2/4",
+        "model.safetensors: 12%|█ | 1.2G/9.9G",
+        "12%|█ | 5/100 of the disk",
+        "Batch 32, loss 0.3",
+        "[2026, 11] loss",
+        "[1/3] loss: 2.3",
+        "Test loss: 2.300000  [ 6400/60000]",
+        "Avg loss: 2.300000  [ 6400/60000]",
+        "epoch 3 step 20 saved checkpoint",
+        "epoch 3 step 20: evaluation",
+        "WARNING | step 10 | loss 2.3 | is high",
         "epoch 3 steps 20",
         "epoch 3 step 2.5 of the paper",
         "last epoch 3 step 20",
