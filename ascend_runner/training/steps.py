@@ -63,14 +63,15 @@ def _expressions(*patterns: bytes) -> tuple[bytes, ...]:
 # 0.0417" report no step of the training. Each byte of it matches in one way only, or a line could take forever.
 _PREFIX = (
     rb"^(?:.*\bINFO\b(?::[\w.]+:| +\| [\w.:<>]{1,80} [-|])?)?"
-    rb"(?:[^A-Za-z\[{]|\[[^\]]*\]|(?<=\()\w{1,40} pid=\d{1,10}(?:, ip=[\d.]{1,40})?\))*"
+    rb"(?:[^A-Za-z\[{]|\[[^\]]{0,200}\]|(?<=\()\w{1,40} pid=\d{1,10}(?:, ip=[\d.]{1,40})?\))*"
 )
 
 # A step and its loss, such as "epoch 1 step 23/500 | lr 0.1 | loss 0.0417". After an epoch, the number of steps belongs
 # to the epoch, so it is ignored.
 _PLAIN = (
     rb"(?i:" + _PREFIX + rb"\[?(epoch[ :=]{0,3}#(?:/#)?[ ,;:|-]{1,5})?"
-    rb"(?:(?:global[ _])?step|iter|iteration|(?(1)batch|step))[ :=]{1,9}(?P<step>#)(?: ?/ ?(?(1)#|(?P<steps>#)))?(?: \(~%\))?[ ,;:|)\]-]{1,9}"
+    rb"(?:(?:global[ _])?step|iter|iteration|(?(1)batch|step))[ :=]{1,9}(?P<step>#)"
+    rb"(?: ?/ ?(?(1)#|(?P<steps>#)))?(?: \(~%\))?[ ,;:|)\]-]{1,9}"
     rb"(?:(?!eval|val|test)[a-z_]{1,20}[ :=]{1,3}~[ ,;|]{1,5}){0,4}?(?:train(?:ing)?[ _])?loss[ :=]{1,5}(?P<loss>~))"
 )
 # The places of a step in lines that have a loss anywhere.

@@ -363,6 +363,7 @@ def test_hostile_lines_are_bounded(form: Form) -> None:
         b"INFO ",
         b"[]",
         b"step 9 a 9 ",
+        b"INFO [",
         b"(a pid=11",
         b"(a pid=11)",
     ):
