@@ -506,19 +506,19 @@ KEYS: Final = (
 HELP: Final = (
     "↑ ↓  PgUp PgDn  Home End   choose a rank; in a view, scroll",
     "Enter, l                   log of the rank, followed at its end",
-    "s                          stacks of this node: which rank do the others wait for?",
+    "s                          stacks of this node: the rank that others wait for",
     "e                          events of the job",
     "a                          all ranks, or only the outliers",
-    "< >                        sort by another column; at first, outliers come first",
-    "/  n  N                    search ranks, or the text of a view; next, previous",
+    "< >                        sort by another column; by default, outliers first",
+    "/  n  N                    search ranks or a view; next, previous match",
     "?, h, F1                   this help",
     "q, Esc                     leave a view",
     "q, Ctrl-C                  quit; the job is not affected",
     "",
-    "-  unknown    *  older than 10 s    yellow  unlike the other ranks    red  failed",
+    "-  unknown   *  older than 10 s   yellow  unlike the other ranks   red  failed",
     "",
-    "Ranks that wait for each other have equal steps and output, even if one is slow.",
-)  # at most 80 cells
+    "Ranks waiting for each other have equal steps and output, even if one is slow.",
+)  # at most 79 cells: a view leaves the first column free
 STACKS: Final[Line] = (("  (", Style.DIM), (S, Style.KEY), (": stacks)", Style.DIM))
 # If ranks wait for each other, their steps and their output are equal, and only their stacks tell them apart.
 WHICH_RANK: Final[Line] = ((" ", Style.PLAIN), (S, Style.KEY), (": see which rank the others wait for", Style.DIM))

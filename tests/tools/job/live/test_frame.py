@@ -13,7 +13,18 @@ import pytest
 from hypothesis import given, strategies
 
 from ascend_runner.node.npu_smi import Figures
-from ascend_runner.tools.job.top_frame import Frame, JobView, Screen, State, Style, frame, in_order, judged, width
+from ascend_runner.tools.job.top_frame import (
+    HELP,
+    Frame,
+    JobView,
+    Screen,
+    State,
+    Style,
+    frame,
+    in_order,
+    judged,
+    width,
+)
 from ascend_runner.training.steps import Step
 from tests.helpers.live_views import EIGHT, JOBS, LINKED, NOW, SIXTY_FOUR, SIZES, THOUSAND, quiet, rank
 
@@ -44,6 +55,11 @@ def test_golden_frames(count: int, columns: int) -> None:
     screen = Screen(columns=columns, rows=SIZES[columns])
 
     assert (GOLDEN / f"{count}-ranks-{columns}.txt").read_text(encoding="utf-8") == text(frame(JOBS[count], screen))
+
+
+def test_help_fits_80_columns() -> None:
+    """No line of the help is wrapped in a terminal of 80 columns, of which a view uses 79."""
+    assert [] == [line for line in HELP if width(line) > 79]
 
 
 @given(
