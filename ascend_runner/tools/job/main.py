@@ -15,7 +15,7 @@ from ascend_runner import programs, tool
 from ascend_runner.errors import SettingsError
 from ascend_runner.platforms.node import HIGHEST_PORT, LOCALHOST
 from ascend_runner.settings import parsing
-from ascend_runner.settings.parsing import nearest
+from ascend_runner.settings.parsing import did_you_mean, nearest
 from ascend_runner.text import is_whole_number, parse_numbers, quoted
 from ascend_runner.tool import commands_of, duration
 from ascend_runner.tools.job import commands, jobs
@@ -272,7 +272,8 @@ def _run(words: Sequence[str]) -> int:
         is_neither = isinstance(error, UnknownJobError) and not names_command and not _is_job(first)
         is_name = is_neither and os.sep not in first
         hint = f"see {programs.command(PROGRAM)} list, or specify the log directory of the job"
-        neither = f"{first!r} is neither a command nor a job on this machine; {hint}"
+        meant = did_you_mean(first, [*parsers, *(job.name for job in jobs.all_jobs(os.environ))])
+        neither = f"{first!r} is neither a command nor a job on this machine{meant}; {hint}"
         tool.tell(PROGRAM, neither if is_name else str(error))
         return error.exit_status
     return status

@@ -178,7 +178,7 @@ class Top(App[None]):
 
     def action_stacks(self) -> None:
         """Compare the stacks of the ranks of this node."""
-        first = f"comparing the stacks for up to {processes.COMPARED:g} s ..."
+        first = (f"comparing the stacks for up to {processes.COMPARED:g} s ...",)
         self.push_screen(TextView("stacks", self._texts.stacks, first=first))
 
     def action_events(self) -> None:
@@ -187,7 +187,7 @@ class Top(App[None]):
 
     def action_help(self) -> None:
         """Explain the keys."""
-        self.push_screen(TextView("keys", lambda: HELP, first="\n".join(HELP[:1])))
+        self.push_screen(TextView("keys", lambda: HELP, first=HELP))
 
     def _choose(self, rank_id: int | None) -> None:
         self._chosen = rank_id

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
+from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import bounded
 from ascend_runner.text import shown
 from ascend_runner.tools.job.top_frame import Line, Style, cut, padded, width
@@ -66,11 +67,11 @@ class TextView(Screen[None]):
         Binding("N", "find(-1)", "previous"),
     ]
 
-    def __init__(self, title: str, read: Read, *, first: str = "", interval: float = 0.0) -> None:
+    def __init__(self, title: str, read: Read, *, first: Sequence[str] = (), interval: float = 0.0) -> None:
         """`read` is called at this interval, or once without one; `first` is shown until it has returned."""
         super().__init__()
         self._title, self._read, self._interval = title, read, interval
-        self._texts: Sequence[str] = [first]
+        self._texts = [*first]
         self._rows: list[str] = []  # the text, cut to the width of the screen
         self._top = 0
         self._is_at_end = interval > 0
@@ -86,8 +87,12 @@ class TextView(Screen[None]):
         yield self.picture
 
     def on_mount(self) -> None:
-        """Begin to read."""
-        bounded.start_thread(self._run)
+        """Begin to read; what is known without a thread is shown at once."""
+        try:
+            bounded.start_thread(self._run)
+        except AscendRunnerError as error:  # the limit of processes
+            self._texts = [*self._texts, str(error)]
+            self._lay_out()
 
     def on_unmount(self) -> None:
         """Stop reading."""
@@ -101,7 +106,7 @@ class TextView(Screen[None]):
         """Show the text as it is now."""
         self._awaits_text.set()
         if message.lines != self._texts:
-            self._texts = message.lines
+            self._texts = [*message.lines]
             self._lay_out()
 
     def on_input_submitted(self, message: Input.Submitted) -> None:

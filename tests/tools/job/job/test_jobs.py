@@ -76,6 +76,7 @@ def test_list_of_some_jobs(run_dir: Path, tool: Tool) -> None:
     assert (0, "no job with 'c' in its name\n") == tool("list", "c")
     assert ["a4", "b3"] == sorted(one["job_id"] for one in json.loads(tool("list", "-n", "2", "--json")[1]))
     assert "no job 'a44' on this machine (did you mean a4?)" in tool("status", "a44")[1]
+    assert "'a44' is neither a command nor a job on this machine (did you mean a4?)" in tool("a44")[1]
 
 
 def test_job_after_a_reboot(start: Start, tool: Tool, run_dir: Path, program: Program) -> None:

@@ -16,6 +16,8 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from ascend_runner.errors import AscendRunnerError
+from ascend_runner.node import bounded
 from ascend_runner.tools.job.top_app import Texts, Top
 from ascend_runner.tools.job.top_frame import JobView, State
 from ascend_runner.tools.job.top_picture import Picture
@@ -107,6 +109,23 @@ def test_views_of_the_selected_rank() -> None:
     run(app, check)
 
     assert [("log", 5), ("stacks", -1), ("events", -1), ("log", 7), ("log", 5)] == app.read
+
+
+def test_view_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of processes, a view says so, and the application goes on."""
+    app = Shown(EIGHT)
+
+    def refuse(_run: object) -> None:
+        raise AscendRunnerError("cannot start a thread")
+
+    async def check(pilot: Pilot[None]) -> None:
+        monkeypatch.setattr(bounded, "start_thread", refuse)
+        await pilot.press("enter")
+        await until(pilot, lambda: "cannot start a thread" in app.lines[1])
+        await pilot.press("q", "question_mark")
+        await until(pilot, lambda: "choose a rank" in app.lines[1])
+
+    run(app, check)
 
 
 def test_log_is_followed() -> None:
