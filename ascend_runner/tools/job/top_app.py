@@ -122,6 +122,7 @@ class Top(App[None]):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Move the cursor to the first rank that has what the user has typed."""
+        self.screen.set_focus(None)  # the next key is for the table
         message.input.remove()
         self._pattern = message.value
         self.action_find(0)

@@ -111,6 +111,7 @@ class TextView(Screen[None]):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Search what the user has typed, from the first line on the screen on."""
+        self.set_focus(None)  # the next key is for the text
         message.input.remove()
         self._pattern = message.value
         self._go_to_match(range(self._top, len(self._rows)))

@@ -7,6 +7,7 @@ import fcntl
 import signal
 import sys
 import termios
+import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 
@@ -16,8 +17,6 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from ascend_runner.errors import AscendRunnerError
-from ascend_runner.node import bounded
 from ascend_runner.tools.job.top_app import Texts, Top
 from ascend_runner.tools.job.top_frame import JobView, State
 from ascend_runner.tools.job.top_picture import Picture
@@ -115,11 +114,11 @@ def test_view_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit of processes, a view says so, and the application goes on."""
     app = Shown(EIGHT)
 
-    def refuse(_run: object) -> None:
-        raise AscendRunnerError("cannot start a thread")
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
 
     async def check(pilot: Pilot[None]) -> None:
-        monkeypatch.setattr(bounded, "start_thread", refuse)
+        monkeypatch.setattr(threading.Thread, "start", refuse)  # RLIMIT_NPROC does not bind root
         await pilot.press("enter")
         await until(pilot, lambda: "cannot start a thread" in app.lines[1])
         await pilot.press("q", "question_mark")
