@@ -226,7 +226,7 @@ def test_warning_of_a_hang_names_the_rank_that_stands_out(program: Program) -> N
     assert "(--hang-timeout); rank 2 in load_batch (train.py:" in run.screen
     assert "outliers first" not in run.screen
     (stacks,) = [event["sentence"] for event in program.events() if event["event"] == "stacks"]
-    assert stacks.startswith("rank 2 in load_batch (train.py:")
+    assert "rank 2 in load_batch (train.py:" in stacks  # another rank may look for the file just then
 
 
 def test_missing_py_spy_is_noted_at_the_start(program: Program) -> None:
