@@ -21,18 +21,19 @@ def is_in_background(group: int) -> bool:
 
 def columns(fd: int) -> int:
     """Return the width of a terminal; 0 if the file is not a terminal, or its width is unknown."""
-    try:
-        return os.get_terminal_size(fd).columns
-    except OSError:
-        return 0
+    return _size(fd).columns
 
 
 def rows(fd: int) -> int:
-    """Return the height of a terminal; 0 if the file is not a terminal, or its height is unknown."""
+    """Return the height of a terminal; 0 as for `columns`."""
+    return _size(fd).lines
+
+
+def _size(fd: int) -> os.terminal_size:
     try:
-        return os.get_terminal_size(fd).lines
+        return os.get_terminal_size(fd)
     except OSError:
-        return 0
+        return os.terminal_size((0, 0))
 
 
 def can_move_cursor(environ: Mapping[str, str]) -> bool:
