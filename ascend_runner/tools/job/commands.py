@@ -312,7 +312,9 @@ def status(options: Namespace) -> int:
 
 def _status_of_nodes(seen: Sequence[Snapshot], options: Namespace) -> int:
     """Show the nodes of a job. It has ended badly if one of them has, and is running if one of the others is."""
-    _show_list(seen, options)
+    from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
+
+    write_text(_json_of(seen) if options.json else screens.list_text(seen, time.time(), _width()))
     found = {one.condition for one in seen}
     return next(STATUSES[condition] for condition in WORST if condition in found)
 
@@ -331,11 +333,11 @@ def list_jobs(options: Namespace) -> int:
     fitting = None if options.all or options.json or not rows else max(1, rows - screens.LINES_BESIDE)
     here, elsewhere = jobs.listed(found, options.most or fitting)
     if options.json:
-        write_text(json.dumps([screens.document(jobs.take(job)) for job in (*here, *elsewhere)], indent=1) + "\n")
+        write_text(_json_of([jobs.take(job) for job in (*here, *elsewhere)]))
         return DONE
     seen, others = ([jobs.take_briefly(job) for job in some] for some in (here, elsewhere))
     hidden = len(found) - len(seen) - len(others)
-    write_text(screens.listing(seen, others, hidden, _width()) or _no_jobs(options.name))
+    write_text(screens.list_text(seen, time.time(), _width(), others, hidden) or _no_jobs(options.name))
     return DONE
 
 
@@ -343,13 +345,10 @@ def _no_jobs(name: str | None) -> str:
     return f"no job with {name!r} in its name\n" if name else "no jobs\n"
 
 
-def _show_list(seen: Sequence[Snapshot], options: Namespace) -> None:
-    from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
+def _json_of(seen: Sequence[Snapshot]) -> str:
+    from ascend_runner.tools.job import screens  # noqa: PLC0415  only the commands above need it
 
-    if options.json:
-        write_text(json.dumps([screens.document(one) for one in seen], indent=1) + "\n")
-    else:
-        write_text(screens.list_text(seen, time.time(), _width()))
+    return json.dumps([screens.document(one) for one in seen], indent=1) + "\n"
 
 
 def top(options: Namespace) -> int:

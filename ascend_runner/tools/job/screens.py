@@ -12,7 +12,6 @@ import os
 import os.path
 import shlex
 import textwrap
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
@@ -250,19 +249,23 @@ def _labelled(label: str, text: str, width: int | None) -> list[str]:
     return [f"  {label:{LABEL}}{line[len(indent) :]}" if line is wrapped[0] else line for line in wrapped]
 
 
-def listing(here: Sequence[Snapshot], elsewhere: Sequence[Snapshot], hidden: int = 0, width: int | None = None) -> str:
-    """List the jobs of a directory and then others, a line each; `hidden` is the number of jobs that are left out."""
-    lines = [*job_lines([*here, *elsewhere], time.time(), width)] if here or elsewhere else []
+def list_text(
+    here: Sequence[Snapshot],
+    now: float,
+    width: int | None = None,
+    elsewhere: Sequence[Snapshot] = (),
+    hidden: int = 0,
+) -> str:
+    """List jobs, a line each, in at most `width` characters: those of this directory, then others.
+
+    `hidden` is the number of jobs that are left out.
+    """
+    lines = [*job_lines([*here, *elsewhere], now, width)] if here or elsewhere else []
     if here and elsewhere:
         lines.insert(1 + len(here), "started in other directories:")
     if hidden:
         lines.append(f"and {counted(hidden, 'earlier job')}; --all shows all jobs")
     return "".join(f"{line}\n" for line in lines)
-
-
-def list_text(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> str:
-    """List jobs, a line each, in at most `width` characters."""
-    return "".join(f"{line}\n" for line in job_lines(snapshots, now, width)) if snapshots else ""
 
 
 def document(snapshot: Snapshot) -> dict[str, object]:
