@@ -226,16 +226,15 @@ def _began(jobs: Sequence[FoundJob]) -> dict[tuple[str, str], float]:
 
 
 def listed(found: Sequence[FoundJob], most: int | None) -> list[list[FoundJob]]:
-    """Return the jobs that were started in the current directory or below, and the others, the newest last each.
+    """Return the jobs that were started in the current directory or below, and the others; both with the newest last.
 
-    Of more than `most`, these are the running ones, then those of the directory, then the newest.
+    If there are more than `most`, running jobs are preferred, then those of the directory, then the newest.
     """
-    here = [job for job in found if job.is_from_here]
     if most is not None and len(found) > most:
-        found = sorted(found, key=lambda job: (job.is_alive() is not True, job not in here))[:most]
+        found = sorted(found, key=lambda job: (job.is_alive() is not True, not job.is_from_here))[:most]
     began = _began(found)
     found = sorted(found, key=lambda job: (began[job.job_id, job.log_dir], _number(job), job.began))
-    return [[job for job in found if job in here], [job for job in found if job not in here]]
+    return [[job for job in found if job.is_from_here is here] for here in (True, False)]
 
 
 def _newest_of_each_name(jobs: Iterable[FoundJob]) -> list[FoundJob]:
