@@ -129,7 +129,8 @@ class RankRecord:
     @property
     def is_just_stopped(self) -> bool:
         """Whether it has ended as the runner has asked it to, not by itself or by SIGKILL."""
-        return self.words.startswith("stopped by the runner")
+        is_killed = self.ending is not None and self.ending.signum == SIGKILL
+        return self.state is RankState.STOPPED and _is_end_of_a_stop(self.ending) and not is_killed
 
     @property
     def order(self) -> int:
@@ -414,6 +415,10 @@ def described(state: RankState, ending: Ending | None) -> str:
 
 def _stopped(ending: Ending | None) -> str:
     """Describe the end of a rank that was asked to stop; it may have failed by itself nevertheless."""
-    if ending and not (ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP):
+    if not _is_end_of_a_stop(ending):
         return "ended after being asked to stop"
     return f"{'killed' if ending and ending.signum == SIGKILL else 'stopped'} by the runner"
+
+
+def _is_end_of_a_stop(ending: Ending | None) -> bool:
+    return ending is None or ending.is_success or ending.exit_status - 128 in ENDS_OF_A_STOP
