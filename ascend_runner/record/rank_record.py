@@ -133,6 +133,11 @@ class RankRecord:
         return self.state is RankState.STOPPED and _is_end_of_a_stop(self.ending) and not is_killed
 
     @property
+    def is_silent(self) -> bool:
+        """Whether it is a rank that runs and has not written anything yet; an auxiliary process need not write."""
+        return self.is_running and self.rank_id >= 0 and self.last_output_after is None
+
+    @property
     def order(self) -> int:
         """Where to show it among others: failed ranks first, successful ones last."""
         return ORDER.get(self.state, len(ORDER) + (self.state is RankState.SUCCEEDED))
@@ -363,7 +368,7 @@ def silences(ranks: Iterable[RankRecord], now: float) -> tuple[dict[int, float],
     quiet = {
         rank.rank_id: max(0.0, now - rank.last_sign_after)
         for rank in known
-        if rank.is_running and rank.log_size is not None and not (is_few and rank.last_output_after is None)
+        if rank.is_running and rank.log_size is not None and not (is_few and rank.is_silent)
     }
     return quiet, [max(0.0, now - rank.ended_after) for rank in known if rank.state is RankState.SUCCEEDED]
 

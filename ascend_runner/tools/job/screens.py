@@ -139,9 +139,8 @@ def _rank_cells(record: JobRecord, ranks: Iterable[RankRecord], now: float) -> I
     silences, _succeeded = record.silences(now)
     marks, why_silent = facts.singled_out(record), facts.why_silent(record)
     for rank in ranks:
-        mark = marks.get(rank.rank_id) if rank.is_running else None
-        is_silent = rank.is_running and rank.rank_id >= 0 and rank.last_output_after is None
-        yield _cells_of(rank, silences.get(rank.rank_id), mark or "", why_silent if is_silent else "")
+        mark = marks.get(rank.rank_id, "") if rank.is_running else ""
+        yield _cells_of(rank, silences.get(rank.rank_id), mark, why_silent if rank.is_silent else "")
 
 
 def _cells_of(rank: RankRecord, quiet: float | None, mark: str, why_silent: str) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from ascend_runner.views import facts
 
 WINDOW: Final = 60.0  # seconds
 LEAST: Final = 30.0  # seconds until there are averages
+LOOKS: Final = 120  # the looks of a history; there is one every second
 
 
 class CpuWindow:
@@ -64,24 +65,23 @@ class CpuWindow:
 
 
 class Histories:
-    """The figures of ranks in the last looks: their CPU usage, their memory, and how fast their steps follow."""
+    """The figures of ranks in the last looks: CPU usage in percent, memory in bytes, and steps between two looks."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, deque[tuple[float, float | None, int | None, int | None]]] = {}
+        self._seen: dict[int, deque[tuple[float | None, int | None, int | None]]] = {}
 
-    def look(self, rank: RankView, now: float) -> RankView:
-        """Return a rank with its history until now; steps are per look, multiplied so that they are whole numbers."""
+    def look(self, rank: RankView) -> RankView:
+        """Return a rank with its history until now."""
         seen = self._seen.setdefault(rank.rank_id, deque(maxlen=LOOKS))
-        seen.append((now, rank.cpu, rank.memory, rank.step))
-        cpus = tuple(int(cpu) for _at, cpu, _memory, _step in seen if cpu is not None)
-        memories = tuple(memory for _at, _cpu, memory, _step in seen if memory is not None)
-        known = [(at, step) for at, _cpu, _memory, step in seen if step is not None]
-        paces = tuple(max(0, later - step) for (_, step), (_, later) in zip(known, known[1:]))
+        seen.append((rank.cpu, rank.memory, rank.step))
+        cpus = tuple(int(cpu) for cpu, _memory, _step in seen if cpu is not None)
+        memories = tuple(memory for _cpu, memory, _step in seen if memory is not None)
+        reached = [step for _cpu, _memory, step in seen if step is not None]
+        paces = tuple(max(0, later - step) for step, later in zip(reached, reached[1:]))
         found = {"CPU": cpus, "memory": memories, "steps": paces}
         return attrs.evolve(rank, history={name: values for name, values in found.items() if any(values)})
 
 
-LOOKS: Final = 120  # seconds that histories go back
 MOST_EXAMINED: Final = 256  # logs each time, besides the visible ones
 MOST_READ: Final = 32  # likewise
 FIRST_TAIL: Final = 1 << 16  # bytes of a log that is read for the first time, and at most at any time
@@ -149,17 +149,18 @@ MOST_CELLS: Final = 96  # cells of the output over time
 
 def ranks_of(seen: Snapshot) -> list[RankView]:
     """Return the ranks of a part of a job, with their output if its runner shows them."""
-    return [_of_record(rank, seen) for rank in seen.record.ranks]
+    marks, why_silent = facts.singled_out(seen.record), facts.why_silent(seen.record)
+    return [
+        _of_record(rank, seen, marks.get(rank.rank_id, ""), why_silent if rank.is_silent else "")
+        for rank in seen.record.ranks
+    ]
 
 
-def _of_record(rank: RankRecord, seen: Snapshot) -> RankView:
+def _of_record(rank: RankRecord, seen: Snapshot, mark: str, why_silent: str) -> RankView:
     now = (seen.live.began + seen.live.seconds if seen.live else time.time()) - seen.record.started_at
     state = State.__members__.get(rank.state.name, State.ENDED)
     if state is State.RUNNING:
-        mark = facts.singled_out(seen.record).get(rank.rank_id)
         state = State.STOPPING if rank.signals else State(mark) if mark else state
-    is_silent = rank.is_running and rank.rank_id >= 0 and rank.last_output_after is None
-    why_silent = facts.why_silent(seen.record) if is_silent else ""
     return RankView(
         rank_id=rank.rank_id,
         state=state,
@@ -320,7 +321,7 @@ class Observer:
                 device = None if rank.npu is None else figures.get(rank.npu)
                 view = _complete(rank, tails.get(rank.rank_id), usages.get(rank.rank_id), device)
                 view = attrs.evolve(view, average_cpu=averages.get(rank.rank_id))
-                views.append(self._histories.look(view, now) if rank.rank_id in wanted_ranks else view)
+                views.append(self._histories.look(view) if rank.rank_id in wanted_ranks else view)
         return self._view(judged(views), tails, now)
 
     def _view(self, ranks: tuple[RankView, ...], tails: Mapping[int, Tail], now: float) -> JobView:
