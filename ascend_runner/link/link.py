@@ -182,7 +182,7 @@ class Link:
     def _talk(self, child: Child) -> str | None:
         """Exchange messages until the process has ended; return how, or None if no other one is to be started."""
         self._asked.clear()  # nobody waits for these answers any longer
-        settings = attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact)
+        settings = self._newest_settings()
         child.send(settings)
         self._around.tell_guardian(f"{LINK} {child.pid} {self._guardians_end}")
         while not self._closing.is_set():
@@ -216,9 +216,12 @@ class Link:
                 Child(self._program, self._farewell, self._around.environ, self._limits) as child,
             ):
                 self._child = child
-                child.send(attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact))
+                child.send(self._newest_settings())
                 child.send_newest(self._local)
                 child.say_goodbye(self._limits.close_again)
+
+    def _newest_settings(self) -> channel.Settings:
+        return attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact)
 
     def _warn(self, sentence: str) -> None:
         if not self._has_warned:

@@ -12,14 +12,13 @@ import resource
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, Optional, Protocol, TypeVar
 
 import attrs
 import zmq
 
-from ascend_runner.link import channel
+from ascend_runner.link import channel, wire
 from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned
 from ascend_runner.link.protocol import (
     HUB,
@@ -36,7 +35,6 @@ from ascend_runner.link.protocol import (
     Wake,
 )
 from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, SpokeSocket, derive_keys
-from ascend_runner.members import Members
 from ascend_runner.text import printable
 
 RUNNER: Final = 0  # the descriptor of the socket to the runner
@@ -91,7 +89,7 @@ class LinkProcess(Generic[State]):
         self, settings: channel.Settings, farewell: int, make: Make[State], transition: Transition[State]
     ) -> None:
         self._settings, self._farewell, self._transition = settings, farewell, transition
-        keys = derive_keys(bytes.fromhex(settings.key))
+        self._keys = keys = derive_keys(bytes.fromhex(settings.key))
         now = time.monotonic()
         spoke, hub = make(settings, now)
         threads = 1 if hub else max(1, len(settings.hubs))  # name servers that hang are asked side by side
@@ -180,19 +178,15 @@ class LinkProcess(Generic[State]):
                 self._hear_rival(message)
 
     def _hear_rival(self, message: bytes) -> None:
-        """Tell the runner that it is refused: of its node, there is a living one already."""
-        with suppress(ValueError, RecursionError):
-            found = json.loads(message)
-            refusal = Members(found if isinstance(found, dict) else {}).child("view").text("refusal")
-            if refusal:
-                self._news.append(Refused(sentence=refusal))
+        """Tell the runner that it is refused, because another runner of its node is alive."""
+        found = _decoded(message)
+        heard = wire.decode_hub(found) if found else None
+        if heard and heard.view.refusal:
+            self._news.append(Refused(sentence=heard.view.refusal))
 
     def _pass_on(self, machine: bytes, peer: bytes, message: bytes, now: float) -> None:
-        try:
-            found = json.loads(message)
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict):
+        found = _decoded(message)
+        if found is not None:
             self._feed(machine, Received(peer, found, now))
         else:
             self._tell_once("malformed", "a malformed message from another node was ignored")
@@ -275,7 +269,7 @@ class LinkProcess(Generic[State]):
         """Ask at the ports that others have on this machine whether one is a hub of this job."""
         interface = self._settings.interface
         place = LOCALHOST if interface == channel.EVERYWHERE else interface
-        self._rival = SpokeSocket(self._context, derive_keys(bytes.fromhex(self._settings.key)), (place,), ports)
+        self._rival = SpokeSocket(self._context, self._keys, (place,), ports)
         self._rival.dial()
         self._rival.send(self._introduction)
 
@@ -312,12 +306,12 @@ class LinkProcess(Generic[State]):
     def _introduce(self, action: Send) -> None:
         """Send the introduction to a rival, at each beat: it answers only once it has heard its own runner."""
         if action.peer == HUB:
-            self._introduction = self._introduction or json.dumps(action.message, separators=(",", ":")).encode()
+            self._introduction = self._introduction or _encoded(action.message)
             if self._rival:
                 self._rival.send(self._introduction)
 
     def _send(self, action: Send) -> None:
-        message = json.dumps(action.message, separators=(",", ":")).encode()
+        message = _encoded(action.message)
         if len(message) > LARGEST_MESSAGE:
             self._tell_once("long", f"a message of {len(message)} bytes to another node was not sent")
         elif self._spoke:
@@ -349,3 +343,16 @@ class LinkProcess(Generic[State]):
         ending = threading.Thread(target=self._context.destroy, daemon=True)
         ending.start()
         ending.join(LINGER / 1000 + 0.1)
+
+
+def _encoded(message: Mapping[str, object]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def _decoded(message: bytes) -> Mapping[str, object] | None:
+    """Return a message of another process, None if it is malformed."""
+    try:
+        found = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
