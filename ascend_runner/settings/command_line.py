@@ -190,22 +190,22 @@ def help_text(subject: str = "") -> str:
         return _common()
     if subject == ALL:
         return _everything()
-    titles = {topic.word: topic.title for topic in Topic}
+    topics = {topic.word: topic for topic in Topic}
     flag = "--" + with_dashes(subject.lstrip("-"))
-    if subject in titles:
-        title, options = next((topic.title, OPTIONS_OF[topic]) for topic in Topic if topic.word == subject)
-        shown = _section(title, _rows(options))
+    if subject in topics:
+        options = OPTIONS_OF[topics[subject]]
+        shown = _section(topics[subject].title, _rows(options))
     elif flag in FLAGS:
         options = tuple(option for option in OPTIONS if option.flag == flag)
         shown = _section("", _rows(options))[1:]
     else:
-        meant = did_you_mean(subject, titles) or did_you_mean(flag, FLAGS)
-        raise SettingsError(f"no help on {subject!r}{meant}; the topics are {', '.join(titles)}, {ALL}")
+        meant = did_you_mean(subject, topics) or did_you_mean(flag, FLAGS)
+        raise SettingsError(f"no help on {subject!r}{meant}; the topics are {', '.join(topics)}, {ALL}")
     return "\n".join([f"{usage()}\n", *shown, *_notes(options), ""])
 
 
 def _common() -> str:
-    """Return the help that fits one screen: what most jobs need, and where to find the rest."""
+    """Return the short help, which fits one screen: the common options, and how to show the others."""
     rows = [(one.usage, _brief(one)) for one in OPTIONS if one.is_common]
     rows += [("--help SUBJECT", f"show an option (--help grace), a topic, or {ALL} options")]
     rows += [("--version", "show the version")]
@@ -241,11 +241,10 @@ def _example() -> str:
     return f"example: {programs.command('ascend-runner')} --nproc-per-node 8 python train.py --epochs 5"
 
 
-def _notes(options: Iterable[Option]) -> list[str]:
+def _notes(options: Sequence[Option]) -> list[str]:
     """Return what holds for several options: their variables, and the forms of their values."""
-    shown = [*options]
-    notes = [_VARIABLES] if any(option.variable for option in shown) else []
-    notes += [text for form, text in _FORMS.items() if any(form in option.metavar for option in shown)]
+    notes = [_VARIABLES] if any(option.variable for option in options) else []
+    notes += [text for form, text in _FORMS.items() if any(form in option.metavar for option in options)]
     return ["", *map(_wrapped, notes)] if notes else []
 
 
