@@ -145,7 +145,6 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("report.html_page", "views.page"): "jinja2, which only a page needs",
     ("job.end", "plan.rerun"): "only a failure is run again",
     ("report.recorder", "report.investigation"): "60 ms for a failure; loaded in the background in longer jobs",
-    ("report.recorder", "node.versions"): "5 ms; as above",
     # Features that are off must not cost each start 10 ms or more.
     ("job.preparation", "job.staging"): "10 ms with the next one, for hashes; only --stage needs them",
     ("job.setup", "services.staging"): "as above",

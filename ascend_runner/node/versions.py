@@ -26,8 +26,6 @@ SITES: Final = (  # folders of packages below an interpreter's prefix; the last 
     "lib/python3/dist-packages",
 )
 _PYTHON: Final = re.compile(r"python(?P<version>\d+\.\d+)")
-
-
 _INTERPRETER: Final = re.compile(r"python[\d.]*")
 PYTHONS: Final = ("python", "python3")  # what the scripts of a shell run
 

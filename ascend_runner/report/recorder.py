@@ -6,7 +6,6 @@ An observer of the manager's facts that decides nothing. It gives the manager an
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import threading
 import time
@@ -80,11 +79,10 @@ class Recorder:
     def _prepare(self, has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
         """Load what a failure needs, and read the versions of the software, whose disk may hang."""
         _load_ahead(has_page=has_page)
-        from ascend_runner.node import versions  # noqa: PLC0415  in the background, as the above
-
-        spec = next(iter(self._specs.values()), None)
-        if spec and spec.executable:
-            self._software = versions.of_rank(Host(), os.path.join(spec.cwd, spec.executable), spec.env)
+        rank = next(iter(self._specs.values()), None)
+        if rank and rank.executable:
+            with suppress(ImportError):
+                self._software = _load().software_of(rank)
 
     def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
