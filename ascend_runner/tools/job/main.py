@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import ascend_runner
@@ -271,12 +271,16 @@ def _run(words: Sequence[str]) -> int:
     except (RefusedError, UnknownJobError) as error:
         is_neither = isinstance(error, UnknownJobError) and not names_command and not _is_job(first)
         is_name = is_neither and os.sep not in first
-        hint = f"see {programs.command(PROGRAM)} list, or specify the log directory of the job"
-        meant = did_you_mean(first, [*parsers, *(job.name for job in jobs.all_jobs(os.environ))])
-        neither = f"{first!r} is neither a command nor a job on this machine{meant}; {hint}"
-        tool.tell(PROGRAM, neither if is_name else str(error))
+        tool.tell(PROGRAM, _neither(first, parsers) if is_name else str(error))
         return error.exit_status
     return status
+
+
+def _neither(word: str, commands: Iterable[str]) -> str:
+    """Return the sentence on a word that is neither a command nor a job."""
+    meant = did_you_mean(word, [*commands, *(job.name for job in jobs.all_jobs(os.environ))])
+    hint = f"see {programs.command(PROGRAM)} list, or specify the log directory of the job"
+    return f"{word!r} is neither a command nor a job on this machine{meant}; {hint}"
 
 
 def _is_job(word: str) -> bool:
