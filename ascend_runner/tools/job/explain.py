@@ -113,20 +113,22 @@ def look_up(word: str) -> Explanation | None:
     if entry is None and word.startswith("ERR") and (phrase := catalogue.first_phrase([word])):
         entry = catalogue.entry_of(phrase.code.name)
     if entry:
-        kind = catalogue.KINDS[entry.kind].value if _OF_CANN.fullmatch(word) else ""
-        return Explanation(word, entry.means, kind, entry.next, entry.source)
+        return _of_entry(word, entry, catalogue.KINDS[entry.kind].value if _OF_CANN.fullmatch(word) else "")
     found = catalogue.first_code([f"{word}: [PID: 0]"])  # by its module
     return Explanation(word, found.code.meaning, found.code.kind.value, source=CODES) if found else None
+
+
+def _of_entry(code: str, entry: Entry, kind: str = "") -> Explanation:
+    return Explanation(code, entry.means, kind, entry.next, entry.source)
 
 
 def _of_status(number: int) -> Explanation | None:
     """Explain an exit status, or a negative number, which is a signal (Python, subprocess)."""
     code = f"exit status {number}"
-    entry = _entry_of(code)
-    if entry or number in OURS:
-        return (
-            Explanation(code, entry.means, "", entry.next, entry.source) if entry else Explanation(code, OURS[number])
-        )
+    if entry := _entry_of(code):
+        return _of_entry(code, entry)
+    if number in OURS:
+        return Explanation(code, OURS[number])
     signum = -number if number < 0 else endings.signal_behind(Ending(exit_code=number))
     if 0 < signum <= endings.SIGNAL_LIMIT:
         return _of_signal(str(number) if number < 0 else code, signum)
@@ -139,7 +141,7 @@ def _of_signal(code: str, signum: int) -> Explanation:
     entry = catalogue.entry_of(name)
     code = code if code == name else f"{code} ({name})"
     if entry and signum not in ASKED:
-        return Explanation(code, entry.means, "", entry.next, entry.source)
+        return _of_entry(code, entry)
     return Explanation(code, ASKED.get(signum, "sent from outside, or by the program itself"), source=SIGNALS)
 
 
@@ -427,8 +429,8 @@ class LogReader:
             if rank not in self.ranks:
                 self._judge(rank, [(one.title, b"") for one in mixed[:1]])
         for plog in self._plogs:
-            is_known = plog.rank is not None and plog.rank not in self.ranks
-            self._judge(plog.rank if plog.rank is not None and is_known else f"process {plog.origin.pid}", [], plog)
+            name = f"process {plog.origin.pid}"
+            self._judge(name if plog.rank is None or plog.rank in self.ranks else plog.rank, [], plog)
         if not self._has_read and self.problems:
             raise UnreadableError(self.problems[0])
 
@@ -709,9 +711,10 @@ def of_reports(words: Sequence[str], options: Namespace) -> JobRecord | str | No
     Raises:
         SettingsError: The reports are of several jobs.
     """
-    paths = [path for word in words for path in _reports_at(word)]
-    if not paths or not all(any(_reports_at(word)) for word in words):
+    reports = [_reports_at(word) for word in words]
+    if not all(reports):
         return None
+    paths = list(itertools.chain.from_iterable(reports))
     path = max(paths, key=_written_at)
     if len(paths) > 1:
         several = node_reports.find(words, options.environ)
@@ -725,8 +728,7 @@ def of_reports(words: Sequence[str], options: Namespace) -> JobRecord | str | No
         return attrs.evolve(record, ranks=ranks)
     if record.state is JobState.SUCCEEDED:
         return f"{record.job_id} has succeeded"
-    found = jobs.at_path(path)
-    is_alive = any(one.is_alive() for one in found)
+    is_alive = any(job.is_alive() for job in jobs.at_path(path))
     return f"{record.job_id} is running and has not failed" if is_alive else None
 
 
@@ -738,13 +740,12 @@ def _written_at(path: str) -> float:
 
 
 def _reports_at(word: str) -> list[str]:
-    """Return the reports in a directory, or the one that is named."""
+    """Return the paths of the reports in a directory, or the word itself if it is the path of a report."""
     try:
-        names = os.listdir(word) if os.path.isdir(word) else [word]
+        paths = [os.path.join(word, name) for name in sorted(os.listdir(word))] if os.path.isdir(word) else [word]
     except OSError:
         return []
-    folder = word if os.path.isdir(word) else ""
-    return [os.path.join(folder, name) for name in sorted(names) if _REPORT.search(name)]
+    return list(filter(_REPORT.search, paths))
 
 
 _REPORT: Final = re.compile(rf"{report_file.KIND}(?:-[^/]+)?\.json$")
