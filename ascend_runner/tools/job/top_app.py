@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import os
 import signal
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -23,13 +22,13 @@ from textual.message import Message
 from textual.widgets import Input
 
 from ascend_runner.errors import AscendRunnerError
-from ascend_runner.node import bounded, executables
+from ascend_runner.node import executables
 from ascend_runner.tools.job import jobs, processes, screens
 from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.top import Observer
 from ascend_runner.tools.job.top_frame import HELP, NO_OUTPUT, Frame, JobView, Screen, frame, matches
 from ascend_runner.tools.job.top_picture import Picture
-from ascend_runner.tools.job.top_text import Prompt, TextView
+from ascend_runner.tools.job.top_text import Prompt, Reader, TextView
 
 INTERVAL: Final = 1.0  # seconds
 PAGE: Final = 10  # ranks
@@ -84,11 +83,9 @@ class Top(App[None]):
     def __init__(self, look: Look, texts: Texts, interval: float = INTERVAL) -> None:
         """`look` is called in a thread with the ranks that are shown, and once before the first frame."""
         super().__init__(ansi_color=True)
-        self._look_at_job, self._texts, self._seconds = look, texts, interval
+        self._texts, self._seconds = texts, interval
+        self._reader = Reader(lambda: Seen(look(self._frame.ranks)), self.post_message, interval)
         self.picture = Picture()
-        self._has_quit = threading.Event()
-        self._awaits_view = threading.Event()
-        self._awaits_view.set()
         self._view: JobView | None = None
         self._frame = Frame((), (), None)
         self._chosen: int | None = None  # by the user; until then the cursor stays on the first rank
@@ -104,11 +101,11 @@ class Top(App[None]):
     def on_mount(self) -> None:
         """Begin to observe the job. SIGTERM quits, so that the terminal is restored."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
-        bounded.start_thread(self._run)
+        self._reader.start()
 
     def on_unmount(self) -> None:
         """Stop observing the job."""
-        self._has_quit.set()
+        self._reader.stop()
 
     def on_resize(self) -> None:
         """Draw again."""
@@ -116,15 +113,13 @@ class Top(App[None]):
 
     def on_seen(self, message: Seen) -> None:
         """Show a new view of the job."""
-        self._awaits_view.set()
+        self._reader.note_handled()
         self._view = message.view
         self._draw()
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         """Move the cursor to the first rank that has what the user has typed."""
-        self.screen.set_focus(None)  # the next key is for the table
-        message.input.remove()
-        self._pattern = message.value
+        self._pattern = Prompt.take(message)
         self.action_find(0)
 
     @property
@@ -153,10 +148,8 @@ class Top(App[None]):
         self._draw()
 
     async def action_search(self) -> None:
-        """Ask what to search for. Keys that follow at once wait until there is a place for them."""
-        prompt = Prompt()
-        await self.mount(prompt)
-        self.screen.set_focus(prompt)  # at once, unlike `focus`
+        """Ask what to search for."""
+        await Prompt.ask(self.screen)
 
     def action_find(self, step: int) -> None:
         """Move the cursor to the next or the previous rank that has the text in its row."""
@@ -208,19 +201,6 @@ class Top(App[None]):
         )
         self._frame = frame(self._view, screen)
         self.picture.show(self._frame.lines)
-
-    def _run(self) -> None:
-        """Observe the job at intervals until the user quits.
-
-        If the terminal does not read, the event loop may wait for it. Each message would then stay in the pipe that
-        wakes the loop, and once that is full, signals fail. So there is at most one.
-        """
-        while not self._has_quit.is_set():
-            view = self._look_at_job(self._frame.ranks)
-            if self._awaits_view.is_set():
-                self._awaits_view.clear()
-                self.post_message(Seen(view))
-            self._has_quit.wait(self._seconds)
 
 
 def _log(path: str) -> Sequence[str]:

@@ -1,13 +1,14 @@
 """A text over the table of `ascend-job top`: a log, stacks, events or the keys, which is scrolled and searched.
 
-It is read again while it is shown, in a thread. It stays at its end unless the user scrolls back.
+It is read again while it is shown, in a thread. It stays at its end unless the user scrolls back. The table shares the
+line for a search and the thread.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,7 +28,7 @@ FRAME: Final = 2  # lines of the screen for the title and the keys
 
 
 class Prompt(Input):
-    """The line in which the user types what to search for. Escape gives it up."""
+    """The line in which the user types what to search for. Escape cancels it."""
 
     DEFAULT_CSS = """
     Prompt, Prompt:focus { dock: bottom; height: 1; border: none; padding: 0; background: ansi_default; }
@@ -37,9 +38,65 @@ class Prompt(Input):
     def __init__(self) -> None:
         super().__init__(placeholder="search, and Enter")
 
+    @classmethod
+    async def ask(cls, screen: Screen[Any]) -> None:
+        """Show the line on a screen. The next key already belongs to it."""
+        prompt = cls()
+        await screen.mount(prompt)
+        screen.set_focus(prompt)  # at once, unlike `focus`
+
+    @staticmethod
+    def take(message: Input.Submitted) -> str:
+        """Return what was typed, for this caller only, and remove the line. The next key belongs to the screen."""
+        message.stop()
+        message.input.screen.set_focus(None)
+        message.input.remove()
+        return message.value
+
     def action_leave(self) -> None:
         """Remove the line."""
         self.remove()
+
+
+class Reader:
+    """Calls a function in a thread, at intervals or once, and posts the messages that it returns.
+
+    If the terminal does not read, the event loop may wait for it. Each message would then stay in the pipe that wakes
+    the loop, and once that is full, signals fail. So no message is posted before the last one was handled.
+    """
+
+    def __init__(self, read: Callable[[], Message], post: Callable[[Message], object], interval: float) -> None:
+        """With the interval 0, `read` is called once."""
+        self._read, self._post, self._interval = read, post, interval
+        self._has_stopped = threading.Event()
+        self._may_post = threading.Event()
+        self._may_post.set()
+
+    def start(self) -> None:
+        """Begin to read.
+
+        Raises:
+            AscendRunnerError: No thread can be started.
+        """
+        bounded.start_thread(self._run)
+
+    def note_handled(self) -> None:
+        """Let the next message follow the one that has arrived."""
+        self._may_post.set()
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._has_stopped.set()
+
+    def _run(self) -> None:
+        while not self._has_stopped.is_set():
+            message = self._read()
+            if self._may_post.is_set():
+                self._may_post.clear()
+                self._post(message)
+            if not self._interval:
+                return
+            self._has_stopped.wait(self._interval)
 
 
 class TextRead(Message):
@@ -70,16 +127,14 @@ class TextView(Screen[None]):
     def __init__(self, title: str, read: Read, *, first: Sequence[str] = (), interval: float = 0.0) -> None:
         """`read` is called at this interval, or once without one; `first` is shown until it has returned."""
         super().__init__()
-        self._title, self._read, self._interval = title, read, interval
+        self._title = title
+        self._reader = Reader(lambda: TextRead([*read()]), self.post_message, interval)
         self._texts = [*first]
         self._rows: list[str] = []  # the text, cut to the width of the screen
         self._top = 0
         self._is_at_end = interval > 0
         self._pattern = ""
         self._note = ""
-        self._has_left = threading.Event()
-        self._awaits_text = threading.Event()
-        self._awaits_text.set()
         self.picture = Picture()
 
     def compose(self) -> ComposeResult:
@@ -89,14 +144,14 @@ class TextView(Screen[None]):
     def on_mount(self) -> None:
         """Begin to read; what is known without a thread is shown at once."""
         try:
-            bounded.start_thread(self._run)
+            self._reader.start()
         except AscendRunnerError as error:  # the limit of processes
             self._texts = [*self._texts, str(error)]
             self._lay_out()
 
     def on_unmount(self) -> None:
         """Stop reading."""
-        self._has_left.set()
+        self._reader.stop()
 
     def on_resize(self) -> None:
         """Cut the text to the new width."""
@@ -104,16 +159,14 @@ class TextView(Screen[None]):
 
     def on_text_read(self, message: TextRead) -> None:
         """Show the text as it is now."""
-        self._awaits_text.set()
+        self._reader.note_handled()
         if message.lines != self._texts:
             self._texts = [*message.lines]
             self._lay_out()
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        """Search what the user has typed, from the first line on the screen on."""
-        self.set_focus(None)  # the next key is for the text
-        message.input.remove()
-        self._pattern = message.value
+        """Search for what the user has typed, starting with the first line on the screen."""
+        self._pattern = Prompt.take(message)
         self._go_to_match(range(self._top, len(self._rows)))
 
     def action_leave(self) -> None:
@@ -139,10 +192,8 @@ class TextView(Screen[None]):
         self.action_scroll(len(self._rows))
 
     async def action_search(self) -> None:
-        """Ask what to search for. Keys that follow at once wait until there is a place for them."""
-        prompt = Prompt()
-        await self.mount(prompt)
-        self.set_focus(prompt)  # at once, unlike `focus`
+        """Ask what to search for."""
+        await Prompt.ask(self)
 
     def action_find(self, step: int) -> None:
         """Go to the next or the previous match."""
@@ -191,17 +242,6 @@ class TextView(Screen[None]):
             spans += [(row[place:found], Style.PLAIN), (row[found:end], Style.ODD)]
             place = end
         return (*spans, (row[place:], Style.PLAIN))
-
-    def _run(self) -> None:
-        """Read until the user leaves. There is at most one message, as in `Top`."""
-        while not self._has_left.is_set():
-            lines = [*self._read()]
-            if self._awaits_text.is_set():
-                self._awaits_text.clear()
-                self.post_message(TextRead(lines))
-            if not self._interval:
-                return
-            self._has_left.wait(self._interval)
 
 
 def _wrapped(text: str, cells: int) -> list[str]:

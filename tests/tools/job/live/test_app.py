@@ -194,6 +194,22 @@ def test_search_in_a_text() -> None:
     run(app, check)
 
 
+def test_search_in_a_text_is_none_for_a_rank() -> None:
+    """The cursor of the table stays where it was, although a row has the text as well."""
+    app = Shown(EIGHT)
+
+    async def check(pilot: Pilot[None]) -> None:
+        await pilot.press("enter")
+        await until(pilot, lambda: "log of rank 5" in app.lines[0])
+        await pilot.press("slash", *"rank 3", "enter", "q")
+        await until(pilot, lambda: "ranks: " in app.lines[2])
+        await pilot.press("enter")
+        await until(pilot, lambda: "log of rank " in app.lines[0])
+        assert "log of rank 5" in app.lines[0]
+
+    run(app, check)
+
+
 def test_search_for_a_rank() -> None:
     """The cursor goes to the next rank with the text in its row."""
     app = Shown(EIGHT)
