@@ -120,7 +120,7 @@ def draw(found: Mapping[int, Series]) -> Training | None:
     slow = _slow(times)
     order = sorted(series, key=lambda rank_id: (rank_id not in slow, rank_id))
     shown = order[:MOST_LINES]
-    charts = (_chart("Loss", "loss", series, shown, slow), _chart("Time per step", "seconds", series, shown, slow))
+    charts = (_chart(figure, series, shown, slow) for figure in FIGURES)
     left = [*order[MOST_LINES:], *(rank_id for rank_id, one in found.items() if one.is_unread)]
     sampled = [rank_id for rank_id, one in series.items() if one.is_sampled]
     return Training(
@@ -163,18 +163,35 @@ def seconds(number: float) -> str:
     return f"{number * 1000:.3g} ms" if number < 1 else f"{number:.4g} s"
 
 
-def _chart(title: str, name: str, series: Mapping[int, Series], shown: Sequence[int], slow: set[int]) -> Chart | None:
+@attrs.frozen(kw_only=True)
+class Figure:
+    """What a chart shows of each point. Of many points, one stands for several: the `choose` of their values."""
+
+    title: str
+    of: Callable[[Point], float | None]
+    choose: Callable[[Iterable[float]], float]
+    shape: Callable[[float], str]
+    begins_at_zero: bool
+
+
+FIGURES: Final = (
+    Figure(title="Loss", of=lambda one: one.loss, choose=median_low, shape="{:.4g}".format, begins_at_zero=False),
+    # No slow step is lost.
+    Figure(title="Time per step", of=lambda one: one.seconds, choose=max, shape=seconds, begins_at_zero=True),
+)
+
+
+def _chart(figure: Figure, series: Mapping[int, Series], shown: Sequence[int], slow: set[int]) -> Chart | None:
     """Return a chart of one figure, or None if fewer than two points have it."""
-    values = {one: [(p.step, getattr(p, name)) for p in series[one].points if getattr(p, name)] for one in shown}
-    choose = max if name == "seconds" else median_low  # no slow step is lost, and a loss is a typical one
-    values = {one: _thinned(found, choose) for one, found in values.items() if len(found) > 1}
+    known = {one: [(point.step, value) for point in series[one].points if (value := figure.of(point))] for one in shown}
+    values = {one: _thinned(found, figure.choose) for one, found in known.items() if len(found) > 1}
     if not values:
         return None
     steps = [step for found in values.values() for step, _value in found]
     numbers = [value for found in values.values() for _step, value in found]
     left, right, low, high = min(steps), max(steps), min(numbers), max(numbers)
-    low = 0.0 if low > 0 and name == "seconds" else low
-    shape = seconds if name == "seconds" else "{:.4g}".format
+    low = min(0.0, low) if figure.begins_at_zero else low
+    title, shape = figure.title, figure.shape
     first = next(iter(values.values()))
     alike: dict[tuple[str, str], list[int]] = {}
     for one, points in values.items():
