@@ -183,8 +183,9 @@ FIGURES: Final = (
 
 def _chart(figure: Figure, series: Mapping[int, Series], shown: Sequence[int], slow: set[int]) -> Chart | None:
     """Return a chart of one figure, or None if fewer than two points have it."""
-    known = {one: [(point.step, value) for point in series[one].points if (value := figure.of(point))] for one in shown}
-    values = {one: _thinned(found, figure.choose) for one, found in known.items() if len(found) > 1}
+    known = {one: [(point.step, figure.of(point)) for point in series[one].points] for one in shown}
+    numbered = {one: [(step, value) for step, value in found if value is not None] for one, found in known.items()}
+    values = {one: _thinned(found, figure.choose) for one, found in numbered.items() if len(found) > 1}
     if not values:
         return None
     steps = [step for found in values.values() for step, _value in found]

@@ -69,6 +69,14 @@ def test_parts(tmp_path: Path) -> None:
     assert ([], False) == files.read_parts(str(tmp_path), 10, 4)
 
 
+def test_loss_of_zero() -> None:
+    """It is drawn like any other."""
+    drawn = page_training.draw({0: Series(points=points_of([b"step 1 loss 2.0\nstep 2 loss 0.0\n"]))})
+
+    assert drawn
+    assert ["Loss from 2 at step 1 to 0 at step 2"] == [chart.words for chart in drawn.charts]
+
+
 def test_many_ranks() -> None:
     """A few ranks are drawn, the slow ones first, and the others named."""
     series = {one: Series(points=points_of([lines(5 if one == 60 else 0)])) for one in range(64)}
