@@ -148,6 +148,11 @@ def clock(at: float | None) -> str:
     return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
 
 
+def in_seconds(seconds: float) -> str:
+    """Write a time limit with at most one decimal: "90 s", "0.5 s"."""
+    return f"{round(seconds, 1):g} s"
+
+
 def duration(seconds: float) -> str:
     """Write a duration in its two largest units: "40 ms", "3.2 s", "2 min 5 s", "2 h 14 min", "3 d 4 h"."""
     if 0.0005 <= seconds < 0.0995:  # noqa: PLR2004  it would be "0 s" or "0.1 s"

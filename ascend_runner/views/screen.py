@@ -27,6 +27,7 @@ from ascend_runner.text import (
     clock,
     counted,
     duration,
+    in_seconds,
     printable,
     rank_list,
     signal_name,
@@ -74,7 +75,7 @@ def holding(cause: Cause, job: JobSpec) -> str:
         )
     seconds = machine.hold(cause, job.stopping.grace) if isinstance(cause, Exited) else machine.HOLD
     who = "HCCL" if seconds > machine.HOLD else "other ranks"
-    return f"{reason(cause, job)}; waiting up to {round(seconds, 1):g} s for {who} to report the cause"
+    return f"{reason(cause, job)}; waiting up to {in_seconds(seconds)} for {who} to report the cause"
 
 
 def stopping(state: State, why: str, living: Collection[int]) -> str:
@@ -92,7 +93,7 @@ def stopping(state: State, why: str, living: Collection[int]) -> str:
 
 def time_to_exit(seconds: float, hint: str) -> str:
     """Return the part of a sentence on how long processes have to exit before they are killed."""
-    return f", with up to {round(seconds, 1):g} s to exit ({hint})" if seconds else " without a grace period"
+    return f", with up to {in_seconds(seconds)} to exit ({hint})" if seconds else " without a grace period"
 
 
 def way_out(cause: Cause | None) -> str:

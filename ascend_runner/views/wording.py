@@ -12,7 +12,7 @@ from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
 from ascend_runner.record.rank_record import CAUSED, LOST_PEERS, Outcome
 from ascend_runner.supervision.causes import Ending, PeerFailed
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_of, duration, folded, format_numbers, printable, rank_list
+from ascend_runner.text import all_of, duration, folded, format_numbers, in_seconds, printable, rank_list
 
 if TYPE_CHECKING:
     from ascend_runner.diagnosis.finding import StackGroup
@@ -109,15 +109,13 @@ def _beat(beat: Beat) -> str:
 
 def asked(fact: CheckpointAsked, state: State) -> str:
     """Return the sentence on a request for a checkpoint: its reason, the ranks that were asked, and what follows."""
-    limit = state.checkpoint.before_limit
+    limit, time = state.checkpoint.before_limit, in_seconds(fact.seconds)
     if state.cause is None:
         reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
-        later = (
-            "" if fact.reached else f"; ranks that begin to handle it within {round(fact.seconds, 1):g} s will be asked"
-        )
+        later = "" if fact.reached else f"; ranks that begin to handle it within {time} will be asked"
         return f"{reason}{fact}{later}"
     hint = f"{state.cause.to_stop} to stop them now"
-    what_follows = f"; stopping them within {round(fact.seconds, 1):g} s ({hint})" if fact.reached else ""
+    what_follows = f"; stopping them within {time} ({hint})" if fact.reached else ""
     return f"{state.cause.reason}; {fact}{what_follows}"
 
 
