@@ -30,11 +30,11 @@ from ascend_runner.diagnosis.foreign_logs import (
     Excerpt,
     Judged,
     Local,
+    Number,
     Origin,
     PlogReader,
     Process,
     Splitter,
-    Tag,
 )
 from ascend_runner.diagnosis.root_cause import Diagnosis
 from ascend_runner.errors import SettingsError, UnreadableError, reason
@@ -371,9 +371,9 @@ class Mixed:
 
     title: str
     node: str
-    parts: Mapping[Tag, Text]
+    parts: Mapping[Number, Text]
     aliases: Mapping[int, int]
-    endings: Mapping[Tag, Ending]
+    endings: Mapping[Number, Ending]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -457,13 +457,15 @@ class LogReader:
         rest = texts.pop(None, b"")
         is_alone = len(self.sources) == 1
         name = "the program" if is_alone else source.origin.node or f"the program in {os.path.basename(source.title)}"
-        self._judge(name, [(source.title, rest)], is_mixed=True)
+        named = {name: rest, **{tag: text for tag, text in texts.items() if isinstance(tag, str)}}
+        for tag, text in named.items():
+            self._judge(tag, [(source.title, text)], is_mixed=True)
         return Mixed(
             title=source.title,
             node=source.origin.node or (source.path if count > 1 else ""),
-            parts={tag: (source.title, text) for tag, text in texts.items() if tag},
+            parts={tag: (source.title, text) for tag, text in texts.items() if isinstance(tag, tuple)},
             aliases=splitter.aliases,
-            endings=foreign_logs.endings_in(rest.decode(errors="replace")),
+            endings=foreign_logs.endings_in(b"".join(named.values()).decode(errors="replace")),
         )
 
     def _note_endings(self, mixed: Sequence[Mixed], local: Mapping[Local, int]) -> None:
