@@ -23,6 +23,7 @@ import attrs
 from ascend_runner.diagnosis import codes, expressions
 from ascend_runner.diagnosis.codes import Code, Found, Kind
 from ascend_runner.diagnosis.finding import Finding
+from ascend_runner.text import LINE_LIMIT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -135,10 +136,10 @@ def _known() -> Catalogue:
     try:
         return ours()
     except OSError:
-        return _EMPTY
+        return EMPTY
 
 
-_EMPTY: Final = build(())
+EMPTY: Final = build(())
 
 
 def _read_files() -> Iterator[bytes]:
@@ -204,9 +205,9 @@ def entry_of(name: str) -> Entry | None:
 def advised(finding: Finding, site: Catalogue) -> Finding:
     """Return a finding with the advice of a site's own entry, if one matches; nothing else changes."""
     frames = [line for line in finding.traceback if line.startswith("  ")]
-    said = [*texts_of("\n".join([*frames, finding.exception])), *finding.traceback]
+    said = [line[:LINE_LIMIT] for line in (*texts_of("\n".join([*frames, finding.exception])), *finding.traceback)]
     around = [*said, finding.code_line, finding.plog_error, *finding.last_lines]
-    found = site.first(EXCEPTION, [line[:BEGINNING] for line in said]) or site.first(LINE, around)
+    found = site.first(EXCEPTION, said) or site.first(LINE, around)
     code = found.code if found else site.codes.get(finding.code)
     return attrs.evolve(finding, code_meaning=code.meaning, next=code.next) if code else finding
 
@@ -240,6 +241,7 @@ _CHOICES: Final = {
     "beside": ("disks", "memory", "ports", "shm"),
 }
 LONGEST_ADVICE: Final = 160  # characters, which take two lines of a terminal
+MOST_OPEN_ENDS: Final = 2  # half a second for the worst line; a further one takes a minute
 SHORTEST: Final = 3  # letters, or bytes of UTF-8, of a literal; a shorter one occurs in most logs
 
 
@@ -264,7 +266,7 @@ def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
         reasons = [
             *wrong.values(),
             *_missing(fields),
-            *_faults_of_entry(entry),
+            *_faults_of_entry(entry, is_ours=is_ours),
             *(f"{one!r} belongs to entry {numbers[one]} already" for one in names if one),
         ]
         found += [f"{label}: {reason}" for reason in reasons]
@@ -297,7 +299,7 @@ def _missing(fields: Mapping[str, object]) -> Iterator[str]:
 _NEEDED: Final = ("id", "means", "source")
 
 
-def _faults_of_entry(entry: Entry) -> Iterator[str]:
+def _faults_of_entry(entry: Entry, *, is_ours: bool) -> Iterator[str]:
     """Yield what is wrong with the values of an entry, as far as it has them."""
     if not re.fullmatch(r"(?:[a-z0-9]+(?:-[a-z0-9]+)*)?", entry.id):
         yield f"invalid id {entry.id!r}, expected words in lower case with hyphens between them"
@@ -307,13 +309,17 @@ def _faults_of_entry(entry: Entry) -> Iterator[str]:
         yield f"means and next must be one printable line of at most {LONGEST_ADVICE} characters together"
     reasons = [f"invalid code {part!r}" for part in entry.code.split(", ") if part and not _CODES.fullmatch(part)]
     for pattern in (*entry.match, "|".join(entry.match)) if entry.match else ():  # they may have groups of one name
-        reasons = reasons or [f"expression {pattern!r}: {one}" for one in _faults_of_expression(pattern, entry.on)]
+        found = _faults_of_expression(pattern, entry.on, is_ours=is_ours)
+        reasons = reasons or [f"expression {pattern!r}: {one}" for one in found]
     yield from reasons or _faults_of_samples(entry)
 
 
-def _faults_of_expression(pattern: str, on: str) -> Iterator[str]:
+def _faults_of_expression(pattern: str, on: str, *, is_ours: bool) -> Iterator[str]:
     reasons = list(expressions.faults(pattern))
     yield from reasons
+    if not (is_ours or reasons) and expressions.open_ends(pattern) > MOST_OPEN_ENDS:
+        why = f"more than {MOST_OPEN_ENDS} repetitions may go on with what follows them"
+        yield f"it may take too long: {why}; split it, or limit them, as in .{{0,9}}"
     if on == LINE and not reasons and min(len(text.encode()) for text in expressions.literals(pattern)) < SHORTEST:
         yield f"each alternative needs a text of at least {SHORTEST} letters outside of groups"
 

@@ -1,4 +1,4 @@
-"""Judges regular expressions: the text without which one cannot match, and whether a search may take exponential time.
+"""Judges regular expressions: the text without which one cannot match, and how long a search may take.
 
 Knows nothing of what they are for.
 """
@@ -89,6 +89,29 @@ def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: boo
             if any(one[0] & other[0] or one[1] is other[1] is True for one, other in itertools.combinations(firsts, 2)):
                 return "two alternatives in a repeated group begin with the same character"
     return ""
+
+
+def open_ends(pattern: str) -> int:
+    """Return how many repetitions in one alternative may go on with what may follow them.
+
+    A search tries each of their ends: its time may grow with the length of a line to the power of one more than that.
+    """
+    return _open_ends(_parser.parse(pattern, re.IGNORECASE).data, frozenset())
+
+
+FEW: Final = 10  # a repetition that may end at fewer places takes no noticeable time
+
+
+def _open_ends(items: Sequence[Item], following: Characters) -> int:
+    found = 0
+    for at, (code, value) in enumerate(items):
+        name = str(code)
+        after, may_be_empty = _beginnings(items[at + 1 :])
+        after = after | following if may_be_empty else after
+        if name.endswith("_REPEAT") and value[1] - value[0] >= FEW:
+            found += bool(_beginnings(value[2])[0] & after)
+        found += max((_open_ends(part, after) for part, _repeats in _parts(name, value)), default=0)
+    return found
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[Sequence[Item], bool]]:

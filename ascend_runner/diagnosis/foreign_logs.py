@@ -2,8 +2,8 @@
 
 A path or the beginnings of lines tell the rank. The forms are from torchrun (--log-dir, --tee, its report on failed
 workers), torch (the excepthook and c10d), accelerate, DeepSpeed, msrun, MindSpore's scripts, Open MPI and PRRTE
-(--output-filename, --tag-output), horovodrun, srun, kubectl, CRI, ModelArts, MindCluster (FaultDiag), CANN (plogs) and
-this runner.
+(--output-filename, --tag-output), horovodrun, srun, kubectl, docker compose, CRI, ModelArts, MindCluster (FaultDiag),
+CANN (plogs) and this runner.
 
 A log may have any length and contain anything: of each process its end is kept, and the last errors before that.
 """
@@ -14,7 +14,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from signal import SIGABRT, SIGBUS, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import Final
+from typing import Final, Union
 
 import attrs
 
@@ -111,15 +111,18 @@ _PREFIX: Final = re.compile(
     rb"|\[[A-Za-z]\w{0,31}?(?P<local>\d{1,6})\]:"  # torchrun: the role and the local rank
     rb"|\[(?:\d{1,9},)?(?P<of_mpi>\d{1,6})\]<std(?:out|err|diag)>:"  # Open MPI, horovodrun
     rb"|\[[^][,<>\s]{1,80}@\d{1,9},(?P<of_prrte>\d{1,6})\]<std(?:out|err)>: ?"
+    rb"|\[pod/(?P<pod>[\w.-]{1,253})/[\w.-]{1,63}\] "  # kubectl logs --prefix
+    rb"|(?P<container>[\w.-]{1,64}) {2,64}\| "  # docker compose logs
     rb")"
 )
 _LABEL: Final = re.compile(rb" *(?P<rank>\d{1,6}): ")  # srun --label
-_HINT: Final = re.compile(rb"\](?::|<std| )")  # what all prefixes contain
+_HINT: Final = re.compile(rb"\](?::|<std| )|  \| ")  # what all prefixes contain
 _COLOR: Final = re.compile(rb"\x1b\[[0-9;]*m")
 PREFIXES: Final = 3  # before one line: torchrun's and torch's
 LABELLED: Final = 20  # lines, all of which have a label if a log has them
 
-Tag = tuple[bool, int]  # whether it is a local rank, and its number
+Number = tuple[bool, int]  # whether it is a local rank, and its number
+Tag = Union[Number, str]  # or the pod or container of a process whose rank is unknown
 
 
 # --- Bounded memory ---------------------------------------------------------------------------------------------------
@@ -218,9 +221,12 @@ class Splitter:
     def _tagged(self, found: re.Match[bytes], line: bytes) -> tuple[Tag, bytes]:
         """Return whose a line is, and the line without its prefixes. A rank precedes a local rank."""
         rank = local = -1
+        name = ""
         for _number in range(PREFIXES):
             if found.lastgroup == "local":
                 local = int(found["local"])
+            elif found.lastgroup in {"pod", "container"}:
+                name = f"{found.lastgroup} {found[found.lastgroup].decode()}"
             else:
                 rank = int(found[found.lastindex or 0])
             line = line[found.end() :]
@@ -229,7 +235,7 @@ class Splitter:
                 break
             found = following
         if rank < 0:
-            return (True, local), line
+            return name or (True, local), line
         if local >= 0 and len(self.aliases) < MOST_PROCESSES:
             self.aliases[local] = rank
         return (False, rank), line
@@ -322,9 +328,9 @@ _WORDS: Final[Mapping[str, int]] = {  # strsignal(3), as srun prints it
 }
 
 
-def endings_in(text: str) -> dict[Tag, Ending]:
+def endings_in(text: str) -> dict[Number, Ending]:
     """Return how ranks ended according to their launcher, the first one to end first."""
-    found: dict[Tag, Ending] = {}
+    found: dict[Number, Ending] = {}
     first = text.rfind(_FIRST)
     for part in [text[first:], text[:first]] if first >= 0 else [text]:
         for match in (match for form in _ENDINGS for match in form.finditer(part)):

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.diagnosis import statements, tracebacks
-from ascend_runner.diagnosis.catalogue import class_of, first_code, first_phrase
+from ascend_runner.diagnosis.catalogue import class_of, entry_of, first_code, first_phrase
 from ascend_runner.diagnosis.codes import Found, Kind
 from ascend_runner.diagnosis.finding import Finding, Peer
 from ascend_runner.diagnosis.statements import innermost, is_own, records, since_progress, up_to
@@ -250,14 +250,15 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     What surrounds an error of the program itself (a ValueError), or one whose message says that it is the cause (out of
     memory), does not explain it, nor does what fails or aborts at the exit of the program. The plog counts only if the
     log says nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
-    teardown are a consequence.
+    teardown are a consequence. A code that no entry explains yields to a phrase that one does.
     """
     message = told.message if told else ()
     if told:
         lines = lines[: next((at for at in range(told.end, len(lines)) if _AT_EXIT.match(lines[at])), len(lines))]
     found = first_code(message)
     if found and not found.code.is_wrapper:
-        return found
+        phrase = None if entry_of(found.code.name) else first_phrase(message)
+        return phrase if phrase and phrase.code.kind is Kind.ROOT else found
     phrase = first_phrase(message)
     is_told = bool(phrase and phrase.code.kind is Kind.ROOT and not (found or phrase.code.is_wrapper))
     if told and (is_told or statements.is_of_the_program(told)):

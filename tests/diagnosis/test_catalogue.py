@@ -100,6 +100,7 @@ def test_file_of_a_site() -> None:
         ("it matches its near miss", "granted 8 seats", "refused 8 seats"),
         ("it is invalid", "'licence server .* refused'", "'licence server (.* refused'"),
         ("it may take exponential time", "'licence server .* refused'", "'licence server (?:.*)* refused'"),
+        ("it may take too long", "'licence server .* refused'", "'.*aaa.*aaa.*b|licence server .* refused'"),
         ("redefinition of group name", "'licence server .* refused'", "['(?P<a>licence) server', 'refused (?P<a>a)']"),
         ("each alternative needs a text of at least 3", "'licence server .* refused'", r"'\w+ \w+|refused'"),
         ("key 'kind' is reserved for the program's own entries", 'on = "line"', 'kind = "peer"'),

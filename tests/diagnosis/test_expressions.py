@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_runner.diagnosis.catalogue import ours
-from ascend_runner.diagnosis.expressions import faults, literals
+from ascend_runner.diagnosis.expressions import faults, literals, open_ends
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,22 @@ def test_expression_that_ends(pattern: str) -> None:
 def test_useless_expression(pattern: str) -> None:
     """An invalid expression, one with flags of its own, and one that matches nothing at all are refused."""
     assert 1 == len(list(faults(pattern)))
+
+
+@pytest.mark.parametrize(
+    ("expected", "pattern"),
+    [
+        (3, ".*a.*a.*b"),
+        (4, r"\w*\w*\w*\w*x"),
+        (4, r"(?:a.*b|c.*d\s*.+e.*f)"),
+        (2, "a.{0,80}b.{0,80}c"),
+        (1, r"licence \w+ of \S+ .* refused"),
+        (0, r"rank \d+ lost \w+ a.{0,9}b"),
+    ],
+)
+def test_open_ends(expected: int, pattern: str) -> None:
+    """What follows a repetition may end it; short repetitions do not count."""
+    assert expected == open_ends(pattern)
 
 
 def test_our_expressions_end() -> None:

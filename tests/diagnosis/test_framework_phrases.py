@@ -78,7 +78,7 @@ def test_class_by_place(name: str, message: str, file: str, function: str) -> No
         ("RuntimeError: no data received from peer", "/job/train.py", "main"),
         ("RuntimeError: No data for sm_90 and int8.", "/job/train.py", "main"),
         ("KeyError: 'model.layers.30.self_attn.attn'", "/job/train.py", "main"),
-        ("AttributeError: 'Parameter' object has no attribute 'main_grad'", "/git/megatron/core/a.py", "f"),
+        ("AttributeError: 'Parameter' object has no attribute 'grad_buffer'", "/git/megatron/core/a.py", "f"),
         ("ValueError: the loss_scale must not be nan", "/job/train.py", "main"),
         ("RuntimeError: timed out waiting for rank 3, please increase ddp_timeout", "/job/train.py", "main"),
         ("TypeError: unknown argument type", "/job/train.py", "main"),

@@ -410,6 +410,15 @@ def test_detail_beside_a_phrase() -> None:
     assert "headDim" in evidence.code_line
 
 
+@pytest.mark.parametrize(("expected", "code"), [("bfloat16", "E90003"), ("EL0004", "EL0004")])
+def test_phrase_beside_a_code(expected: str, code: str) -> None:
+    """A code that no entry explains, but only its module, yields to a telling phrase."""
+    error = f"{code}: [PID: 7] Compile operator failed: bfloat16 of dsl.add is not supported."
+    log = f'Traceback (most recent call last):\n  File "/a.py", line 3, in f\nRuntimeError: call failed\n{error}\n'
+
+    assert expected == read(log.encode(), Ending(exit_code=1)).code
+
+
 def test_error_of_the_error_message() -> None:
     """That no message can be got without a context says nothing about the error itself."""
     log = (

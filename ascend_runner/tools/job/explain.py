@@ -25,16 +25,16 @@ import attrs
 
 from ascend_runner import report_file
 from ascend_runner.diagnosis import catalogue, endings, foreign_logs
-from ascend_runner.diagnosis.catalogue import Entry
+from ascend_runner.diagnosis.catalogue import EMPTY, Catalogue, Entry
 from ascend_runner.diagnosis.foreign_logs import (
     Excerpt,
     Judged,
     Local,
+    Number,
     Origin,
     PlogReader,
     Process,
     Splitter,
-    Tag,
 )
 from ascend_runner.diagnosis.root_cause import Diagnosis
 from ascend_runner.errors import SettingsError, UnreadableError, reason
@@ -84,11 +84,11 @@ SIGNALS: Final = "https://man7.org/linux/man-pages/man7/signal.7.html"
 CODES: Final = "https://www.hiascend.com/document"  # of CANN, by their modules
 
 
-def is_code(word: str) -> bool:
-    """Whether a word has the form of an error code, an exit status or a signal, or is a name in the catalogue."""
+def is_code(word: str, site: Catalogue = EMPTY) -> bool:
+    """Whether a word has the form of an error code, an exit status or a signal, or is a name in a catalogue."""
     if _CODE.fullmatch(word) and not os.path.isdir(word):
         return True
-    return not os.path.lexists(word) and bool(_CODE.fullmatch(_cased(word)) or _entry_of(word))
+    return not os.path.lexists(word) and bool(_CODE.fullmatch(_cased(word)) or _entry_of(word) or word in site.names)
 
 
 def _cased(word: str) -> str:
@@ -102,9 +102,18 @@ def _entry_of(word: str) -> Entry | None:
     return catalogue.entry_of(word) or catalogue.entry_of(next(catalogue.code_names(word), ""))
 
 
-def look_up(word: str) -> Explanation | None:
-    """Return what a code means, None if it is unknown."""
+def look_up(word: str, site: Catalogue = EMPTY) -> Explanation | None:
+    """Return what a code means, None if it is unknown. The words of a site's own entry precede the built-in ones."""
     word = _cased(word)
+    found = _built_in(word)
+    entry = site.names.get(found.code if found else word)
+    if entry is None:
+        return found
+    found = found or Explanation(word, entry.means)
+    return attrs.evolve(found, meaning=entry.means, next=entry.next, source=entry.source)
+
+
+def _built_in(word: str) -> Explanation | None:
     if re.fullmatch(r"-?\d{1,3}", word):
         return _of_status(int(word))
     if word in Signals.__members__:
@@ -146,7 +155,7 @@ def _of_signal(code: str, signum: int) -> Explanation:
 
 
 def _explain_codes(words: Sequence[str], options: Namespace) -> int:
-    found = [(word, look_up(word)) for word in words]
+    found = [(word, look_up(word, options.site)) for word in words]
     if options.json:
         write_text(json.dumps([attrs.asdict(one) for _word, one in found if one], indent=1) + "\n")
     for word, one in found:
@@ -371,9 +380,9 @@ class Mixed:
 
     title: str
     node: str
-    parts: Mapping[Tag, Text]
+    parts: Mapping[Number, Text]
     aliases: Mapping[int, int]
-    endings: Mapping[Tag, Ending]
+    endings: Mapping[Number, Ending]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -400,6 +409,7 @@ class LogReader:
     sources: Sequence[Source]
     advance: Callable[[int], object]
     problems: list[str]  # sentences on logs that cannot be read are added
+    site: Catalogue = EMPTY
     judged: dict[int, Judged] = attrs.field(factory=dict)
     ranks: dict[int, RankRecord] = attrs.field(factory=dict)  # without what the diagnosis says
     first: int | None = None  # the rank that ended first according to the launcher
@@ -457,13 +467,15 @@ class LogReader:
         rest = texts.pop(None, b"")
         is_alone = len(self.sources) == 1
         name = "the program" if is_alone else source.origin.node or f"the program in {os.path.basename(source.title)}"
-        self._judge(name, [(source.title, rest)], is_mixed=True)
+        named = {name: rest, **{tag: text for tag, text in texts.items() if isinstance(tag, str)}}
+        for tag, text in named.items():
+            self._judge(tag, [(source.title, text)], is_mixed=True)
         return Mixed(
             title=source.title,
             node=source.origin.node or (source.path if count > 1 else ""),
-            parts={tag: (source.title, text) for tag, text in texts.items() if tag},
+            parts={tag: (source.title, text) for tag, text in texts.items() if isinstance(tag, tuple)},
             aliases=splitter.aliases,
-            endings=foreign_logs.endings_in(rest.decode(errors="replace")),
+            endings=foreign_logs.endings_in(b"".join(named.values()).decode(errors="replace")),
         )
 
     def _note_endings(self, mixed: Sequence[Mixed], local: Mapping[Local, int]) -> None:
@@ -512,14 +524,15 @@ class LogReader:
             is_mixed=is_mixed,
         )
         judged = foreign_logs.judge(process, self._masker.data)
+        evidence = judged.death.evidence
         if plog:
             error = shown("".join(plog.errors[:1]))
-            evidence = attrs.evolve(judged.death.evidence, plog_path=plog.path, plog_error=error)
-            judged = attrs.evolve(judged, death=attrs.evolve(judged.death, evidence=evidence))
-        self.judged[rank_id] = judged
-        said = {number for line in judged.death.evidence.traceback for number in _RANK.findall(line)}
+            evidence = attrs.evolve(evidence, plog_path=plog.path, plog_error=error)
+        evidence = catalogue.advised(evidence, self.site)
+        self.judged[rank_id] = attrs.evolve(judged, death=attrs.evolve(judged.death, evidence=evidence))
+        said = {number for line in evidence.traceback for number in _RANK.findall(line)}
         name = f"rank {said.pop()}" if is_mixed and len(said) == 1 else name
-        path = _with_the_error(texts, judged.death.evidence.summary)
+        path = _with_the_error(texts, evidence.summary)
         self.ranks[rank_id] = RankRecord(rank_id=rank_id, name=name, state=RankState.UNKNOWN, log_path=path)
 
     def _plog_of(self, rank_id: int, texts: Sequence[Text]) -> Plog | None:
@@ -622,13 +635,14 @@ def run(options: Namespace) -> int:
     """Explain codes, or the logs of a job, and return the exit status.
 
     Raises:
-        SettingsError: A word names nothing, or some are codes.
+        SettingsError: A word names nothing, or some are codes, or --catalogue has faults.
         UnreadableError: There is no log that can be read.
     """
     words: Sequence[str] = options.words
-    if all(map(is_code, words)):
+    options.site = _site(options)
+    if all(is_code(word, options.site) for word in words):
         return _explain_codes(words, options)
-    _check_words(words)
+    _check_words(words, options.site)
     found = of_reports(words, options)
     if isinstance(found, str):
         return _show(JobRecord(), found.splitlines(), options)
@@ -639,7 +653,7 @@ def run(options: Namespace) -> int:
     if not sources:
         raise UnreadableError("".join(problems[:1]) or f"no logs in {abbreviated(words)}")
     with _progress(sum(one.size for one in sources)) as advance:
-        reader = LogReader(sources, advance, problems)
+        reader = LogReader(sources, advance, problems, options.site)
         reader.read()
     for problem in problems[:MOST_PROBLEMS]:
         options.tell(problem)
@@ -650,7 +664,28 @@ def run(options: Namespace) -> int:
     return _show(record, [*_nothing(reader, where)], options)
 
 
-def _check_words(words: Iterable[str]) -> None:
+def _site(options: Namespace) -> Catalogue:
+    """Return the site's own catalogue, an empty one without --catalogue; all of its faults are reported.
+
+    Raises:
+        SettingsError: It has faults, or cannot be read.
+    """
+    path: str | None = options.catalogue
+    if path is None:
+        return EMPTY
+    try:
+        data = catalogue.read(path)
+    except OSError as error:
+        raise SettingsError(f"cannot read --catalogue {path!r}: {reason(error)}") from error
+    faults = catalogue.faults(data, path)
+    for fault in faults[:-1]:
+        options.tell(fault)
+    if faults:
+        raise SettingsError(faults[-1])
+    return catalogue.build(catalogue.parse(data))
+
+
+def _check_words(words: Iterable[str], site: Catalogue) -> None:
     """Check that each word names a log.
 
     Raises:
@@ -664,7 +699,7 @@ def _check_words(words: Iterable[str]) -> None:
                 os.lstat(word)
             logs.append(word)
         except (FileNotFoundError, NotADirectoryError) as error:
-            if not is_code(word):
+            if not is_code(word, site):
                 raise SettingsError(f"{word!r} is neither a file nor an error code") from error
             codes.append(word)
         except OSError as error:
@@ -723,7 +758,14 @@ def of_reports(words: Sequence[str], options: Namespace) -> JobRecord | str | No
             return node_reports.screen(several)
     record = JobRecord.decode(report_file.read(path))
     folder = os.path.dirname(path)
-    ranks = tuple(attrs.evolve(one, log_path=os.path.join(folder, one.log_name)) for one in record.ranks)
+    ranks = tuple(
+        attrs.evolve(
+            one,
+            log_path=os.path.join(folder, one.log_name),
+            finding=one.finding and catalogue.advised(one.finding, options.site),
+        )
+        for one in record.ranks
+    )
     if record.cause:
         return attrs.evolve(record, ranks=ranks)
     if record.state is JobState.SUCCEEDED:

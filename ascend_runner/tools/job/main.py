@@ -120,6 +120,8 @@ def _add_explain(command: ArgumentParser) -> None:
         " standard input; give all logs of a job at once"
     )
     command.add_argument("words", metavar="CODE|LOG", nargs="+", help=text)
+    text = "TOML file with this site's own explanations of errors, as for ascend-runner"
+    command.add_argument("--catalogue", metavar="FILE", help=text)
     command.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -183,6 +183,19 @@ def test_one_log_of_all_ranks(prefix: str, end: str, tool: Tool, tmp_path: Path)
     assert SUMMARY in sentence
 
 
+@pytest.mark.parametrize(
+    ("prefix", "title"),
+    [("[pod/train-worker-{}/pytorch] ", "pod train-worker-2"), ("worker-{}  | ", "container worker-2")],
+    ids=["kubectl", "docker compose"],
+)
+def test_one_log_of_processes_without_ranks(prefix: str, title: str, tool: Tool, tmp_path: Path) -> None:
+    """Pods and containers are told apart by their names; which rank one is, is unknown."""
+    logs = [prefixed(prefix.format(number), steps(number) + (NAN if number == 2 else LOST)) for number in range(4)]
+    written(tmp_path, {"train.log": interleaved(*logs)})
+
+    assert f"{title} failed: {SUMMARY}" == explained(tool, tmp_path / "train.log")[1]
+
+
 def test_only_tracebacks_have_a_prefix(tool: Tool, tmp_path: Path) -> None:
     """With torchrun without --tee: torch prefixes its tracebacks, and nothing else."""
     logs = [steps(rank) + prefixed(f"[rank{rank}]: ", NAN if rank == 2 else LOST) for rank in range(4)]

@@ -168,6 +168,7 @@ complete -c ascend-job -n '__fish_seen_subcommand_from report' -l json -d 'print
 complete -c ascend-job -n '__fish_seen_subcommand_from report' -f -a '(__ascend_runner_jobs)'
 complete -c ascend-job -n __fish_use_subcommand -a explain -d 'Explain an error code, or why a job of any launcher failed, from its logs'
 complete -c ascend-job -n '__fish_seen_subcommand_from explain' -s h -l help -d 'show help'
+complete -c ascend-job -n '__fish_seen_subcommand_from explain' -l catalogue -d 'TOML file with this site\'s own explanations of errors, as for ascend-runner' -r -F
 complete -c ascend-job -n '__fish_seen_subcommand_from explain' -l json -d 'print JSON'
 complete -c ascend-job -n '__fish_seen_subcommand_from explain' -F
 complete -c ascend-job -n __fish_use_subcommand -a checkpoint -d 'Ask the ranks of a running job for a checkpoint'
