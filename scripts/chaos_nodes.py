@@ -127,6 +127,13 @@ class Schedule:
         """Return the nodes that a signal lets leave alone, for a replacement."""
         return {fault.node for fault in self.stops if fault.name == "node stopped" and self.restarts}
 
+    def may_leave(self) -> bool:
+        """Whether SIGKILL has hit all that would stop what is left of a node: its two processes and the one around."""
+        killed = {(fault.node, fault.name) for fault in self.faults}
+        both = ("runner killed", "guardian killed")
+        nodes = range(self.nodes)
+        return self.end == "its guardian killed" and any(all((node, one) in killed for one in both) for node in nodes)
+
     def expected(self) -> set[int]:
         """Return the statuses that the first cause explains, an empty set if that is not clear."""
         if self.restarts or self.end != "success":
@@ -221,7 +228,7 @@ class Play:
                 self._do(fault, self._pids[fault.node])
         yield from self._finish(simulation)
         yield from self._end_second()
-        if not self._is_reached(lambda: not self._left(), self._limit):
+        if not self._is_reached(lambda: not self._left(), self._limit) and not self._schedule.may_leave():
             yield f"still running after {self._limit:g} s: {', '.join(map(process_tree.describe, self._left()))}"
         yield from (path.name for path in self._marks.glob("overlap-*"))
         if not self._schedule.end.endswith("killed"):

@@ -112,11 +112,11 @@ _PREFIX: Final = re.compile(
     rb"|\[(?:\d{1,9},)?(?P<of_mpi>\d{1,6})\]<std(?:out|err|diag)>:"  # Open MPI, horovodrun
     rb"|\[[^][,<>\s]{1,80}@\d{1,9},(?P<of_prrte>\d{1,6})\]<std(?:out|err)>: ?"
     rb"|\[pod/(?P<pod>[\w.-]{1,253})/[\w.-]{1,63}\] "  # kubectl logs --prefix
-    rb"|(?P<container>[\w.-]{1,64}) {2,64}\| "  # docker compose logs
+    rb"|(?P<container>[\w.-]{1,64}[-_]\d{1,4}) {2,64}\| "  # docker compose logs
     rb")"
 )
 _LABEL: Final = re.compile(rb" *(?P<rank>\d{1,6}): ")  # srun --label
-_HINT: Final = re.compile(rb"\](?::|<std| )|  \| ")  # what all prefixes contain
+_HINT: Final = re.compile(rb"\](?::|<std| )|\d  +\| ")  # what all prefixes contain
 _COLOR: Final = re.compile(rb"\x1b\[[0-9;]*m")
 PREFIXES: Final = 3  # before one line: torchrun's and torch's
 LABELLED: Final = 20  # lines, all of which have a label if a log has them
