@@ -42,6 +42,7 @@ SELF: Final = b"self"  # the peer of the hub that is the spoke of this process; 
 NEWS_KEPT: Final = 1000  # for a runner that does not read
 BIND_INTERVAL: Final = 10.0  # seconds until the ports of a hub without one are tried again
 LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and the runner starts another process
+LOOKING: Final = 60.0  # seconds for another hub to answer
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
@@ -92,13 +93,15 @@ class LinkProcess(Generic[State]):
         self._keys = keys = derive_keys(bytes.fromhex(settings.key))
         now = time.monotonic()
         spoke, hub = make(settings, now)
-        threads = 1 if hub else max(1, len(settings.hubs))  # name servers that hang are asked side by side
+        # Name servers that hang are asked side by side, and do not hold up the hub, which has the first thread.
+        threads = (2 if hub else 0) + max(1, len(settings.hubs))
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=threads)
         self._machines = {SELF: hub, HUB: spoke} if hub else {HUB: spoke}  # by the peer whose messages they receive
         self._wakes = dict.fromkeys(self._machines, now)
         self._hub = HubSocket(self._context, keys) if hub else None
         self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
-        self._rival: SpokeSocket | None = None  # to a hub at an earlier port, of another runner of this node
+        self._rivals: list[SpokeSocket] = []  # to hubs of other runners of this node, if there are any
+        self._look_until = NEVER  # for them
         self._introduction = b""  # the first message of the spoke of this process to its hub
         self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
         self._local: Local | None = None  # the newest that the runner has said
@@ -131,7 +134,7 @@ class LinkProcess(Generic[State]):
 
     @property
     def _places(self) -> list[HubSocket | SpokeSocket]:
-        return [place for place in (self._hub, self._spoke, self._rival) if place]
+        return [place for place in (self._hub, self._spoke, *self._rivals) if place]
 
     def _has_said_all(self, now: float) -> bool:
         """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
@@ -165,7 +168,10 @@ class LinkProcess(Generic[State]):
     def _receive(self, ready: set[object], now: float) -> None:
         if self._hub:
             for peer, message in self._hub.receive(ready, now):
-                self._pass_on(SELF, peer, message, now)
+                if message == self._introduction:  # this hub is where node 0 should be
+                    self._stop_looking(elsewhere=True)
+                else:
+                    self._pass_on(SELF, peer, message, now)
             for address in self._hub.strangers:
                 self._told.add(NAMELESS)
                 place = printable(address.replace(MAPPED, ""))
@@ -173,8 +179,8 @@ class LinkProcess(Generic[State]):
         if self._spoke:
             for message in self._spoke.receive(ready, now):
                 self._pass_on(HUB, HUB, message, now)
-        if self._rival:
-            for message in self._rival.receive(ready, now):
+        for rival in self._rivals:
+            for message in rival.receive(ready, now):
                 self._hear_rival(message)
 
     def _hear_rival(self, message: bytes) -> None:
@@ -247,6 +253,8 @@ class LinkProcess(Generic[State]):
             self._feed_all(LocalChanged(attrs.evolve(self._local, state=NOT_RESPONDING), now))
         if self._hub and now >= self._bind_at:
             self._bind(self._hub, now)
+        if self._rivals and now >= self._look_until:
+            self._stop_looking()
         if self._hub and 0 < self._hub.refused_at <= now - FOREIGN:
             self._tell_once(NAMELESS, "a short connection without this job's key was ignored")
         if self._spoke and self._spoke.has_hub and 0 < self._spoke.lost_at <= now - REDIAL:
@@ -258,20 +266,30 @@ class LinkProcess(Generic[State]):
         ports = self._settings.ports
         is_bound = hub.bind(self._settings.interface, ports)
         self._bind_at = NEVER if is_bound else now + BIND_INTERVAL
-        if hub.passed and not self._rival:
-            self._look_for_rival(tuple(hub.passed))
+        if not self._rivals:
+            self._look_for_rivals(tuple(hub.passed), now)
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
         self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
 
-    def _look_for_rival(self, ports: tuple[int, ...]) -> None:
-        """Ask at the ports that others have on this machine whether one is a hub of this job."""
+    def _look_for_rivals(self, passed: tuple[int, ...], now: float) -> None:
+        """Look for hubs of this job: where node 0 may be, and at the ports that others have on this machine."""
         interface = self._settings.interface
-        place = LOCALHOST if interface == channel.EVERYWHERE else interface
-        self._rival = SpokeSocket(self._context, self._keys, (place,), ports)
-        self._rival.dial()
-        self._rival.send(self._introduction)
+        here = LOCALHOST if interface == channel.EVERYWHERE else interface
+        places = [(place, self._settings.ports) for place in self._settings.hubs if place != here]
+        for number, (place, ports) in enumerate([*places, (here, passed)], 1):
+            rival = SpokeSocket(self._context, self._keys, (place,), ports, first_thread=number)
+            rival.dial()
+            rival.send(self._introduction)
+            self._rivals.append(rival)
+        self._look_until = now + LOOKING
+
+    def _stop_looking(self, *, elsewhere: bool = False) -> None:
+        ended = self._rivals[:-1] if elsewhere else self._rivals  # the last one is on this machine
+        for rival in ended:
+            rival.close(linger=0)
+        self._rivals = self._rivals[len(ended) :]
 
     def _report_foreign(self, spoke: SpokeSocket) -> None:
         if not spoke.has_hub:
@@ -304,11 +322,11 @@ class LinkProcess(Generic[State]):
                     self._send(action)
 
     def _introduce(self, action: Send) -> None:
-        """Send the introduction to a rival, at each beat: it answers only once it has heard its own runner."""
+        """Send the introduction to rivals, at each beat: they answer only once they have heard their own runners."""
         if action.peer == HUB:
             self._introduction = self._introduction or _encoded(action.message)
-            if self._rival:
-                self._rival.send(self._introduction)
+            for rival in self._rivals:
+                rival.send(self._introduction)
 
     def _send(self, action: Send) -> None:
         message = _encoded(action.message)

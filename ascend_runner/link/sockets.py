@@ -84,6 +84,7 @@ class HubSocket:
         self._zap = context.socket(zmq.REP)
         self._zap.bind(ZAP)
         self._router = _socket(context, zmq.ROUTER)
+        self._router.setsockopt(zmq.AFFINITY, 1)
         self._router.setsockopt(zmq.CURVE_SERVER, 1)
         self._router.setsockopt(zmq.CURVE_SECRETKEY, keys.hub_secret)
         self._router.setsockopt(zmq.ZAP_DOMAIN, b"link")
@@ -131,7 +132,7 @@ class HubSocket:
         """Note whether a connection ends that has not proved that it knows the key.
 
         One that is cut before that may be of a node, which dials all addresses and keeps the first that answers. The
-        events of one connection follow one another, since the hub has one I/O thread.
+        events of one connection follow one another, since the hub has an I/O thread of its own.
         """
         if event == zmq.EVENT_ACCEPTED:
             self._connections[value] = _peer_of(value)
@@ -177,10 +178,16 @@ class SpokeSocket:
     """The connection to the hub: all its addresses are dialled side by side, and the first that answers wins."""
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys, hubs: tuple[str, ...], ports: tuple[int, ...]
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        keys: Keys,
+        hubs: tuple[str, ...],
+        ports: tuple[int, ...],
+        first_thread: int = 0,
     ) -> None:
         self._context, self._keys = context, keys
         self._hubs, self._ports = hubs, ports
+        self._first_thread = first_thread  # of those that do the I/O
         self._dialled: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}  # sockets by their monitors
         self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
         self._last = b""  # message
@@ -207,7 +214,7 @@ class SpokeSocket:
         """Look for the hub at all its addresses."""
         self.close(linger=0)
         for number, (hub, port) in enumerate(itertools.product(self._hubs, self._ports)):
-            thread = number // len(self._ports) % self._context.get(zmq.IO_THREADS)
+            thread = (self._first_thread + number // len(self._ports)) % self._context.get(zmq.IO_THREADS)
             dealer = _socket(self._context, zmq.DEALER)
             dealer.setsockopt(zmq.AFFINITY, 1 << thread)  # a name server that hangs holds up one I/O thread
             dealer.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a hub that is not there

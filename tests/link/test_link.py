@@ -349,6 +349,27 @@ def test_second_runner_of_node_0_is_refused(nodes: Nodes) -> None:
     assert "and was started again on host-" in refused[0]
 
 
+def test_second_runner_of_node_0_on_another_machine_is_refused(nodes: Nodes) -> None:
+    """It finds the hub where node 0 should be, although it can listen at the same port."""
+    identities = [
+        attrs.evolve(nodes.settings(0).identity, incarnation=f"runner {number}", host=f"host-{number}")
+        for number in (1, 2)
+    ]
+    first, second = (
+        nodes.open(nodes.settings(0, identity=identity, interface=place), run=RUN)
+        for identity, place in zip(identities, (nodes.address, own_address()))
+    )
+    news = Read([first, second])
+    for node in (first, second):
+        node.link.tell(Local(stage=Stage.READY))
+    wait_until(lambda: news.of(1, Refused))
+
+    assert ["node 0 is already running on host-1, and was started again on host-2"] == [
+        one.sentence for one in news.of(1, Refused)
+    ]
+    assert [] == news.of(0, Refused)
+
+
 def test_hub_is_looked_for_where_it_has_moved(nodes: Nodes) -> None:
     """A runner that learns another address of node 0 dials that, and so does a link process that is started later."""
     spoke = nodes.open(nodes.settings(1, hubs=(own_address(),)))
