@@ -162,7 +162,7 @@ class Hub:
     view: View = attrs.Factory(View)
     wire_view: Mapping[str, object] = attrs.field(factory=lambda: wire.encode_view(View()), eq=False)
     changed: float = NEVER  # when the view changed in what is urgent
-    due: float = attrs.field(default=math.inf, eq=False)  # when it has last asked to be woken
+    due: float = attrs.field(default=math.inf, eq=False)  # the time of the last requested wake-up
 
     @property
     def attempt(self) -> int:
@@ -206,7 +206,7 @@ def transition(hub: Hub, event: Event) -> Step:
 
 
 def _woken(hub: Hub, at: float) -> Hub:
-    """Return the hub after a sleep, such as of a frozen machine: that it heard nobody then is no silence of theirs."""
+    """Return the hub after a sleep, such as on a frozen machine, which does not count as silence of the nodes."""
     slept = at - hub.due
     if slept < BEAT:
         return hub
@@ -420,7 +420,7 @@ def _has_rival(hub: Hub, node: int) -> bool:
 
 
 def _lease(identity: Identity) -> float:
-    """Return how long ranks of a node with such options may be alive after it was last heard."""
+    """Return how long ranks of a node with these options may stay alive after its last message, in seconds."""
     return identity.link_timeout + identity.grace + KILL_WAIT
 
 
@@ -651,8 +651,8 @@ def _asked_to_stop(hub: Hub) -> Peer | None:
 
 
 def _may_be_replaced(hub: Hub, peer: Peer) -> bool:
-    """Whether a signal to one node means that it alone leaves: once its ranks have run in a job with restarts."""
-    is_leaving = peer.local.signum in {SIGTERM, SIGKILL}  # the latter, if its guardian was killed
+    """Whether a signal to one node lets only this node leave: in a job with restarts, once its ranks have run."""
+    is_leaving = peer.local.signum in {SIGTERM, SIGKILL}  # SIGKILL if its guardian was killed
     return hub.policy.max_restarts > 0 and is_leaving and peer.ran == hub.attempt
 
 
