@@ -253,7 +253,7 @@ class Nodes:
         is_over = self._local.state in {state.value for state in JobState if state.is_final}
         state = self._local.state if is_over else JobState.FAILED.value
         signum = self._local.signum or self._setup.signals.stop_signum
-        signum = signum if status else 0  # one that comes after a success stops nobody else
+        signum = signum if status else 0  # a signal after a success does not stop other nodes
         self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=signum)
 
     # --- Waiting for the others ---------------------------------------------------------------------------------------
@@ -317,19 +317,19 @@ class Nodes:
             self._say(table=plan.table)
 
     def _await_joined(self, peers: Peers) -> None:
-        """Wait until node 0 says which attempt the job is at."""
+        """Wait for the number of the current attempt from node 0."""
         self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
         self._await_former()
         self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
 
     def _await_former(self) -> None:
-        """Wait for the end of the lease of a former runner of this node, and for the verdict on its loss."""
+        """Wait until the lease of a former runner of this node has expired, and the verdict on its loss is known."""
         limit = self.plan.timeout + 2 * self._spec.stopping.grace + LAST_WORD
         self._wait(lambda: not (self._is_held and self._peers and self._peers.is_usable), limit)
 
     @property
     def _is_held(self) -> bool:
-        """Whether node 0 lets this node wait for a former runner, on which it counts as long as its lease lasts."""
+        """Whether this node has to wait until the lease of its former runner has expired."""
         return self._is_waiting and self._joined is None and self._spec.restarts.max_restarts > 0
 
     def _await_restart(self, attempt: int) -> int:
@@ -419,7 +419,7 @@ class Nodes:
                 return self._of_stop(outcome)
             self._await_verdict()
         else:
-            if isinstance(outcome.cause, LimitReached):  # the others are not to wait for this node
+            if isinstance(outcome.cause, LimitReached):  # so that the others do not wait for this node
                 end = Failed(status=outcome.status, restart=outcome.cause.restart)
                 diagnosed = _diagnosed(end, outcome)
                 self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed, is_stopped=_is_stopped(outcome))
@@ -730,7 +730,7 @@ def _is_peer_lost(cause: Cause | None) -> bool:
 
 
 def _is_stopped(outcome: Outcome) -> bool:
-    """Whether the ranks of this node were just stopped, but for the one that is the cause."""
+    """Whether the runner has stopped all ranks of this node except the one that is the cause."""
     return all(rank.is_just_stopped for rank in outcome.ranks if rank is not outcome.failed)
 
 

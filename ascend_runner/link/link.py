@@ -57,7 +57,7 @@ class Limits:
     longest_delay: float = 60.0  # a process that lives longer begins again with the first delay
     last_answer: float = 1.0  # at the end, of a process that is to send the last word
     close: float = 6.5  # for the last word to arrive at the other nodes; the process gives up earlier
-    close_again: float = 3.0  # likewise, if it had not responded, and another one has to be connected first
+    close_again: float = 3.0  # the same for a second process, if the first did not respond; it must connect first
     most_messages: int = 1000  # of the process in a second
 
 
@@ -88,7 +88,7 @@ class Link:
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
         self._child: Child | None = None
         self._has_warned = False
-        self._is_heard = False  # whether the link process has answered at the end
+        self._is_heard = False  # whether the link process responded when it was closed
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -209,7 +209,7 @@ class Link:
         return None
 
     def _say_last_word(self) -> None:
-        """Start another process if the last one did not respond, so that the others learn how this node has ended."""
+        """Start another process if the last one did not respond, so that the other nodes learn how this node ended."""
         if not self._is_heard and self._local:
             with (
                 suppress(OSError, ValueError),
@@ -345,7 +345,7 @@ class Child:
         return printable(written.decode(errors="replace").strip().rpartition("\n")[2])
 
     def say_goodbye(self, seconds: float) -> bool:
-        """Let the process send what it was told, and wait for its end if it responds; return whether it did."""
+        """Let the process send the last messages and, if it responds, wait for its exit; return whether it responds."""
         has_answered = False
         self.send(channel.Ping())
         self.send(channel.Close())

@@ -98,8 +98,8 @@ class LinkProcess(Generic[State]):
         self._wakes = dict.fromkeys(self._machines, now)
         self._hub = HubSocket(self._context, keys) if hub else None
         self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
-        self._rival: SpokeSocket | None = None  # to a hub at an earlier port, of another runner of this node
-        self._introduction = b""  # the first message of the spoke of this process to its hub
+        self._rival: SpokeSocket | None = None  # connects to the hub of another runner of this node, at an earlier port
+        self._introduction = b""  # the first message from this process's spoke to its hub
         self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
         self._local: Local | None = None  # the newest that the runner has said
         self._silent_at = NEVER  # when the runner is said to be silent
@@ -266,7 +266,7 @@ class LinkProcess(Generic[State]):
         self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
 
     def _look_for_rival(self, ports: tuple[int, ...]) -> None:
-        """Ask at the ports that others have on this machine whether one is a hub of this job."""
+        """Look for another hub of this job at the ports of this machine that are taken."""
         interface = self._settings.interface
         place = LOCALHOST if interface == channel.EVERYWHERE else interface
         self._rival = SpokeSocket(self._context, self._keys, (place,), ports)
@@ -304,7 +304,7 @@ class LinkProcess(Generic[State]):
                     self._send(action)
 
     def _introduce(self, action: Send) -> None:
-        """Send the introduction to a rival, at each beat: it answers only once it has heard its own runner."""
+        """Send the introduction to a rival at each beat, since it answers only after it has heard its own runner."""
         if action.peer == HUB:
             self._introduction = self._introduction or _encoded(action.message)
             if self._rival:
@@ -350,7 +350,7 @@ def _encoded(message: Mapping[str, object]) -> bytes:
 
 
 def _decoded(message: bytes) -> Mapping[str, object] | None:
-    """Return a message of another process, None if it is malformed."""
+    """Decode a message from another process; return None if it is malformed."""
     try:
         found = json.loads(message)
     except (ValueError, RecursionError):

@@ -73,7 +73,7 @@ class HubSocket:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> None:
         self.port = 0  # 0: nowhere yet
-        self.passed: list[int] = []  # ports before that one, which others have
+        self.passed: list[int] = []  # ports before that one, which are taken
         self.strangers: dict[str, None] = {}  # addresses of those who have connected without the key
         self.refused_at = 0.0  # when one has first connected; 0: none has
         self._known: set[str] = set()  # addresses of those who have it
