@@ -437,7 +437,7 @@ def _meaning(death: Death, circumstances: Circumstances) -> str:
 
 
 def crash_in(evidence: Finding) -> int:
-    """Return the signal of the crash that a rank reports, 0 if it reports none."""
+    """Return the signal of the crash that is reported in the evidence, 0 if there is none."""
     return next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0)
 
 
