@@ -69,7 +69,7 @@ NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
-ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
+ROWS_WAIT: Final = 0.5  # seconds for the link to report the state of the nodes
 STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
 LEAST_SILENCE: Final = 600.0  # seconds for which ranks may be silent, such as while they save, without a meaning
 REREAD: Final = 1.0  # seconds between two looks at a rank table that may have been written anew
@@ -119,7 +119,7 @@ class Peers(Protocol):
         """Return what has arrived since the last call."""
 
     def close(self, is_cut: Callable[[], bool]) -> None:
-        """End it once what it was told has arrived, or soon after `is_cut` returns true. May be called twice."""
+        """End the link once its messages have arrived, or soon after `is_cut` returns true. May be called twice."""
 
 
 class Nodes:
@@ -137,7 +137,7 @@ class Nodes:
         self._joined: Joined | None = None
         self._started = 0  # the newest attempt that may start
         self._refusal = ""
-        self._telling = threading.Lock()  # what is said of this node, also by threads
+        self._telling = threading.Lock()  # held to update the state of this node, also by threads
         self._asking = threading.Lock()  # one request at a time
         self._answers: SimpleQueue[Answered | NodesKnown] = SimpleQueue()  # to the newest request
         self._asker: threading.Thread | None = None  # asks all nodes for a checkpoint
@@ -444,7 +444,7 @@ class Nodes:
         stop, cause = self._stop if self._is_stopped else None, outcome.cause
         if not (stop and stop.signum and isinstance(cause, SignalReceived)):
             return outcome
-        is_known = cause.stop_signal == stop.signum  # also who has sent it
+        is_known = cause.stop_signal == stop.signum  # its sender is known as well
         cause = attrs.evolve(cause, node=stop.node) if is_known else _cause_of(stop)
         verdict = stopped_by(stop.attempt, stop.node or 0, stop.signum, is_sure=True)
         return attrs.evolve(outcome, cause=cause, verdict=verdict)
@@ -735,7 +735,7 @@ def _is_stopped(outcome: Outcome) -> bool:
 
 
 def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
-    """Return what the other nodes learn of a failure."""
+    """Return the description of a failure for the other nodes."""
     root, failed = outcome.root, outcome.failed
     kind = FailureClass.UNKNOWN
     if root and (root.look_at or root.is_a_consequence):

@@ -70,7 +70,7 @@ LARGEST_SIGNAL: Final = 64
 MOST_WARNINGS: Final = 12  # about differences between the nodes, at once
 MOST_GROUPS: Final = 4  # of nodes that differ, for which a line has room
 ENDED: Final = frozenset({Stage.DEAD, Stage.LEFT})
-MISSING, COMPLETE = "missing ", "complete "  # subjects of what is said once; others begin with a name
+MISSING, COMPLETE = "missing ", "complete "  # subjects in `Hub.told`; other subjects begin with a name
 
 
 @attrs.frozen(kw_only=True)
@@ -150,8 +150,8 @@ class Hub:
     wait: str = ""
     differ_since: float | None = None  # rank tables that are read again
     warning: str = ""  # about rank tables that differ although ranks of this attempt run with them
-    told: frozenset[str] = frozenset()  # what was said once
-    is_compared: bool = False  # what the nodes have told of their versions
+    told: frozenset[str] = frozenset()  # subjects of messages that were sent; each is sent only once
+    is_compared: bool = False  # whether the versions of the nodes were compared
     differs: Mapping[int, str] = {}  # in what nodes differ from most others, then
     asked: Asked | None = None
     asked_until: float = 0.0
@@ -161,7 +161,7 @@ class Hub:
 
     view: View = attrs.Factory(View)
     wire_view: Mapping[str, object] = attrs.field(factory=lambda: wire.encode_view(View()), eq=False)
-    changed: float = NEVER  # when the view changed in what is urgent
+    changed: float = NEVER  # when the urgent part of the view changed
     due: float = attrs.field(default=math.inf, eq=False)  # the time of the last requested wake-up
 
     @property
@@ -528,7 +528,7 @@ def _table_wait(hub: Hub) -> float:
 
 
 def _compare_nodes(hub: Hub) -> Told:
-    """Say once what differs between the nodes, when all have joined and told it."""
+    """Report each difference between the nodes once all have reported their versions, or after NO_HUB seconds."""
     is_complete = not hub.missing and all(peer.identity.versions for peer in hub.peers.values())
     if not is_complete and hub.now < (hub.born or 0.0) + NO_HUB:
         return hub, ()
@@ -704,7 +704,7 @@ def _is_decidable(hub: Hub) -> bool:
 
 
 def _signal_to_all(hub: Hub) -> int:
-    """Return the stop signal that all nodes have received, but for those that have succeeded; 0 if they have not."""
+    """Return the stop signal that all nodes have received, except nodes that have succeeded, or 0."""
     peers = [peer for peer in hub.peers.values() if peer.attempt == hub.attempt and peer.local.status != 0]
     signums = {peer.local.signum for peer in peers} or {0}
     return max(signums) if 0 not in signums else 0

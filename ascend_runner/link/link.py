@@ -83,7 +83,7 @@ class Link:
         self._resources = ExitStack()
         self._hubs = settings.hubs  # the newest
         self._contact: float | None = None  # with node 0, as the link process has last said
-        self._local: Local | None = None  # the newest that was told
+        self._local: Local | None = None  # the newest state to send
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
         self._child: Child | None = None
@@ -135,7 +135,7 @@ class Link:
         self._wake_thread()
 
     def close(self, is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Let the link process tell the others what it was told, and end it.
+        """Let the link process send the last messages to the other nodes, and end it.
 
         That takes milliseconds, or `Limits.close` if other nodes do not respond; half a second once `is_cut` returns
         true. If the process does not respond, another one tells the others. May be called twice.
@@ -283,7 +283,7 @@ class Child:
         return True
 
     def send_newest(self, local: Local | None) -> None:
-        """Send what is to be said of the node, unless it was sent; the next call tries again if there is no room."""
+        """Send the state of the node unless it was sent already; the next call tries again if there is no room."""
         if local is not None and local is not self._sent and self.send(local):
             self._sent = local
 

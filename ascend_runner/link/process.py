@@ -47,9 +47,9 @@ CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give 
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
 SILENT: Final = 10.0  # seconds without a question of the runner, which asks every 5, until it is said to be silent
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
-ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end what a dead runner has left; it needs at most 65
+ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
 MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
-NAMELESS: Final = "nameless"  # a stranger who was gone before its address was read
+NAMELESS: Final = "nameless"  # a stranger that had disconnected before its address was read
 LOCALHOST: Final = "127.0.0.1"
 NEVER: Final = float("inf")
 

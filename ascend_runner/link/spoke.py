@@ -91,14 +91,14 @@ class Spoke:
 
     ran: int = -1  # the last attempt in which ranks have run
     failed_at: float | None = None  # when this node has failed or was stopped, in this attempt
-    stopped: int = -1  # the last attempt whose stop was told, as below
+    stopped: int = -1  # the last attempt whose stop was passed to the runner, likewise below
     verdict: JobVerdict | None = None
     started: int = 0
     joined: Joined | None = None
-    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when it is to be told
-    warning: str = ""  # the last one that was told
+    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when to show it
+    warning: str = ""  # the last one passed to the runner
     is_refused: bool = False
-    passed_on: str = ""  # the last request that was told
+    passed_on: str = ""  # the last request passed to the runner
     request: Asked | None = None  # of this node
     request_until: float = 0.0  # when it is given up
     requests: int = 0
@@ -227,7 +227,7 @@ def _is_linked(spoke: Spoke) -> bool:
 
 
 def _known_nodes(spoke: Spoke) -> tuple[NodeRecord, ...]:
-    """Return what a node other than node 0 knows: whether it reaches that one, and itself."""
+    """Return the nodes as seen from a node other than node 0: itself, and whether it reaches node 0."""
     heard = None if spoke.heard is None else spoke.now - spoke.heard
     identity, local = spoke.identity, spoke.local
     own = NodeRecord(
