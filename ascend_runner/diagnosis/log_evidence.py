@@ -206,7 +206,7 @@ def _summary(told: Traceback, inner: str, first: str, plog: Sequence[str]) -> st
 
 
 def _bare(line: str) -> str:
-    """Return a statement without who has logged it, when and where: CANN, torch_npu, or a logger of Python."""
+    """Return a statement without the prefix (time, level, place) of CANN, torch_npu or a Python logger."""
     text = _HEAD.sub("", _FRILLS.sub("", line), count=1)
     return shown(" ".join(text.split()), SUMMARY_LIMIT)
 

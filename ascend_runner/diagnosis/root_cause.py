@@ -289,7 +289,7 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
 def _words(death: Death) -> tuple[Suspicion, str]:
     """Return what a rank says, apart from numbers: the error in its log, or else the last line, without a number."""
     last = "".join(death.evidence.last_lines[-1:])
-    text = death.evidence.summary or ("" if re.search(r"\d", last) else last)  # a number is that of a step
+    text = death.evidence.summary or ("" if re.search(r"\d", last) else last)  # the number may be a step
     return suspicion(death), folded(text)
 
 
