@@ -192,9 +192,10 @@ def read_end(path: str, size: int) -> bytes:
 
 
 def read_parts(path: str, size: int, count: int) -> tuple[list[bytes], bool]:
-    """Return at most `size` bytes of a file, and whether that is not all of it: then `count` parts from begin to end.
+    """Return the content of a file, and whether it is only a sample, as the file has more than `size` bytes.
 
-    Parts are cut to whole lines. There are none if the file cannot be read or is not a regular file.
+    A sample has `count` parts, spread evenly from the beginning to the end and cut to whole lines. The content is empty
+    if the file cannot be read or is not a regular file.
     """
     try:
         fd = os.open(path, READ_FLAGS)

@@ -241,7 +241,7 @@ _CHOICES: Final = {
     "beside": ("disks", "memory", "ports", "shm"),
 }
 LONGEST_ADVICE: Final = 160  # characters, which take two lines of a terminal
-MOST_OPEN_ENDS: Final = 2  # half a second for the worst line; a further one takes a minute
+MOST_OPEN_ENDS: Final = 2  # the worst line takes half a second, with a third one a minute
 SHORTEST: Final = 3  # letters, or bytes of UTF-8, of a literal; a shorter one occurs in most logs
 
 

@@ -1,6 +1,6 @@
-"""Judges regular expressions: the text without which one cannot match, and how long a search may take.
+"""Analyses regular expressions: the text that every match contains, and how long a search may take.
 
-Knows nothing of what they are for.
+Knows nothing about their purpose.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import sre_parse as _parser
 
-Item = tuple[Any, Any]  # of the parser: a code and its arguments, whose types differ from code to code
+Item = tuple[Any, Any]  # from the parser: a code and its arguments, of types that depend on the code
 Characters = frozenset[str]
 
 _TOKEN: Final = re.compile(
@@ -27,9 +27,9 @@ _TOKEN: Final = re.compile(
 
 
 def literals(pattern: str) -> Iterator[str]:
-    """Yield, for each alternative of an expression, the longest text in whatever it matches, in lower case.
+    """Yield, for each alternative of an expression, the longest text that every match contains, in lower case.
 
-    Groups are left out, so it is a tenth of the work of compiling the expression.
+    Groups are skipped, which takes a tenth of the time of compiling the expression.
     """
     best, run, depth = "", "", 0
     for token in _TOKEN.finditer(f"{pattern}|"):
@@ -47,7 +47,7 @@ def literals(pattern: str) -> Iterator[str]:
 
 
 def faults(pattern: str) -> Iterator[str]:
-    """Yield what is wrong with an expression, apart from what it matches."""
+    """Yield what is wrong with an expression, whatever it is to match."""
     try:
         tree = _parser.parse(pattern, re.IGNORECASE)
     except re.error as error:
@@ -68,10 +68,10 @@ _SINGLE: Final = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN"})  # items of 
 
 
 def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: bool) -> str:
-    """Return why a repeated part of an expression can match one text in many ways, "" if it cannot.
+    """Return why a repeated group can match the same text in many ways, so that backtracking explodes, "" if it cannot.
 
-    That is so if a repetition in it may go on with a character that may also follow it in the repeated part, or if two
-    alternatives begin with the same character. `following` are the characters that may follow the items there.
+    It can if a repetition inside it also matches the character that may come next, or if two of its alternatives begin
+    with the same character. `following` are the characters that may follow the items.
     """
     for at, (code, value) in enumerate(items):
         name = str(code)
@@ -92,14 +92,15 @@ def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: boo
 
 
 def open_ends(pattern: str) -> int:
-    """Return how many repetitions in one alternative may go on with what may follow them.
+    """Return the largest number of repetitions in one alternative that also match the character that may come next.
 
-    A search tries each of their ends: its time may grow with the length of a line to the power of one more than that.
+    Backtracking tries every length of such a repetition. With n of them, the time of a search may grow with the length
+    of a line to the power of n + 1.
     """
     return _open_ends(_parser.parse(pattern, re.IGNORECASE).data, frozenset())
 
 
-FEW: Final = 10  # a repetition that may end at fewer places takes no noticeable time
+FEW: Final = 10  # a repetition with fewer lengths to try takes no noticeable time
 
 
 def _open_ends(items: Sequence[Item], following: Characters) -> int:
@@ -115,7 +116,7 @@ def _open_ends(items: Sequence[Item], following: Characters) -> int:
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[Sequence[Item], bool]]:
-    """Yield the sequences in an item, each with whether it may be repeated and is not a single character."""
+    """Yield the sequences in an item, and whether each may be repeated and is more than a single character."""
     if name.endswith("_REPEAT"):
         is_single = len(value[2]) == 1 and str(value[2][0][0]) in _SINGLE
         yield list(value[2]), value[1] > 1 and not is_single
@@ -145,7 +146,7 @@ def _beginnings(items: Iterable[Item]) -> tuple[Characters, bool]:
 
 
 def _characters(name: str, value: Any) -> Characters:
-    """Return the characters that an item matches, without regard to their case."""
+    """Return the characters that an item matches, ignoring case."""
     if name == "LITERAL":
         return frozenset({char if (char := chr(value).lower()) in _ALL else _FOREIGN})
     if name == "NOT_LITERAL":

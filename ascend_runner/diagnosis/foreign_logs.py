@@ -1,11 +1,11 @@
-"""Reads the logs of a job that any launcher has started: whose they are, and what a diagnosis needs of them. Pure.
+"""Reads the logs of a job started by any launcher: which process wrote them, and why it failed. Pure.
 
-A path or the beginnings of lines tell the rank. The forms are from torchrun (--log-dir, --tee, its report on failed
-workers), torch (the excepthook and c10d), accelerate, DeepSpeed, msrun, MindSpore's scripts, Open MPI and PRRTE
+The rank is found in the path or in the prefixes of lines. The patterns cover torchrun (--log-dir, --tee, its report on
+failed workers), torch (the excepthook and c10d), accelerate, DeepSpeed, msrun, MindSpore's scripts, Open MPI and PRRTE
 (--output-filename, --tag-output), horovodrun, srun, kubectl, docker compose, CRI, ModelArts, MindCluster (FaultDiag),
 CANN (plogs) and this runner.
 
-A log may have any length and contain anything: of each process its end is kept, and the last errors before that.
+A log may have any length and contain anything. Of each process, only the end is kept, and the last errors before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NUMBER: Final = r"\d{1,6}"
 
 @attrs.frozen(kw_only=True)
 class Origin:
-    """What a path tells of the process that has written a log."""
+    """What a path tells about the process that has written a log."""
 
     rank: int | None = None
     local: int | None = None  # its number on its node, if the path has no rank
@@ -45,11 +45,11 @@ class Origin:
 
     @property
     def is_plog(self) -> bool:
-        """Whether it is a log of CANN."""
+        """Whether the log is a plog of CANN."""
         return self.pid is not None
 
 
-# Later forms precede earlier ones, and the innermost directory the outer ones.
+# Later patterns override earlier ones, and inner directories override outer ones.
 _PATHS: Final = tuple(
     re.compile(form)
     for form in (
@@ -68,15 +68,15 @@ _PATHS: Final = tuple(
     )
 )
 _LOG: Final = re.compile(r"(?:\.(?:log|txt|out|err)|(?:^|[._-])(?:stdout|stderr))(?:\.gz)?$")
-_NO_LOG: Final = re.compile(r"device-\d+_\d+\.log")  # of CANN's device side, which no rank has written
-# What MindCluster collects beside the logs of ranks, the security logs of CANN, and earlier runs of this runner.
+_NO_LOG: Final = re.compile(r"device-\d+_\d+\.log")  # logs of CANN's device side, not written by a rank
+# Other logs that MindCluster collects, the security logs of CANN, earlier runs of this runner, and caches.
 OTHER_FOLDERS: Final = re.compile(
     r"device_log|dl_log|environment_check|amct_log|mindie|crash|security|run-\d+|kernel_meta|__pycache__|\.git"
 )
 
 
 def origin_of(path: str) -> Origin:
-    """Return what a path tells of its process."""
+    """Return what a path tells about the process that has written the log."""
     found: dict[str, str] = {}
     plain = f"/{path.removesuffix('.gz').lstrip('/')}"
     for form in _PATHS:
@@ -95,7 +95,7 @@ def origin_of(path: str) -> Origin:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file in a directory is a log, by its name."""
+    """Whether a file in a directory is a log, according to its name."""
     return bool(_LOG.search(name)) and not _NO_LOG.match(name)
 
 
@@ -116,10 +116,10 @@ _PREFIX: Final = re.compile(
     rb")"
 )
 _LABEL: Final = re.compile(rb" *(?P<rank>\d{1,6}): ")  # srun --label
-_HINT: Final = re.compile(rb"\](?::|<std| )|\d  +\| ")  # what all prefixes contain
+_HINT: Final = re.compile(rb"\](?::|<std| )|\d  +\| ")  # found in every prefix
 _COLOR: Final = re.compile(rb"\x1b\[[0-9;]*m")
-PREFIXES: Final = 3  # before one line: torchrun's and torch's
-LABELLED: Final = 20  # lines, all of which have a label if a log has them
+PREFIXES: Final = 3  # most prefixes of a line, such as those of torchrun and torch
+LABELLED: Final = 20  # lines at the beginning that must all have a label for a log to count as labelled
 
 Number = tuple[bool, int]  # whether it is a local rank, and its number
 Tag = Union[Number, str]  # or the pod or container of a process whose rank is unknown
@@ -128,27 +128,27 @@ Tag = Union[Number, str]  # or the pod or container of a process whose rank is u
 # --- Bounded memory ---------------------------------------------------------------------------------------------------
 
 END: Final = 1 << 20  # bytes of the end of a log that are kept, as of a rank's
-LEAST_END: Final = 1 << 15  # of each of many processes
-ENDS: Final = 1 << 26  # of all processes in logs of several
+LEAST_END: Final = 1 << 15  # the same, if there are many processes
+ENDS: Final = 1 << 26  # bytes in total, for all processes in shared logs
 MOST_PROCESSES: Final = 2048  # in one log
-PIECE: Final = 1 << 14  # bytes that are kept or dropped together
-LONGEST_LINE: Final = 1 << 16  # bytes; of a longer line, each part counts as one
+PIECE: Final = 1 << 14  # bytes kept or dropped together
+LONGEST_LINE: Final = 1 << 16  # bytes; a longer line is split
 MARKS: Final = (b"Traceback (most", b"Fatal Python error", b"terminate called", b"Error: ", b"[ERROR]")
-GAP: Final = b"\n" * (statements.FAR + 1)  # lines between errors and an end that do not belong together
+GAP: Final = b"\n" * (statements.FAR + 1)  # enough blank lines to separate errors from an unrelated end
 
 
 class Excerpt:
-    """The end of a log of any length, and before it the last errors that have left the end."""
+    """The end of a log of any length, and the last errors before it."""
 
     def __init__(self) -> None:
         self._end: deque[bytes] = deque()
         self._held = 0  # bytes of the end
         self._errors: list[bytes] = []
-        self._before = b""  # the last piece that has left the end
-        self._quiet = PIECE  # bytes that have left it since the last error
+        self._before = b""  # the last piece dropped from the end
+        self._quiet = PIECE  # bytes dropped from the end since the last error
 
     def feed(self, data: bytes, limit: int = END) -> None:
-        """Take what follows; keep about `limit` bytes of the end."""
+        """Add the next bytes of the log, and keep about `limit` bytes of its end."""
         start = 0
         while start < len(data):
             end = data.rfind(b"\n", start, start + PIECE) + 1 or start + PIECE
@@ -163,7 +163,7 @@ class Excerpt:
         has_error = any(mark in piece for mark in MARKS)
         if has_error and self._quiet >= PIECE:
             self._errors = [self._before]
-        if has_error or not self._quiet:  # the piece after an error may have the rest of it
+        if has_error or not self._quiet:  # an error may continue in the next piece
             self._errors.append(piece)
         while len(self._errors) > 2 and sum(map(len, self._errors)) > limit // 2:  # noqa: PLR2004  the first and the last
             del self._errors[len(self._errors) // 2]
@@ -172,16 +172,16 @@ class Excerpt:
 
     @property
     def text(self) -> bytes:
-        """What is kept. A gap separates errors that were long before the end."""
+        """The text that was kept. A gap separates the end from errors long before it."""
         end = b"".join(self._end)
         return b"".join([*self._errors, GAP, end]) if self._errors else end
 
 
 class Splitter:
-    """Divides one log among the processes that its lines name, and keeps what matters of each.
+    """Splits one log into excerpts, one for each process named in the prefixes of its lines.
 
-    `parts` has the excerpt of each process; that of lines without a prefix has the tag None. `aliases` are the ranks
-    of local ranks, as far as lines have both. All `logs` together are kept in memory.
+    `parts` maps tags to excerpts; lines without a prefix have the tag None. `aliases` maps local ranks to ranks, found
+    in lines with both prefixes. `logs` is the number of logs that share the memory.
     """
 
     def __init__(self, logs: int = 1) -> None:
@@ -219,7 +219,7 @@ class Splitter:
             self._keep(tag, b"\n".join(of_one) + b"\n")
 
     def _tagged(self, found: re.Match[bytes], line: bytes) -> tuple[Tag, bytes]:
-        """Return whose a line is, and the line without its prefixes. A rank precedes a local rank."""
+        """Return the tag of a line, and the line without its prefixes. A rank takes precedence over a local rank."""
         rank = local = -1
         name = ""
         for _number in range(PREFIXES):
@@ -248,7 +248,7 @@ class Splitter:
 
 
 def _cut(data: bytes) -> tuple[bytes, bytes]:
-    """Separate whole lines from what follows them, unless that is already too long for a line."""
+    """Split off an unfinished last line, unless it is too long to be kept."""
     end = data.rfind(b"\n") + 1
     return (data, b"") if len(data) - end > LONGEST_LINE else (data[:end], data[end:])
 
@@ -258,14 +258,12 @@ def _is_labelled(data: bytes) -> bool:
     return len(lines) == LABELLED and all(map(_LABEL.match, lines))
 
 
-PLOG_LINES: Final = 200  # of errors, as of the plog of a rank
-LONGEST_ERROR: Final = 4096  # bytes of one of these lines
-_OF_PLOG: Final = re.compile(  # HCCL's lines on a communicator: its size and the rank in it, or the other way round
+PLOG_LINES: Final = 200  # kept from the first error on
+LONGEST_ERROR: Final = 4096  # bytes kept of each of these lines
+_OF_PLOG: Final = re.compile(  # HCCL's lines about a communicator: its size and this rank, in either order
     rb"(?:rank(?:s|Num)\[(?P<size>\d{1,6})\], ?rank\[(?P<rank>\d{1,6})\]"
     rb"|rank\[(?P<rank2>\d{1,6})\], ?totalRanks\[(?P<size2>\d{1,6})\])"
 )
-
-
 NO_RANK: Final[tuple[int, int | None]] = (0, None)
 
 
@@ -297,7 +295,7 @@ class PlogReader:
             self.feed(b"\n")
 
 
-# --- What launchers say of the ends of ranks --------------------------------------------------------------------------
+# --- Exit statuses reported by launchers ------------------------------------------------------------------------------
 
 _ENDINGS: Final = tuple(
     re.compile(form)
@@ -308,7 +306,7 @@ _ENDINGS: Final = tuple(
         # Open MPI and PRRTE
         r"Process name: \[[^]\n]{1,100}\]?,(?P<rank>\d{1,6})\]\s{1,80}Exit code: +(?P<code>\d{1,3})\b",
         r"process rank (?P<rank>\d{1,6}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,2})\b",
-        # DeepSpeed; of several nodes, pdsh puts the host before it
+        # DeepSpeed; not lines from other nodes, which begin with the host (pdsh)
         (
             r"(?m:^)(?![\w.-]{1,64}: ).{0,4000}--local_rank=(?P<local>\d{1,6})'.{0,4000}\]"
             r" exits with return code = (?P<code>-?\d{1,4})"
@@ -329,7 +327,7 @@ _WORDS: Final[Mapping[str, int]] = {  # strsignal(3), as srun prints it
 
 
 def endings_in(text: str) -> dict[Number, Ending]:
-    """Return how ranks ended according to their launcher, the first one to end first."""
+    """Return how ranks ended according to their launcher, beginning with the first rank to end."""
     found: dict[Number, Ending] = {}
     first = text.rfind(_FIRST)
     for part in [text[first:], text[:first]] if first >= 0 else [text]:
@@ -355,9 +353,10 @@ Local = tuple[str, int]  # a node, and a local rank on it
 
 
 def ranks_of(found: Iterable[Local], aliases: Mapping[Local, int] = {}) -> dict[Local, int]:
-    """Return the ranks of local ranks: those that are known, else counted through the nodes in their order.
+    """Return the ranks of local ranks: the known ones from `aliases`, the others numbered node by node.
 
-    The number in the name of a node is its place, such as 1 for worker-1, unless there is only this node.
+    The number in the name of a node is its index, such as 1 for worker-1, if all nodes have one and node 0 is among
+    them. Otherwise, nodes are numbered in the order of their names.
     """
     keys = sorted(set(found))
     nodes = sorted({node for node, _local in keys}, key=_in_order)
@@ -376,18 +375,18 @@ def _in_order(name: str) -> list[tuple[int, str]]:
     ]
 
 
-PROGRESS_AT_EXIT: Final = 3  # lines of progress bars that a program prints at its exit, after an error
-PROGRESS_OF_OTHERS: Final = 10  # lines of other ranks in the same log that are printed after the error of one
-BUFFERED: Final = 1 << 14  # bytes that a program may have printed before it failed, but that are written at its exit
+PROGRESS_AT_EXIT: Final = 3  # lines of progress bars that a program may print after an error, when it exits
+PROGRESS_OF_OTHERS: Final = 10  # the same in a log of several ranks, where the others go on for a while
+BUFFERED: Final = 1 << 14  # bytes of output that may be flushed at exit, after the traceback
 BUFFERED_OF_ALL: Final = 1 << 18
 UNCAUGHT: Final = 4  # lines from the header of a traceback to the first frame, with those of other ranks
 
 
 @attrs.frozen(kw_only=True)
 class Process:
-    """What the logs have of one process. A negative `rank_id` is a process without a rank.
+    """The logs of one process. A process without a rank has a negative `rank_id`.
 
-    `ending` is None if no launcher tells it. With `is_mixed`, the text is that of several processes.
+    `ending` is None if no launcher reports it. With `is_mixed`, the text comes from several processes.
     """
 
     rank_id: int
@@ -399,9 +398,9 @@ class Process:
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """The evidence about a process. `last_error` is a record of an error that is too weak to be a cause, or "".
+    """The evidence about a process. `last_error` is an error too weak to be a cause, or "".
 
-    With `is_mixed`, the text was that of several processes.
+    With `is_mixed`, the text came from several processes.
     """
 
     death: Death
@@ -415,11 +414,12 @@ class Judged:
 
 
 def judge(process: Process, mask: Callable[[bytes], bytes] = bytes) -> Judged:
-    """Read the evidence about a process. `mask` masks secrets in what is read, as masking takes longer than reading.
+    """Return the evidence in the logs of a process.
 
-    Of one that its launcher has stopped, or with an unknown end, an error counts only if no progress follows it, apart
-    from what is written at the exit. It needs a traceback or a code, or to be a message of native code: the record of a
-    logger may be about anything.
+    If the process was stopped by its launcher, or its exit status is unknown, an error counts only if no progress
+    follows it, apart from output flushed at exit. Then the error must have a traceback or a code, or come from native
+    code, because an error message of a logger may be about anything. `mask` masks secrets, only in the lines that are
+    examined: masking takes longer than reading.
     """
     ending, text, plog = process.ending, process.text, process.plog
     if ending and ending.signum != SIGTERM:
@@ -443,7 +443,7 @@ def judge(process: Process, mask: Callable[[bytes], bytes] = bytes) -> Judged:
 
 
 def _survived(lines: Sequence[str], at_exit: int) -> int:
-    """Return where the lines begin that follow all but the last lines of progress."""
+    """Return the index of the first line after the last progress, not counting the last `at_exit` lines of progress."""
     end = len(lines)
     for _number in range(at_exit + 1):
         start = end - len(statements.since_progress(lines[:end]))
@@ -454,9 +454,9 @@ def _survived(lines: Sequence[str], at_exit: int) -> int:
 
 
 def _uncaught(lines: Sequence[str], buffered: int) -> int:
-    """Return where the last exception that the program itself has not caught begins, if it is near enough to the end.
+    """Return the index of the lines about the last uncaught exception, or the number of lines without one.
 
-    Its traceback begins with the program, and what its buffer still holds is written after it.
+    The traceback of such an exception begins in the main module, and at most `buffered` bytes of flushed output follow.
     """
     size = 0
     for at in range(len(lines) - 1, -1, -1):
@@ -471,7 +471,7 @@ def _uncaught(lines: Sequence[str], buffered: int) -> int:
 def diagnose(judged: Sequence[Judged], first: int | None = None) -> Diagnosis:
     """Explain why processes failed. `first` is the rank that ended first according to the launcher.
 
-    Lines that belong to no rank decide only if no rank has failed by itself: a launcher repeats what ranks have said.
+    Lines that belong to no rank decide only if no rank has failed by itself: a launcher repeats errors of its ranks.
     """
     own = {one.death.evidence.summary for one in judged if not one.is_mixed}
     judged = [one for one in judged if not (one.is_mixed and one.death.evidence.summary in own)]
@@ -493,7 +493,7 @@ def diagnose(judged: Sequence[Judged], first: int | None = None) -> Diagnosis:
 
 
 def _with_crashes(ranks: list[Death], others: list[Death]) -> tuple[list[Death], list[Death]]:
-    """Let a crash that belongs to no rank be that of the only rank that the same signal has killed."""
+    """Assign a crash that belongs to no rank to the only rank killed by the same signal."""
     crashed = {signum: death for death in others if (signum := root_cause.crash_in(death.evidence))}
     killed = [death for death in ranks if death.ending.signum in crashed and not death.evidence.summary]
     if len(killed) != 1:

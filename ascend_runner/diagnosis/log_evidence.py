@@ -158,7 +158,7 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
 def _of_words(
     evidence: Finding, lines: Sequence[str], *, is_late: bool, is_stopped: bool
 ) -> tuple[Finding, Found | None]:
-    """Return what a log says without a traceback and without a known code."""
+    """Return the evidence in a log without a traceback and without a known code."""
     record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
     words = "" if record or is_late else statements.last_words(lines)
     found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
@@ -206,7 +206,7 @@ def _summary(told: Traceback, inner: str, first: str, plog: Sequence[str]) -> st
 
 
 def _bare(line: str) -> str:
-    """Return a statement without who has logged it, when and where: CANN, torch_npu, or a logger of Python."""
+    """Return a statement without the prefix (time, level, place) of CANN, torch_npu or a Python logger."""
     text = _HEAD.sub("", _FRILLS.sub("", line), count=1)
     return shown(" ".join(text.split()), SUMMARY_LIMIT)
 
@@ -327,8 +327,8 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
 
 
 _OF_CANN: Final = "tiling"  # a phrase beside which CANN gives the details of a code
-_STATED: Final = re.compile(r"\w_\w+\(E[A-Z]\d{4}\): \w")  # the name of a code, and what is wrong
-_COMPILER_STACK: Final = "errormsg/stack: "  # the traceback of CANN's compiler of operators, without its header
+_STATED: Final = re.compile(r"\w_\w+\(E[A-Z]\d{4}\): \w")  # the name of a code, and the details
+_COMPILER_STACK: Final = "errormsg/stack: "  # begins tracebacks of CANN's operator compiler, which lack a header
 _OF_COMPILER: Final = re.compile(r"(?:[\w.]*Error|Exception): \S")
 _DETAIL: Final = re.compile(r"\[FUNC:(?!GetDevErrMsg)\w+\]\[FILE:")
 

@@ -289,7 +289,7 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
 def _words(death: Death) -> tuple[Suspicion, str]:
     """Return what a rank says, apart from numbers: the error in its log, or else the last line, without a number."""
     last = "".join(death.evidence.last_lines[-1:])
-    text = death.evidence.summary or ("" if re.search(r"\d", last) else last)  # a number is that of a step
+    text = death.evidence.summary or ("" if re.search(r"\d", last) else last)  # the number may be a step
     return suspicion(death), folded(text)
 
 
@@ -437,7 +437,7 @@ def _meaning(death: Death, circumstances: Circumstances) -> str:
 
 
 def crash_in(evidence: Finding) -> int:
-    """Return the signal of the crash that a rank reports, 0 if it reports none."""
+    """Return the signal of the crash that is reported in the evidence, 0 if there is none."""
     return next((signum for form, signum in _CRASHES if form.match(evidence.exception)), 0)
 
 

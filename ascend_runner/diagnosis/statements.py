@@ -335,11 +335,11 @@ _OF_NATIVES: Final = re.compile(  # of CANN, the driver, torch's backends and c1
     r"\[ERROR\] [A-Z]+\(\d|\[E\d* \S+\.cpp:\d|\bai(?:core|vec)|dcmi|[hn]ccl|gloo|c10d|\bnpu|ascend|libatb|\bacl|chipId",
     re.IGNORECASE,
 )
-_ASIDE: Final = re.compile(  # what only informs or shows settings, or what a message says of other errors
+_ASIDE: Final = re.compile(  # lines that only inform or show settings, or mention other errors
     r"\b(?:INFO|DEBUG|NOTICE)\b|Warning: |^\[[DI]\d* |^\s*(?:\{|[\w-]+: \{?)['\"]"
     r"|\b(?:[Ii]f (?:you|it|the|this|your)|[Hh]int|may|might|could be|e\.g\.)\b"
 )
-_WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # what a rank has survived
+_WARNING: Final = re.compile(r"\[W(?:\d{3,4})? |\bWARN(?:ING)?\b|\bWarning: ")  # a rank survives these
 
 
 def up_to(message: Sequence[str], lines: Sequence[str]) -> list[str]:

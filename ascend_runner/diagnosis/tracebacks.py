@@ -132,7 +132,7 @@ def says_nothing(exception: str, message: Sequence[str] = ()) -> bool:
 
 
 def is_hollow(exception: str, message: Sequence[str] = ()) -> bool:
-    """Whether an error gives no reason: it says nothing, or has only a number or a reference in place of words."""
+    """Whether an error gives no reason: it is empty, or has only a number or a reference instead of a message."""
     return says_nothing(exception, message) or bool(_NUMBER.search(exception))
 
 

@@ -251,7 +251,7 @@ def check_checkpoint_dir(path: str, note: Callable[[str], None]) -> None:
 
 
 def _state_of_checkpoint_dir(path: str) -> str:
-    """Return what is wrong with the directory, or that it does not exist yet; "" if it exists."""
+    """Return the end of a sentence on a directory that is unusable or does not exist yet, "" if it exists."""
     if os.path.isdir(path):
         return ""
     above = disks.nearest(path)

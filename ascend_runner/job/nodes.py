@@ -69,7 +69,7 @@ NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
-ROWS_WAIT: Final = 0.5  # seconds for the link to say what it knows of the nodes
+ROWS_WAIT: Final = 0.5  # seconds for the link to report the state of the nodes
 STEP_INTERVAL: Final = 1.0  # seconds between two steps that are said
 LEAST_SILENCE: Final = 600.0  # seconds for which ranks may be silent, such as while they save, without a meaning
 REREAD: Final = 1.0  # seconds between two looks at a rank table that may have been written anew
@@ -119,7 +119,7 @@ class Peers(Protocol):
         """Return what has arrived since the last call."""
 
     def close(self, is_cut: Callable[[], bool]) -> None:
-        """End it once what it was told has arrived, or soon after `is_cut` returns true. May be called twice."""
+        """End the link once its messages have arrived, or soon after `is_cut` returns true. May be called twice."""
 
 
 class Nodes:
@@ -137,7 +137,7 @@ class Nodes:
         self._joined: Joined | None = None
         self._started = 0  # the newest attempt that may start
         self._refusal = ""
-        self._telling = threading.Lock()  # what is said of this node, also by threads
+        self._telling = threading.Lock()  # held to update the state of this node, also by threads
         self._asking = threading.Lock()  # one request at a time
         self._answers: SimpleQueue[Answered | NodesKnown] = SimpleQueue()  # to the newest request
         self._asker: threading.Thread | None = None  # asks all nodes for a checkpoint
@@ -253,7 +253,7 @@ class Nodes:
         is_over = self._local.state in {state.value for state in JobState if state.is_final}
         state = self._local.state if is_over else JobState.FAILED.value
         signum = self._local.signum or self._setup.signals.stop_signum
-        signum = signum if status else 0  # one that comes after a success stops nobody else
+        signum = signum if status else 0  # a signal after a success does not stop other nodes
         self._say(stage=Stage.LEFT, state=state, status=status, alive=0, signum=signum)
 
     # --- Waiting for the others ---------------------------------------------------------------------------------------
@@ -317,19 +317,19 @@ class Nodes:
             self._say(table=plan.table)
 
     def _await_joined(self, peers: Peers) -> None:
-        """Wait until node 0 says which attempt the job is at."""
+        """Wait for the number of the current attempt from node 0."""
         self._wait(lambda: self._joined is not None or not peers.is_usable, FIRST_WORD)
         self._await_former()
         self._wait(lambda: not self._rereads, TABLE_WAIT + FIRST_WORD)
 
     def _await_former(self) -> None:
-        """Wait for the end of the lease of a former runner of this node, and for the verdict on its loss."""
+        """Wait until the lease of a former runner of this node has expired, and the verdict on its loss is known."""
         limit = self.plan.timeout + 2 * self._spec.stopping.grace + LAST_WORD
         self._wait(lambda: not (self._is_held and self._peers and self._peers.is_usable), limit)
 
     @property
     def _is_held(self) -> bool:
-        """Whether node 0 lets this node wait for a former runner, on which it counts as long as its lease lasts."""
+        """Whether this node has to wait until the lease of its former runner has expired."""
         return self._is_waiting and self._joined is None and self._spec.restarts.max_restarts > 0
 
     def _await_restart(self, attempt: int) -> int:
@@ -419,7 +419,7 @@ class Nodes:
                 return self._of_stop(outcome)
             self._await_verdict()
         else:
-            if isinstance(outcome.cause, LimitReached):  # the others are not to wait for this node
+            if isinstance(outcome.cause, LimitReached):  # so that the others do not wait for this node
                 end = Failed(status=outcome.status, restart=outcome.cause.restart)
                 diagnosed = _diagnosed(end, outcome)
                 self._say(stage=Stage.DEAD, alive=0, diagnosed=diagnosed, is_stopped=_is_stopped(outcome))
@@ -444,7 +444,7 @@ class Nodes:
         stop, cause = self._stop if self._is_stopped else None, outcome.cause
         if not (stop and stop.signum and isinstance(cause, SignalReceived)):
             return outcome
-        is_known = cause.stop_signal == stop.signum  # also who has sent it
+        is_known = cause.stop_signal == stop.signum  # its sender is known as well
         cause = attrs.evolve(cause, node=stop.node) if is_known else _cause_of(stop)
         verdict = stopped_by(stop.attempt, stop.node or 0, stop.signum, is_sure=True)
         return attrs.evolve(outcome, cause=cause, verdict=verdict)
@@ -730,12 +730,12 @@ def _is_peer_lost(cause: Cause | None) -> bool:
 
 
 def _is_stopped(outcome: Outcome) -> bool:
-    """Whether the ranks of this node were just stopped, but for the one that is the cause."""
+    """Whether the runner has stopped all ranks of this node except the one that is the cause."""
     return all(rank.is_just_stopped for rank in outcome.ranks if rank is not outcome.failed)
 
 
 def _diagnosed(end: Failed, outcome: Outcome) -> Diagnosed:
-    """Return what the other nodes learn of a failure."""
+    """Return the description of a failure for the other nodes."""
     root, failed = outcome.root, outcome.failed
     kind = FailureClass.UNKNOWN
     if root and (root.look_at or root.is_a_consequence):

@@ -18,7 +18,7 @@ from ascend_runner.secrets import Masker
 # Variables that differ by nature: addresses, devices, and directories that each node or rank may have for itself.
 OWN: Final = re.compile(r"ASCEND_RUNNER_.*|.*_(?:IP|ID|DEVICES|LOG_PATH|WORK_PATH|CACHE_PATH)")
 MOST_VARIABLES: Final = 40  # so that they fit into a message, see `link.wire`
-LONGEST_VALUE: Final = 64  # characters; of a longer one, the hash is told as well
+LONGEST_VALUE: Final = 64  # characters; a longer value is shortened and followed by its hash
 HASH_LENGTH: Final = 8  # characters
 
 

@@ -70,7 +70,7 @@ LARGEST_SIGNAL: Final = 64
 MOST_WARNINGS: Final = 12  # about differences between the nodes, at once
 MOST_GROUPS: Final = 4  # of nodes that differ, for which a line has room
 ENDED: Final = frozenset({Stage.DEAD, Stage.LEFT})
-MISSING, COMPLETE = "missing ", "complete "  # subjects of what is said once; others begin with a name
+MISSING, COMPLETE = "missing ", "complete "  # subjects in `Hub.told`; other subjects begin with a name
 
 
 @attrs.frozen(kw_only=True)
@@ -150,8 +150,8 @@ class Hub:
     wait: str = ""
     differ_since: float | None = None  # rank tables that are read again
     warning: str = ""  # about rank tables that differ although ranks of this attempt run with them
-    told: frozenset[str] = frozenset()  # what was said once
-    is_compared: bool = False  # what the nodes have told of their versions
+    told: frozenset[str] = frozenset()  # subjects of messages that were sent; each is sent only once
+    is_compared: bool = False  # whether the versions of the nodes were compared
     differs: Mapping[int, str] = {}  # in what nodes differ from most others, then
     asked: Asked | None = None
     asked_until: float = 0.0
@@ -161,8 +161,8 @@ class Hub:
 
     view: View = attrs.Factory(View)
     wire_view: Mapping[str, object] = attrs.field(factory=lambda: wire.encode_view(View()), eq=False)
-    changed: float = NEVER  # when the view changed in what is urgent
-    due: float = attrs.field(default=math.inf, eq=False)  # when it has last asked to be woken
+    changed: float = NEVER  # when the urgent part of the view changed
+    due: float = attrs.field(default=math.inf, eq=False)  # the time of the last requested wake-up
 
     @property
     def attempt(self) -> int:
@@ -206,7 +206,7 @@ def transition(hub: Hub, event: Event) -> Step:
 
 
 def _woken(hub: Hub, at: float) -> Hub:
-    """Return the hub after a sleep, such as of a frozen machine: that it heard nobody then is no silence of theirs."""
+    """Return the hub after a sleep, such as on a frozen machine, which does not count as silence of the nodes."""
     slept = at - hub.due
     if slept < BEAT:
         return hub
@@ -420,7 +420,7 @@ def _has_rival(hub: Hub, node: int) -> bool:
 
 
 def _lease(identity: Identity) -> float:
-    """Return how long ranks of a node with such options may be alive after it was last heard."""
+    """Return how long ranks of a node with these options may stay alive after its last message, in seconds."""
     return identity.link_timeout + identity.grace + KILL_WAIT
 
 
@@ -528,7 +528,7 @@ def _table_wait(hub: Hub) -> float:
 
 
 def _compare_nodes(hub: Hub) -> Told:
-    """Say once what differs between the nodes, when all have joined and told it."""
+    """Report each difference between the nodes once all have reported their versions, or after NO_HUB seconds."""
     is_complete = not hub.missing and all(peer.identity.versions for peer in hub.peers.values())
     if not is_complete and hub.now < (hub.born or 0.0) + NO_HUB:
         return hub, ()
@@ -651,8 +651,8 @@ def _asked_to_stop(hub: Hub) -> Peer | None:
 
 
 def _may_be_replaced(hub: Hub, peer: Peer) -> bool:
-    """Whether a signal to one node means that it alone leaves: once its ranks have run in a job with restarts."""
-    is_leaving = peer.local.signum in {SIGTERM, SIGKILL}  # the latter, if its guardian was killed
+    """Whether a signal to one node lets only this node leave: in a job with restarts, once its ranks have run."""
+    is_leaving = peer.local.signum in {SIGTERM, SIGKILL}  # SIGKILL if its guardian was killed
     return hub.policy.max_restarts > 0 and is_leaving and peer.ran == hub.attempt
 
 
@@ -704,7 +704,7 @@ def _is_decidable(hub: Hub) -> bool:
 
 
 def _signal_to_all(hub: Hub) -> int:
-    """Return the stop signal that all nodes have received, but for those that have succeeded; 0 if they have not."""
+    """Return the stop signal that all nodes have received, except nodes that have succeeded, or 0."""
     peers = [peer for peer in hub.peers.values() if peer.attempt == hub.attempt and peer.local.status != 0]
     signums = {peer.local.signum for peer in peers} or {0}
     return max(signums) if 0 not in signums else 0

@@ -57,7 +57,7 @@ class Limits:
     longest_delay: float = 60.0  # a process that lives longer begins again with the first delay
     last_answer: float = 1.0  # at the end, of a process that is to send the last word
     close: float = 6.5  # for the last word to arrive at the other nodes; the process gives up earlier
-    close_again: float = 3.0  # likewise, if it had not responded, and another one has to be connected first
+    close_again: float = 3.0  # the same for a second process, if the first did not respond; it must connect first
     most_messages: int = 1000  # of the process in a second
 
 
@@ -83,12 +83,12 @@ class Link:
         self._resources = ExitStack()
         self._hubs = settings.hubs  # the newest
         self._contact: float | None = None  # with node 0, as the link process has last said
-        self._local: Local | None = None  # the newest that was told
+        self._local: Local | None = None  # the newest state to send
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
         self._child: Child | None = None
         self._has_warned = False
-        self._is_heard = False  # whether the link process has answered at the end
+        self._is_heard = False  # whether the link process responded when it was closed
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -135,7 +135,7 @@ class Link:
         self._wake_thread()
 
     def close(self, is_cut: Callable[[], bool] = bounded.never) -> None:
-        """Let the link process tell the others what it was told, and end it.
+        """Let the link process send the last messages to the other nodes, and end it.
 
         That takes milliseconds, or `Limits.close` if other nodes do not respond; half a second once `is_cut` returns
         true. If the process does not respond, another one tells the others. May be called twice.
@@ -209,7 +209,7 @@ class Link:
         return None
 
     def _say_last_word(self) -> None:
-        """Start another process if the last one did not respond, so that the others learn how this node has ended."""
+        """Start another process if the last one did not respond, so that the other nodes learn how this node ended."""
         if not self._is_heard and self._local:
             with (
                 suppress(OSError, ValueError),
@@ -283,7 +283,7 @@ class Child:
         return True
 
     def send_newest(self, local: Local | None) -> None:
-        """Send what is to be said of the node, unless it was sent; the next call tries again if there is no room."""
+        """Send the state of the node unless it was sent already; the next call tries again if there is no room."""
         if local is not None and local is not self._sent and self.send(local):
             self._sent = local
 
@@ -345,7 +345,7 @@ class Child:
         return printable(written.decode(errors="replace").strip().rpartition("\n")[2])
 
     def say_goodbye(self, seconds: float) -> bool:
-        """Let the process send what it was told, and wait for its end if it responds; return whether it did."""
+        """Let the process send the last messages and, if it responds, wait for its exit; return whether it responds."""
         has_answered = False
         self.send(channel.Ping())
         self.send(channel.Close())

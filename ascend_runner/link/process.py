@@ -48,9 +48,9 @@ CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give 
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
 SILENT: Final = 10.0  # seconds without a question of the runner, which asks every 5, until it is said to be silent
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
-ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end what a dead runner has left; it needs at most 65
+ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
 MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
-NAMELESS: Final = "nameless"  # a stranger who was gone before its address was read
+NAMELESS: Final = "nameless"  # a stranger that had disconnected before its address was read
 LOCALHOST: Final = "127.0.0.1"
 NEVER: Final = float("inf")
 
@@ -100,9 +100,9 @@ class LinkProcess(Generic[State]):
         self._wakes = dict.fromkeys(self._machines, now)
         self._hub = HubSocket(self._context, keys) if hub else None
         self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
-        self._rivals: list[SpokeSocket] = []  # to hubs of other runners of this node, if there are any
-        self._look_until = NEVER  # for them
-        self._introduction = b""  # the first message of the spoke of this process to its hub
+        self._rivals: list[SpokeSocket] = []  # connect to the hubs of other runners of this node
+        self._look_until = NEVER
+        self._introduction = b""  # the first message from this process's spoke to its hub
         self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
         self._local: Local | None = None  # the newest that the runner has said
         self._silent_at = NEVER  # when the runner is said to be silent
@@ -274,7 +274,7 @@ class LinkProcess(Generic[State]):
         self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
 
     def _look_for_rivals(self, passed: tuple[int, ...], now: float) -> None:
-        """Look for hubs of this job: where node 0 may be, and at the ports that others have on this machine."""
+        """Look for other hubs of this job: where node 0 may be, and at the ports of this machine that are taken."""
         interface = self._settings.interface
         here = LOCALHOST if interface == channel.EVERYWHERE else interface
         places = [(place, self._settings.ports) for place in self._settings.hubs if place != here]
@@ -322,7 +322,7 @@ class LinkProcess(Generic[State]):
                     self._send(action)
 
     def _introduce(self, action: Send) -> None:
-        """Send the introduction to rivals, at each beat: they answer only once they have heard their own runners."""
+        """Send the introduction to rivals at each beat, since they answer only after they have heard their own runners."""
         if action.peer == HUB:
             self._introduction = self._introduction or _encoded(action.message)
             for rival in self._rivals:
@@ -368,7 +368,7 @@ def _encoded(message: Mapping[str, object]) -> bytes:
 
 
 def _decoded(message: bytes) -> Mapping[str, object] | None:
-    """Return a message of another process, None if it is malformed."""
+    """Decode a message from another process; return None if it is malformed."""
     try:
         found = json.loads(message)
     except (ValueError, RecursionError):

@@ -73,10 +73,10 @@ class HubSocket:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> None:
         self.port = 0  # 0: nowhere yet
-        self.passed: list[int] = []  # ports before that one, which others have
-        self.strangers: dict[str, None] = {}  # addresses of those who have connected without the key
+        self.passed: list[int] = []  # ports before that one, which are taken
+        self.strangers: dict[str, None] = {}  # addresses of peers that have connected without the key
         self.refused_at = 0.0  # when one has first connected; 0: none has
-        self._known: set[str] = set()  # addresses of those who have it
+        self._known: set[str] = set()  # addresses of peers with the key
         self._connections: dict[int, str] = {}  # addresses by descriptors
         self._refused = 0  # connections
         self._last_event = 0
@@ -110,7 +110,7 @@ class HubSocket:
         return False
 
     def receive(self, ready: Collection[object], now: float) -> Iterator[tuple[bytes, bytes]]:
-        """Return the messages of those sockets that are ready, each with its peer; let in those with the key."""
+        """Return the messages of the sockets that are ready, each with its peer, and admit peers with the key."""
         if self._zap in ready:
             self._answer()
         for _ in range(MOST_AT_ONCE if self._monitor in ready else 0):
@@ -191,7 +191,7 @@ class SpokeSocket:
         self._dialled: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}  # sockets by their monitors
         self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
         self._last = b""  # message
-        self.foreign: dict[str, None] = {}  # where somebody answers who does not know the key
+        self.foreign: dict[str, None] = {}  # addresses where the listener does not know the key
         self.lost_at = 0.0  # when the hub has closed the connection; 0: it has not, or there is a new one
 
     @property
@@ -226,7 +226,7 @@ class SpokeSocket:
             dealer.connect(f"tcp://{_bracketed(hub)}:{port}")
 
     def receive(self, ready: Collection[object], now: float) -> Iterator[bytes]:
-        """Return the messages of those sockets that are ready."""
+        """Return the messages of the sockets that are ready."""
         for monitor, dealer in [pair for pair in self._dialled.items() if pair[0] in ready]:
             while monitor in self._dialled and (event := _next_event(monitor)):
                 self._note(event[0], event[2], dealer, now)

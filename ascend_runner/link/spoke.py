@@ -91,14 +91,14 @@ class Spoke:
 
     ran: int = -1  # the last attempt in which ranks have run
     failed_at: float | None = None  # when this node has failed or was stopped, in this attempt
-    stopped: int = -1  # the last attempt whose stop was told, as below
+    stopped: int = -1  # the last attempt whose stop was passed to the runner, likewise below
     verdict: JobVerdict | None = None
     started: int = 0
     joined: Joined | None = None
-    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when it is to be told
-    warning: str = ""  # the last one that was told
+    waiting: tuple[str, float] = ("", 0.0)  # the sentence, and when to show it
+    warning: str = ""  # the last one passed to the runner
     is_refused: bool = False
-    passed_on: str = ""  # the last request that was told
+    passed_on: str = ""  # the last request passed to the runner
     request: Asked | None = None  # of this node
     request_until: float = 0.0  # when it is given up
     requests: int = 0
@@ -110,7 +110,7 @@ class Spoke:
     wire_body: Mapping[str, object] = attrs.field(factory=dict, eq=False)  # the same, encoded
     dropped: int = 0  # malformed messages
     now: float = 0.0  # when the last event happened
-    due: float = attrs.field(default=math.inf, eq=False)  # when it has last asked to be woken
+    due: float = attrs.field(default=math.inf, eq=False)  # the time of the last requested wake-up
 
     @property
     def is_over(self) -> bool:
@@ -138,7 +138,7 @@ def transition(spoke: Spoke, event: Event) -> Step:
     """Return the spoke after `event`, and the actions to perform."""
     born = event.at if spoke.born is None else spoke.born
     slept, heard = event.at - spoke.due, spoke.heard
-    if slept >= BEAT and heard is not None:  # as a frozen machine does: it has heard nobody, which is no silence
+    if slept >= BEAT and heard is not None:  # such as on a frozen machine; the hub was not silent then
         heard = min(event.at, heard + slept)
     spoke = attrs.evolve(spoke, born=born, now=event.at, heard=heard)
     spoke, news = HANDLERS[type(event)](spoke, event)
@@ -227,7 +227,7 @@ def _is_linked(spoke: Spoke) -> bool:
 
 
 def _known_nodes(spoke: Spoke) -> tuple[NodeRecord, ...]:
-    """Return what a node other than node 0 knows: whether it reaches that one, and itself."""
+    """Return the nodes as seen from a node other than node 0: itself, and whether it reaches node 0."""
     heard = None if spoke.heard is None else spoke.now - spoke.heard
     identity, local = spoke.identity, spoke.local
     own = NodeRecord(
@@ -489,12 +489,12 @@ def _keep_lease(spoke: Spoke) -> Told:
 RULES: Final[tuple[Callable[[Spoke], Told], ...]] = (
     _watch_hub,
     _tell_refusal,
-    _tell_wait,  # before what could let the runner begin
+    _tell_wait,  # before any news that lets the runner start
     _tell_warning,
     _tell_stop,
     _tell_verdict,
     _tell_joined,
-    _end_wait,  # after what a runner that waits no longer has to know
+    _end_wait,  # after the news that a runner needs once it stops waiting
     _tell_start,
     _tell_requests,
     _hear_bye,

@@ -25,7 +25,7 @@ def columns(fd: int) -> int:
 
 
 def rows(fd: int) -> int:
-    """Return the height of a terminal; 0 as for `columns`."""
+    """Return the height of a terminal, 0 in the same cases as `columns`."""
     return _size(fd).lines
 
 

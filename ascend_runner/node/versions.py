@@ -27,13 +27,13 @@ SITES: Final = (  # folders of packages below an interpreter's prefix; the last 
 )
 _PYTHON: Final = re.compile(r"python(?P<version>\d+\.\d+)")
 _INTERPRETER: Final = re.compile(r"python[\d.]*")
-PYTHONS: Final = ("python", "python3")  # what the scripts of a shell run
+PYTHONS: Final = ("python", "python3")  # the names that shell scripts use
 
 
 def of_rank(host: Host, executable: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the known versions of CANN, driver and firmware, and what `of_python` says of the Python of a rank.
+    """Return the known versions of CANN, driver and firmware, and the versions from `of_python` for a rank's Python.
 
-    If the rank runs another program, it is the first Python in its PATH.
+    If the rank runs another program, its Python is the first one in its PATH.
     """
     software = {
         "CANN": cann(host, environ)[1],

@@ -307,7 +307,7 @@ class LogFile:
 
 
 def _leads_to(path: str, status: os.stat_result) -> bool:
-    """Whether a path leads to the file with this status."""
+    """Whether a path refers to the file with this status."""
     try:
         return os.path.samestat(status, os.stat(path))
     except OSError:

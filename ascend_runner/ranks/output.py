@@ -38,7 +38,7 @@ class RankOutputs:
         tap: Callable[[int], Callable[[bytes], None]] | None = None,
     ) -> None:
         """`activities` count the output of each rank; `tap` returns what also receives the output of a rank."""
-        self.note: Callable[[str], object] = bool  # takes a hint
+        self.note: Callable[[str], object] = bool  # called with a hint for the user
         self._job, self._continues = attempt.job, attempt.number > 0
         self._warn, self._activities, self._tap = warn, activities, tap
         self._pump = Pump(console)

@@ -26,8 +26,8 @@ from ascend_runner.ranks.lines import LineCutter
 from ascend_runner.ranks.log_file import STALL_LIMIT, LogWriter
 
 TAIL_SIZE: Final = 64 * 1024  # bytes of the output kept for the report
-SHOW_AFTER: Final = 1.0  # seconds after which an unfinished line is shown, and between two states of the only bar
-BAR_INTERVAL: Final = 10.0  # seconds between two states of a progress bar if each of them takes a line
+SHOW_AFTER: Final = 1.0  # seconds until an unfinished line is shown, and between two states of the only bar
+BAR_INTERVAL: Final = 10.0  # seconds between two states of a progress bar if each takes a line
 
 
 class Stream:
@@ -89,7 +89,7 @@ class Pump:
         self.failure: BaseException | None = None  # the error that has ended the thread
         self._console = console
         self._now = now
-        self._with_bars: set[int] = set()  # ranks
+        self._with_bars: set[int] = set()  # ranks that have shown a progress bar
         self._streams: dict[int, Stream] = {}  # streams by the read end of their pipe
         self._epoll = select.epoll()
         self._paused: dict[int, float] = {}  # read ends that are not read, and when to check them again
@@ -307,7 +307,7 @@ class Pump:
                 self._unfinished[fd] = now + SHOW_AFTER
 
     def _bar_interval(self, rank_id: int) -> float:
-        """Return the time between two states of a progress bar: the bars of several ranks cannot be drawn over."""
+        """Return the seconds between two states of a progress bar. If several ranks have bars, each takes a line."""
         others = len(self._with_bars)
         self._with_bars.add(rank_id)
         if others == 1 < len(self._with_bars):

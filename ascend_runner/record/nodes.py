@@ -63,7 +63,7 @@ class JobVerdict:
     address: str = ""
     tied: tuple[int, ...] = ()  # other nodes, whose cause may have been the first as well
     missing: tuple[int, ...] = ()  # nodes that were not heard of before it was made
-    is_stopped: bool = False  # every other rank was stopped by its runner; otherwise that is unknown
+    is_stopped: bool = False  # every other rank was stopped by its runner; false if unknown
     restarts: bool = False  # whether another attempt follows
     delay: float = 0.0  # seconds before it
     decision: str = ""  # the value of the `job_machine.Verdict` on the restart

@@ -128,13 +128,13 @@ class RankRecord:
 
     @property
     def is_just_stopped(self) -> bool:
-        """Whether it has ended as the runner has asked it to, not by itself or by SIGKILL."""
+        """Whether it ended because the runner asked it to stop, neither by itself nor by SIGKILL."""
         is_killed = self.ending is not None and self.ending.signum == SIGKILL
         return self.state is RankState.STOPPED and _is_end_of_a_stop(self.ending) and not is_killed
 
     @property
     def is_silent(self) -> bool:
-        """Whether it is a rank that runs and has not written anything yet; an auxiliary process need not write."""
+        """Whether it is a running rank without any output yet. Auxiliary processes do not count."""
         return self.is_running and self.rank_id >= 0 and self.last_output_after is None
 
     @property
@@ -374,9 +374,10 @@ def silences(ranks: Iterable[RankRecord], now: float) -> tuple[dict[int, float],
 
 
 def printing(ranks: Iterable[RankRecord]) -> list[int]:
-    """Return the ranks that write if these are at most half of them: then no output is expected of the others.
+    """Return the ranks with output if they are at most half of all ranks, else none.
 
-    Most trainings print on one rank only. If most ranks have written, one that has not may hang at its beginning.
+    Most trainings print on one rank only, so no output is expected of the others. If most ranks have printed, a rank
+    without output may hang at its beginning.
     """
     known = [rank for rank in ranks if rank.rank_id >= 0]
     found = [rank.rank_id for rank in known if rank.last_output_after is not None]

@@ -1,7 +1,7 @@
-"""What survives a reboot of a user's jobs: a small file for each in XDG_STATE_HOME, where `ascend-job` finds them.
+"""What remains of a user's jobs after a reboot: a small file for each in XDG_STATE_HOME, where `ascend-job` finds it.
 
-That directory may be missing, read-only or full, and its disk may hang: no job waits for it, and none fails or warns
-because of it. Then only the run directory and the log directory of a job tell of it.
+The directory may be missing, read-only or full, and its disk may hang. No job fails, warns or waits for long because of
+it; such a job is found only through its run directory and its log directory.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ LONGEST_COMMAND: Final = 1000  # characters
 LARGEST_END: Final = 8192  # bytes
 LAST_WAIT: Final = 0.5  # seconds for the disk at the end of a job
 OF_THE_END: Final = ("state", "status", "exit_verdict", "attempt", "started_at", "ended_at", "seconds", "cause")
-END: Final = "end"  # the member with those of the report; empty until the job has ended
+END: Final = "end"  # the member that holds these members of the report; empty until the job has ended
 
 
 def folder(environ: Mapping[str, str]) -> str:
-    """Return the directory, "" without a home."""
+    """Return the directory of the files, "" if the environment names none."""
     home = environ.get("HOME", "")
     base = environ.get("XDG_STATE_HOME") or (os.path.join(home, ".local/state") if home else "")
     return os.path.join(base, "ascend-runner/history") if os.path.isabs(base) else ""
 
 
 class History:
-    """Keeps the file of one job, in a thread of its own."""
+    """Writes the file of one job, in a separate thread."""
 
     def __init__(self, folder: str, writes: WriteQueue) -> None:
         self._folder, self._writes = folder, writes
@@ -42,14 +42,14 @@ class History:
         self._job: dict[str, Any] = {}
 
     def begin(self, run_file: bytes) -> None:
-        """Record where a job runs. A second call replaces what the first one has recorded."""
+        """Record where a job runs. A second call replaces the first record."""
         job = json.loads(run_file)
         self._name = self._name or f"{job['began']:017.6f}-{job['host']}-{job['pid']}.json"
         self._job = {**job, "command": _shortened(job["command"]), END: {}}
         self._put(self._job)
 
     def finish(self, report: Mapping[str, Any]) -> None:
-        """Record how the job has ended, according to its report, and wait for the disk for a moment."""
+        """Record how the job ended, according to its report. Waits for the disk at most LAST_WAIT seconds."""
         end = {name: report[name] for name in OF_THE_END if name in report}
         if len(json.dumps(end)) > LARGEST_END:
             del end["cause"]
@@ -65,7 +65,7 @@ class History:
 
 
 def _shortened(command: list[str]) -> list[str]:
-    """Leave out the words of a command that go beyond the limit."""
+    """Return the beginning of a command within the limit, with "..." for the omitted words."""
     kept: list[str] = []
     size = 0
     for word in command:
@@ -86,7 +86,7 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether a directory, or the one in which it is to be made, belongs to this user: with sudo, HOME may not."""
+    """Whether a directory, or its nearest existing parent, belongs to this user. With sudo, HOME may not."""
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return os.stat(folder).st_uid == os.geteuid()

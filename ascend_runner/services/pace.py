@@ -416,7 +416,7 @@ class StepReader:
             return None
 
     def _note(self, step: Step, line: _Line) -> None:
-        """Record the figures that a line has; the others stay."""
+        """Update the figures found in a line."""
         figures = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
         own = self._of_ranks.get(line.rank_id, Step())  # ranks may have different numbers of batches
         if is_shorter(step, own):

@@ -41,7 +41,7 @@ class CommandLine:
     values: dict[str, str] = attrs.field(factory=dict)
     command: tuple[str, ...] = ()
     wants_version: bool = False
-    help_on: str | None = None  # what --help is to show; "" is the common options
+    help_on: str | None = None  # the subject of --help; "": the common options
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
@@ -120,7 +120,7 @@ def check(command: Sequence[str]) -> None:
 
 
 def _meant_by_option(flag: str, following: Sequence[str]) -> str:
-    """Return what to use instead of an unknown option, or "" if no option is similar."""
+    """Return a hint on the option to use instead of an unknown one, "" if no option is similar."""
     if flag in {"-m", "--module"}:
         return (
             f" (did you mean: {programs.command('ascend-runner python')} -m {following[0] if following else 'MODULE'}?)"
@@ -181,10 +181,10 @@ def usage() -> str:
 
 
 def help_text(subject: str = "") -> str:
-    """Return the text of --help: the common options, those of a topic, one option, or `ALL` of them.
+    """Return the text of --help for a topic, an option, `ALL` options, or "" (the common options).
 
     Raises:
-        SettingsError: There is no such topic and no such option.
+        SettingsError: `subject` is neither a topic nor an option.
     """
     if not subject:
         return _common()
@@ -242,7 +242,7 @@ def _example() -> str:
 
 
 def _notes(options: Sequence[Option]) -> list[str]:
-    """Return what holds for several options: their variables, and the forms of their values."""
+    """Return the notes on options in general: on their variables, and the syntax of their values."""
     notes = [_VARIABLES] if any(option.variable for option in options) else []
     notes += [text for form, text in _FORMS.items() if any(form in option.metavar for option in options)]
     return ["", *map(_wrapped, notes)] if notes else []

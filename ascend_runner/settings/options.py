@@ -44,7 +44,7 @@ _NAMES_ELSEWHERE: Final[Mapping[str, str]] = {
     "--bind": "--bind-core --bind-to",
     "--console": "-t --tee -r --redirects --local-ranks-filter --tail-worker-log",
 }
-FOREIGN: Final[Mapping[str, str]] = {  # options of other launchers; what to use instead, or why there is nothing
+FOREIGN: Final[Mapping[str, str]] = {  # options of other launchers, with what to use instead or why there is nothing
     **{theirs: ours for ours, names in _NAMES_ELSEWHERE.items() for theirs in names.split()},
     **dict.fromkeys(
         ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf"),

@@ -84,11 +84,11 @@ class Ending:
 
     @property
     def in_parentheses(self) -> str:
-        """Describe it within parentheses: "exit status 1", "killed by SIGSEGV, core dumped"."""
+        """The same text without parentheses of its own: "exit status 1", "killed by SIGSEGV, core dumped"."""
         return str(self).replace(" (", ", ").rstrip(")")
 
     def __str__(self) -> str:
-        """Describe it: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)"."""
+        """Return a description: "exit status 1", "killed by SIGTERM", "killed by SIGSEGV (core dumped)"."""
         if not self.signum:
             return f"exit status {self.exit_code}"
         sentence = f"killed by {signal_name(self.signum)}"

@@ -462,7 +462,7 @@ def _versions(report: JobRecord) -> tuple[tuple[str, str], ...]:
 
 
 def _hung_after(report: JobRecord) -> float | None:
-    """Return when the last rank of a job that hangs has written anything, None without a hang."""
+    """Return the time of the last output of any rank before a hang, None if the job did not hang."""
     is_hung = (report.cause and report.cause.kind == HangDetected.report_kind) or any(
         one.condition == cloud_events.HANGING for one in report.conditions
     )

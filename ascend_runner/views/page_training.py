@@ -20,14 +20,14 @@ WIDTH: Final = 1000
 HEIGHT: Final = 200
 MOST_PLACES: Final = 40  # points of a line
 MOST_LINES: Final = 8  # ranks with a line and a row each
-SLOW: Final = 1.1  # times the median of the other ranks
+SLOW: Final = 1.1  # times the median of all ranks
 ENOUGH: Final = 3  # steps, and ranks to be compared
 _LINE_END: Final = re.compile(rb"[\r\n]")
 
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """The figures at a step; None for unknown ones. `step` goes on counting when an epoch counts from 0 again."""
+    """The figures at a step, None if unknown. `step` continues across epochs that count from 0 again."""
 
     step: int
     loss: float | None
@@ -103,7 +103,7 @@ class Training:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes in the file."""
+        """Its approximate size in the page, in bytes."""
         lines = [line for chart in self.charts for line in chart.lines]
         return sum(len(line.path) + 60 for line in lines) + 160 * len(self.rows) + 1800
 
@@ -139,7 +139,7 @@ def _times(series: Series) -> list[float]:
 
 
 def _slow(times: Mapping[int, Sequence[float]]) -> set[int]:
-    """Return the ranks with a median time per step above that of the others."""
+    """Return the ranks whose median time per step exceeds SLOW times the median of all ranks."""
     typical = {rank_id: median(found) for rank_id, found in times.items() if len(found) >= ENOUGH}
     if len(typical) < ENOUGH:
         return set()

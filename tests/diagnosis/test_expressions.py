@@ -78,7 +78,7 @@ def test_useless_expression(pattern: str) -> None:
     ],
 )
 def test_open_ends(expected: int, pattern: str) -> None:
-    """What follows a repetition may end it; short repetitions do not count."""
+    """A repetition counts if it also matches the character after it, unless it is short."""
     assert expected == open_ends(pattern)
 
 

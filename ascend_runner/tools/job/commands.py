@@ -325,7 +325,7 @@ def _width() -> int | None:
 
 
 def list_jobs(options: Namespace) -> int:
-    """List jobs, those of this directory first, and the newest last; on a terminal, as many as fit."""
+    """List the jobs, first those of this directory, each with the newest last; on a terminal, as many as fit."""
     from ascend_runner.tools.job import screens  # noqa: PLC0415  only this command needs it
 
     found = [job for job in jobs.all_jobs(options.environ) if (options.name or "") in job.name]

@@ -1,6 +1,7 @@
-"""`ascend-job explain`: what an error code means, or why a job failed, from its logs, whichever launcher wrote them.
+"""`ascend-job explain`: what an error code means, or why a job failed, from its logs, whichever launcher started it.
 
-The logs are read in constant memory. They may be anybody's, and contain anything: what cannot be read is a sentence.
+The logs are read in constant memory. They may come from anyone and contain anything: what cannot be read is reported
+in one sentence.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from ascend_runner.tool import DONE, write_text
 from ascend_runner.tools.job import jobs, node_reports
 from ascend_runner.views import screen, wording
 
-NOTHING_KNOWN: Final = 1  # the exit status if no cause, or no such code, is known, as grep's
+NOTHING_KNOWN: Final = 1  # exit status if the cause or a code is unknown; grep has the same for no match
 STDIN: Final = "-"
 
 # --- Codes ------------------------------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ STDIN: Final = "-"
 
 @attrs.frozen
 class Explanation:
-    """What a code means, who is usually at fault, what to do, and where that is from; "" where there is nothing."""
+    """What a code means, which rank usually causes it, what to do, and the source of all that; "" if unknown."""
 
     code: str
     meaning: str
@@ -70,18 +71,18 @@ class Explanation:
 _CODE: Final = re.compile(
     r"E[A-Z0-9]\d{4}|[1-5]\d{5}|ERR\d{5}|0x[0-9a-f]{1,16}|(?:HCCL|driver) \d{1,5}|-?\d{1,3}|SIG[A-Z0-9+]{2,8}"
 )
-_OF_CANN: Final = re.compile(r"E[A-Z0-9]\d{4}|\d{6}|(?:HCCL|driver) \d+")  # these may be a peer's fault
+_OF_CANN: Final = re.compile(r"E[A-Z0-9]\d{4}|\d{6}|(?:HCCL|driver) \d+")  # a peer may be at fault
 HIGHEST_STATUS: Final = 255
-OURS: Final = {  # exit statuses of this program alone
+OURS: Final = {  # exit statuses specific to this program
     75: "with --exit-verdict: the job has failed, and a retry may help",
     93: "with --exit-verdict: the job has failed, and a retry will not help",
 }
-ASKED: Final[Mapping[int, str]] = {  # it is not known who stops a job that this program has not started
+ASKED: Final[Mapping[int, str]] = {  # the sender is unknown, since this program has not started the job
     SIGTERM: "asked to stop, by the platform, a user, or a launcher after another rank has failed",
     SIGINT: "interrupted, as by Ctrl-C",
 }
 SIGNALS: Final = "https://man7.org/linux/man-pages/man7/signal.7.html"
-CODES: Final = "https://www.hiascend.com/document"  # of CANN, by their modules
+CODES: Final = "https://www.hiascend.com/document"  # the source of CANN's codes that only their module explains
 
 
 def is_code(word: str, site: Catalogue = EMPTY) -> bool:
@@ -92,7 +93,7 @@ def is_code(word: str, site: Catalogue = EMPTY) -> bool:
 
 
 def _cased(word: str) -> str:
-    """Return a code in the case in which the catalogue has it, and any other word as it is."""
+    """Return a code in the catalogue's letter case, any other word unchanged."""
     cased = word.lower() if word[:2].lower() in {"0x", "dr"} else word.upper()
     return cased if _CODE.fullmatch(cased) else word
 
@@ -103,7 +104,7 @@ def _entry_of(word: str) -> Entry | None:
 
 
 def look_up(word: str, site: Catalogue = EMPTY) -> Explanation | None:
-    """Return what a code means, None if it is unknown. The words of a site's own entry precede the built-in ones."""
+    """Return what a code means, None if it is unknown. A site's own entry overrides the built-in explanation."""
     word = _cased(word)
     found = _built_in(word)
     entry = site.names.get(found.code if found else word)
@@ -123,7 +124,7 @@ def _built_in(word: str) -> Explanation | None:
         entry = catalogue.entry_of(phrase.code.name)
     if entry:
         return _of_entry(word, entry, catalogue.KINDS[entry.kind].value if _OF_CANN.fullmatch(word) else "")
-    found = catalogue.first_code([f"{word}: [PID: 0]"])  # by its module
+    found = catalogue.first_code([f"{word}: [PID: 0]"])  # explained by its module
     return Explanation(word, found.code.meaning, found.code.kind.value, source=CODES) if found else None
 
 
@@ -132,7 +133,7 @@ def _of_entry(code: str, entry: Entry, kind: str = "") -> Explanation:
 
 
 def _of_status(number: int) -> Explanation | None:
-    """Explain an exit status, or a negative number, which is a signal (Python, subprocess)."""
+    """Explain an exit status, or a negative number: a signal, as in Python's subprocess."""
     code = f"exit status {number}"
     if entry := _entry_of(code):
         return _of_entry(code, entry)
@@ -175,12 +176,12 @@ def _lines_of(one: Explanation) -> Iterator[str]:
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 CHUNK: Final = 1 << 20  # bytes of a read
-MOST_UNPACKED: Final = 1 << 32  # bytes that a compressed file may have
+MOST_UNPACKED: Final = 1 << 32  # bytes to which a compressed file may expand
 MOST_FILES: Final = 10_000  # logs, and entries of one directory that are examined
-DEEPEST: Final = 16  # directories below each other
+DEEPEST: Final = 16  # levels of directories
 GZIP: Final = b"\x1f\x8b"
-UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as PowerShell writes what it redirects
-# A log is text: of a binary file, many bytes are control characters.
+UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # written by redirections in PowerShell
+# A log is text. In a binary file, many bytes are control characters.
 _CONTROL: Final = bytes(range(1, 8)) + bytes(range(14, 27)) + b"\x7f"
 MOST_CONTROL: Final = 0.05
 MOST_HOLES: Final = 8
@@ -207,7 +208,7 @@ class Source:
 def find(words: Iterable[str], problems: list[str]) -> list[Source]:
     """Return the logs that words name: files, all logs in directories, and standard input, each file once.
 
-    `problems` gets a sentence for each that is left out.
+    Adds a sentence to `problems` for each log that is left out.
     """
     found: dict[tuple[int, int], Source] = {}
     for word in words:
@@ -231,7 +232,7 @@ def find(words: Iterable[str], problems: list[str]) -> list[Source]:
 
 
 def _walk(folder: str, problems: list[str], depth: int = 0) -> Iterator[str]:
-    """Yield the logs in a directory and those below, without those of earlier runs. Symlinks are not followed."""
+    """Yield the logs in a directory and its subdirectories, without those of earlier runs. Ignores symlinks."""
     try:
         with os.scandir(folder) as entries:
             listed = sorted(itertools.islice(entries, MOST_FILES + 1), key=lambda entry: entry.name)
@@ -249,7 +250,7 @@ def _walk(folder: str, problems: list[str], depth: int = 0) -> Iterator[str]:
 
 
 def _newest(sources: list[Source], problems: list[str]) -> list[Source]:
-    """Leave out earlier attempts of torchrun, and earlier runs in the same directory."""
+    """Drop the logs of earlier attempts of torchrun and of earlier runs in the same directory."""
     attempts: dict[str, int] = {}
     written: dict[str, float] = {}
     for one in sources:
@@ -274,12 +275,12 @@ def _newest(sources: list[Source], problems: list[str]) -> list[Source]:
 
 
 def chunks(source: Source, advance: Callable[[int], object], most_unpacked: int = MOST_UNPACKED) -> Iterator[bytes]:
-    """Yield the content of a log, uncompressed and in UTF-8. A log that grows is read up to its present size.
+    """Yield the content of a log, uncompressed and in UTF-8. A growing log is read up to its present size.
 
-    `advance` gets the number of bytes that were read.
+    `advance` is called with the number of bytes read.
 
     Raises:
-        UnreadableError: It is not a text file, or cannot be read to its end.
+        UnreadableError: The log is not a text file, or cannot be read to its end.
     """
     title = source.title
     try:
@@ -305,8 +306,8 @@ def _open(source: Source) -> io.BufferedReader:
     """Open a log.
 
     Raises:
-        UnreadableError: It is not a file.
-        OSError: It cannot be opened.
+        UnreadableError: The path is not a file.
+        OSError: The file cannot be opened.
     """
     if source.path == STDIN:
         return open(0, "rb", closefd=False)
@@ -340,13 +341,13 @@ def _unpacked(file: BinaryIO, title: str, most: int) -> Iterator[bytes]:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Whether a file is not text: a log may have holes of NULs, but only few, where it was emptied."""
+    """Whether a file is not text. A log may have a few holes of NULs, where it was truncated while being written."""
     text = head.replace(b"\0", b"")
     has_many_holes = len(re.findall(rb"\0+", head)) > MOST_HOLES
     return has_many_holes or len(text.translate(None, delete=_CONTROL)) < len(text) * (1 - MOST_CONTROL)
 
 
-SHOWN_FROM: Final = 1 << 26  # bytes that take a noticeable time
+SHOWN_FROM: Final = 1 << 26  # bytes; reading fewer takes no noticeable time
 
 
 @contextmanager
@@ -376,7 +377,10 @@ Text = tuple[str, bytes]  # the title of a log, and what was kept of it
 
 @attrs.frozen(kw_only=True, eq=False)
 class Mixed:
-    """A log of several processes, or of an unknown one; `node` tells its local ranks from those of other nodes."""
+    """A log of several processes, or of an unknown one.
+
+    `node` keeps its local ranks apart from those of other nodes.
+    """
 
     title: str
     node: str
@@ -387,7 +391,7 @@ class Mixed:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Plog:
-    """The plogs of one process: the path and the first errors of the newest one, and the rank if they tell it."""
+    """The plogs of one process: path and first errors of the newest one, and the rank if the plogs contain it."""
 
     origin: Origin
     path: str
@@ -395,7 +399,7 @@ class Plog:
     rank: int | None
 
     def is_of(self, rank_id: int, pids: Collection[int], nodes: Collection[str]) -> bool:
-        """Whether it belongs to a rank, or may belong to the process with one of these pids on one of these nodes."""
+        """Whether the plog belongs to a rank, or may belong to a process with one of the pids on one of the nodes."""
         if self.origin.rank is not None:
             return self.origin.rank == rank_id
         is_there = not (self.origin.node and any(nodes)) or self.origin.node in nodes
@@ -404,25 +408,25 @@ class Plog:
 
 @attrs.define(eq=False)
 class LogReader:
-    """Reads the logs of a job: first those of launchers, then those of ranks, each of which is judged at once."""
+    """Reads the logs of a job: the launchers' first, then the ranks', and judges each rank once its logs are read."""
 
     sources: Sequence[Source]
     advance: Callable[[int], object]
-    problems: list[str]  # sentences on logs that cannot be read are added
+    problems: list[str]  # a sentence is added for each log that cannot be read
     site: Catalogue = EMPTY
     judged: dict[int, Judged] = attrs.field(factory=dict)
-    ranks: dict[int, RankRecord] = attrs.field(factory=dict)  # without what the diagnosis says
+    ranks: dict[int, RankRecord] = attrs.field(factory=dict)  # without the findings of the diagnosis
     first: int | None = None  # the rank that ended first according to the launcher
     _has_read: bool = False
     _masker: Masker = attrs.field(factory=Masker)
-    _plogs: list[Plog] = attrs.field(factory=list)  # those that belong to no rank so far
+    _plogs: list[Plog] = attrs.field(factory=list)  # not assigned to a rank yet
     _endings: dict[int, Ending] = attrs.field(factory=dict)
 
     def read(self) -> None:
         """Read and judge everything.
 
         Raises:
-            UnreadableError: Not one log can be read.
+            UnreadableError: No log can be read.
         """
         self._read_plogs()
         own = [one for one in self.sources if _is_of_one(one.origin)]
@@ -459,7 +463,7 @@ class LogReader:
         return excerpt.text
 
     def _read_mixed(self, source: Source, count: int) -> Mixed:
-        """Read one of `count` logs of several processes, and judge the lines that belong to none of them."""
+        """Read one of `count` logs of several processes, and judge the lines without a rank."""
         splitter = Splitter(count)
         self._feed(source, splitter.feed)
         splitter.close()
@@ -486,7 +490,7 @@ class LogReader:
                 self.first = rank if self.first is None else self.first
 
     def _read_plogs(self) -> None:
-        """Read the plogs of each process: of its newest ones, those for errors first."""
+        """Read the plogs of each process, and keep the newest one with errors, from `debug/plog` if possible."""
         groups: dict[tuple[str, int | None, int | None], list[Source]] = {}
         for one in self.sources:
             if one.origin.is_plog:
@@ -507,13 +511,13 @@ class LogReader:
                     rank=max((reader.found for reader in readers), default=foreign_logs.NO_RANK)[1],
                 )
             )
-        ranks = [plog.rank for plog in self._plogs]  # of subgroups, if several processes have the same
+        ranks = [plog.rank for plog in self._plogs]  # ranks in subgroups, if several processes have the same one
         self._plogs = [attrs.evolve(one, rank=one.rank if ranks.count(one.rank) == 1 else None) for one in self._plogs]
 
     def _judge(
         self, key: int | str, texts: Sequence[Text], plog: Plog | None = None, *, is_mixed: bool = False
     ) -> None:
-        """Judge the process with this rank or name by its logs, and by its plog, which is found if none is given."""
+        """Judge the process with this rank or name by its logs and its plog, which is looked up if not given."""
         rank_id, name = (key, "") if isinstance(key, int) else (min([0, *self.ranks]) - 1, key)
         plog = plog or (None if is_mixed else self._plog_of(rank_id, texts))
         process = Process(
@@ -536,7 +540,7 @@ class LogReader:
         self.ranks[rank_id] = RankRecord(rank_id=rank_id, name=name, state=RankState.UNKNOWN, log_path=path)
 
     def _plog_of(self, rank_id: int, texts: Sequence[Text]) -> Plog | None:
-        """Return the newest plog of a rank, one with errors if there is any, and take all of its plogs."""
+        """Remove all plogs of a rank from `_plogs`; return the newest one, if possible with errors."""
         if not self._plogs:
             return None
         pids = {int(number) for _title, text in texts for found in _PID.findall(text) for number in found if number}
@@ -546,7 +550,7 @@ class LogReader:
         return max(found, key=lambda one: (bool(one.errors), os.path.basename(one.path)), default=None)
 
     def record(self) -> JobRecord:
-        """Return what is known of the job."""
+        """Return what is known about the job."""
         found = foreign_logs.diagnose(list(self.judged.values()), self.first)
         ranks = tuple(
             attrs.evolve(
@@ -569,7 +573,7 @@ class LogReader:
         cause = wording.cause_record(Outcome(cause=exited, ranks=ranks, root=root, suspected_peer=found.suspected_peer))
         if cause is None or root.rank_id in self._endings:
             return cause
-        title = rank_title(root.rank_id, self.ranks[root.rank_id].name)  # how it ended is unknown
+        title = rank_title(root.rank_id, self.ranks[root.rank_id].name)  # its exit status is unknown
         first = None if ended == root.rank_id else ended
         return attrs.evolve(cause, sentence=f"{title} failed: {root.summary}", first_exit=first)
 
@@ -584,7 +588,7 @@ def _local(source: Source) -> Local:
 
 
 def _ranks_of_locals(own: Sequence[Source], mixed: Sequence[Mixed]) -> dict[Local, int]:
-    """Return the ranks of all local ranks. If files are called by ranks, prefixes of lines count for no local rank."""
+    """Return the ranks of all local ranks. Prefixes of lines are ignored if file names contain ranks."""
     if any(one.origin.rank is not None or one.origin.local is not None for one in own):
         return foreign_logs.ranks_of(_local(one) for one in own if one.origin.local is not None)
     found = [(one.node, number) for one in mixed for is_local, number in one.parts if is_local]
@@ -593,7 +597,7 @@ def _ranks_of_locals(own: Sequence[Source], mixed: Sequence[Mixed]) -> dict[Loca
 
 
 def _by_process(own: Sequence[Source], local: Mapping[Local, int]) -> dict[int | str, list[Source]]:
-    """Return the logs of each process, standard error last; of several directories with the same rank, the newest."""
+    """Return the logs of each process, standard error last, from the newest directory with logs of this process."""
     found: dict[int | str, list[Source]] = {}
     for one in own:
         rank = local[_local(one)] if one.origin.local is not None else one.origin.rank
@@ -606,7 +610,7 @@ def _by_process(own: Sequence[Source], local: Mapping[Local, int]) -> dict[int |
 
 
 def _of_lines(mixed: Sequence[Mixed], local: Mapping[Local, int]) -> dict[int, list[Text]]:
-    """Return what the lines of each rank say, those with a local rank first."""
+    """Return the lines of each rank, those with a local rank first."""
     found: dict[int, list[Text]] = {}
     for wanted in (True, False):
         for one in mixed:
@@ -618,7 +622,7 @@ def _of_lines(mixed: Sequence[Mixed], local: Mapping[Local, int]) -> dict[int, l
 
 
 def _with_the_error(texts: Sequence[Text], summary: str) -> str:
-    """Return the title of the log that has an error, else of the last one that is not empty; "" without logs."""
+    """Return the title of the log that contains the error, else of the last log with text; "" without logs."""
     needle = summary[:NEEDLE].encode()
     last = next((title for title, text in reversed(texts) if text), texts[-1][0] if texts else "")
     return next((title for title, text in reversed(texts) if needle and needle in text), last)
@@ -626,8 +630,8 @@ def _with_the_error(texts: Sequence[Text], summary: str) -> str:
 
 # --- The answer -------------------------------------------------------------------------------------------------------
 
-MOST_PROBLEMS: Final = 10  # logs that cannot be read, and others, that are named
-MOST_ERRORS: Final = 3  # last errors of logs, and first errors of plogs, that are shown if no cause is known
+MOST_PROBLEMS: Final = 10  # sentences to print about logs that were left out or cut short
+MOST_ERRORS: Final = 3  # to print if no cause is known: the last of each log and the first of each plog
 RANK: Final = ("rank_id", "name", "exit_code", "signal", "log_path", "finding")  # members of a rank in the JSON
 
 
@@ -635,8 +639,8 @@ def run(options: Namespace) -> int:
     """Explain codes, or the logs of a job, and return the exit status.
 
     Raises:
-        SettingsError: A word names nothing, or some are codes, or --catalogue has faults.
-        UnreadableError: There is no log that can be read.
+        SettingsError: A word is neither a file nor a code, codes and files are mixed, or --catalogue has faults.
+        UnreadableError: No log can be read.
     """
     words: Sequence[str] = options.words
     options.site = _site(options)
@@ -665,10 +669,10 @@ def run(options: Namespace) -> int:
 
 
 def _site(options: Namespace) -> Catalogue:
-    """Return the site's own catalogue, an empty one without --catalogue; all of its faults are reported.
+    """Return the site's own catalogue, an empty one without --catalogue. Reports all of its faults.
 
     Raises:
-        SettingsError: It has faults, or cannot be read.
+        SettingsError: The catalogue has faults, or cannot be read.
     """
     path: str | None = options.catalogue
     if path is None:
@@ -689,8 +693,8 @@ def _check_words(words: Iterable[str], site: Catalogue) -> None:
     """Check that each word names a log.
 
     Raises:
-        SettingsError: One names nothing, or is a code.
-        UnreadableError: It is unknown whether one names a log.
+        SettingsError: A word is neither a file nor a code, or codes and files are mixed.
+        UnreadableError: A file may exist, but is not accessible.
     """
     codes, logs = [], []
     for word in words:
@@ -738,13 +742,13 @@ def document(record: JobRecord) -> dict[str, object]:
 
 
 def of_reports(words: Sequence[str], options: Namespace) -> JobRecord | str | None:
-    """Return what the reports of this runner say if all words name one, or a directory with one.
+    """Return the answer of this runner's reports, if each word names a report or a directory with one.
 
-    That is the failure, of several nodes the one of the likely cause; a sentence if the job has not failed; or None if
-    the logs must be read, since there is no report, or the runner was killed.
+    The answer is the record of the failed job (with several nodes, of the node with the likely cause), or a sentence if
+    the job has not failed. It is None if the logs must be read, because there is no report or the runner was killed.
 
     Raises:
-        SettingsError: The reports are of several jobs.
+        SettingsError: The reports belong to different jobs.
     """
     reports = [_reports_at(word) for word in words]
     if not all(reports):

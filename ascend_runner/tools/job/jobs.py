@@ -97,7 +97,7 @@ class FoundJob:
 
     @property
     def is_from_here(self) -> bool:
-        """Whether it was started in the current directory or below."""
+        """Whether the job was started in the current directory or below."""
         here = os.path.realpath(os.curdir)
         return os.path.isabs(self.cwd) and os.path.commonpath([here, self.cwd]) == here
 
@@ -173,11 +173,11 @@ def _meant(word: str | None, environ: Mapping[str, str]) -> list[FoundJob]:
 
 
 def _newest(found: Sequence[FoundJob]) -> FoundJob:
-    """Return the job of this directory, or else one that was started elsewhere; of several nodes, the first.
+    """Return the job of this directory, or else one started elsewhere; of several nodes, the first.
 
     Raises:
-        SettingsError: Several are running.
-        UnknownJobError: There is none.
+        SettingsError: Several jobs are running.
+        UnknownJobError: There are no jobs.
     """
     if not found:
         raise UnknownJobError("no jobs of this user on this machine; specify the log directory of the job")
@@ -221,12 +221,12 @@ def _in_order(jobs: Iterable[FoundJob]) -> list[FoundJob]:
 
 
 def _began(jobs: Sequence[FoundJob]) -> dict[tuple[str, str], float]:
-    """Return when the newest run in each log directory began."""
+    """Return the start times of the newest runs, by job id and log directory."""
     return {(job.job_id, job.log_dir): job.began for job in sorted(jobs, key=lambda job: job.began)}
 
 
 def listed(found: Sequence[FoundJob], most: int | None) -> list[list[FoundJob]]:
-    """Return the jobs that were started in the current directory or below, and the others; both with the newest last.
+    """Return the jobs started in the current directory or below, and the others, both with the newest last.
 
     If there are more than `most`, running jobs are preferred, then those of the directory, then the newest.
     """
@@ -289,7 +289,7 @@ def all_jobs(environ: Mapping[str, str]) -> list[FoundJob]:
 
 
 def _of_history(environ: Mapping[str, str]) -> list[FoundJob]:
-    """Return the jobs that this user has started, also before a reboot; none if the disk does not respond."""
+    """Return the jobs of this user, including those before a reboot; none if the disk does not respond."""
     found: list[FoundJob] = []
 
     def read() -> None:
@@ -537,7 +537,7 @@ def take(job: FoundJob, *, asks: bool = True) -> Snapshot:
 
 
 def take_briefly(job: FoundJob) -> Snapshot:
-    """Take a snapshot for a list, without asking the runner, and without the report if the history has the end."""
+    """Take a snapshot for a list, without asking the runner. The report is read only if the history has no end."""
     is_over = job.end is not None and job.is_alive() is not True
     return Snapshot(job=job, is_alive=False, record=job.end or JobRecord()) if is_over else take(job, asks=False)
 

@@ -279,7 +279,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _neither(word: str, commands: Iterable[str]) -> str:
-    """Return the sentence on a word that is neither a command nor a job."""
+    """Return the error message for a word that is neither a command nor a job."""
     meant = did_you_mean(word, [*commands, *(job.name for job in jobs.all_jobs(os.environ))])
     hint = f"see {programs.command(PROGRAM)} list, or specify the log directory of the job"
     return f"{word!r} is neither a command nor a job on this machine{meant}; {hint}"
@@ -297,6 +297,6 @@ def _is_job(word: str) -> bool:
 
 
 def _with_negative_limits(words: Sequence[str]) -> Sequence[str]:
-    """Mark what follows as arguments if one of them is like -2h, which argparse would take for options; not -9."""
+    """Insert -- before a word such as -2h, which argparse would take for an option, unlike -9."""
     first = next((index for index, word in enumerate(words) if re.match(r"-[0-9.]+[a-z]", word)), None)
     return words if first is None or "--" in words else [*words[:first], "--", *words[first:]]

@@ -223,7 +223,7 @@ class JobCollector:
     nodes: tuple[FoundJob, ...]
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics of this moment."""
+        """Return the current metrics."""
         families: dict[str, Metric] = {}
         for node in self.nodes:
             seen = jobs.take(node)
@@ -242,7 +242,7 @@ def _usages(seen: Snapshot) -> dict[int, Usage]:
 
 
 def text(nodes: Sequence[FoundJob]) -> str:
-    """Return the metrics of the nodes of a job as Prometheus' text."""
+    """Return the metrics of the nodes of a job in the text format of Prometheus."""
     return generate_latest(registry_of(nodes)).decode()
 
 

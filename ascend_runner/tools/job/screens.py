@@ -43,14 +43,14 @@ from ascend_runner.views.facts import Fact
 
 JOB_HEADS: Final = ("job", "state", "pid", "started", "took", "logs", "cause")
 JOB, _STATE, PID, STARTED, _TOOK, LOGS, CAUSE = range(len(JOB_HEADS))
-LINES_BESIDE: Final = 4  # on the screen of a list: the heads, two lines on other jobs, and the prompt
+LINES_BESIDE: Final = 4  # lines of the terminal beside the jobs: the heads, two lines on other jobs, and the prompt
 NOT_KNOWN: Final = {Condition.RUNNER_KILLED, Condition.UNKNOWN}  # when, or whether, it has ended
 WITHOUT_ZONE: Final = slice(len("2026-11-22 09:47:36"))  # the part of a time from text.clock() before the zone
 DAY_AND_MINUTE: Final = slice(len("2026-"), len("2026-11-22 09:47"))
 CUT: Final = "..."
 CUT_AT: Final = {JOB: 5, LOGS: 0}  # characters after which a name or a path is cut; the ends differ most
-SHORTEST: Final = {JOB: 12, LOGS: 20, CAUSE: 30}  # characters; a path for which there is less room is left out
-LEAST_CAUSE: Final = 20  # characters for which long names make room: "rank 2 failed: Fi..."
+SHORTEST: Final = {JOB: 12, LOGS: 20, CAUSE: 30}  # characters; a path that has less room is omitted
+LEAST_CAUSE: Final = 20  # characters; long names are cut to leave this room: "rank 2 failed: Fi..."
 
 
 def job_lines(snapshots: Sequence[Snapshot], now: float, width: int | None = None) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _state(snapshot: Snapshot) -> str:
 
 
 def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """Return the rows as they fit into a width; the causes have the room that is left, but at least some."""
+    """Return the rows shortened to a width. The causes get the remaining room, but always a minimum."""
     causes = [row[CAUSE] for row in rows]
     rows = [_with(row, CAUSE, _clip(row[CAUSE], SHORTEST[CAUSE])) for row in rows]
     short, shorter = (
@@ -135,7 +135,7 @@ RANK_HEADS: Final = ("rank", "device", "pid", "state", "time", "output", "quiet 
 
 
 def _rank_cells(record: JobRecord, ranks: Iterable[RankRecord], now: float) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each line. A running rank lasts as long as the job."""
+    """Yield the cells of each rank. A running rank has the duration of the job."""
     silences, _succeeded = record.silences(now)
     marks, why_silent = facts.singled_out(record), facts.why_silent(record)
     for rank in ranks:
@@ -157,9 +157,9 @@ def _cells_of(rank: RankRecord, quiet: float | None, mark: str, why_silent: str)
 
 
 def in_order(snapshot: Snapshot, now: float) -> list[RankRecord]:
-    """Return the ranks: the cause, others that have failed, then ranks that are outliers, behind or quiet.
+    """Return the ranks in the order of the table: the cause, other failed ranks, outliers, and ranks behind or quiet.
 
-    Ranks that have succeeded come last.
+    Successful ranks come last.
     """
     marked = {*facts.singled_out(snapshot.record)}
     odd = outliers.quiet(*snapshot.record.silences(now)) | outliers.behind(_steps(snapshot))
@@ -255,9 +255,9 @@ def list_text(
     elsewhere: Sequence[Snapshot] = (),
     hidden: int = 0,
 ) -> str:
-    """List jobs, a line each, in at most `width` characters: those of this directory, then others.
+    """List jobs, one per line of at most `width` characters: first the jobs of this directory, then the others.
 
-    `hidden` is the number of jobs that are left out.
+    `hidden` is the number of omitted jobs.
     """
     lines = [*job_lines([*here, *elsewhere], now, width)] if here or elsewhere else []
     if here and elsewhere:

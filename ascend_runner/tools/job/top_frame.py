@@ -538,9 +538,9 @@ class Screen:
 
 @attrs.frozen
 class Frame:
-    """The lines, at most as many as the terminal has; `ranks` are the ranks that the cursor can reach, in order.
+    """The lines of a screen, at most as many as the terminal has.
 
-    `heads` are those of the columns.
+    `ranks` are the ranks that the cursor can reach, in order, and `heads` the heads of the columns.
     """
 
     lines: tuple[Line, ...]
@@ -595,7 +595,7 @@ def matches(rank: RankView, text: str) -> bool:
 
 
 def _sorted(ranks: Sequence[RankView], head: str) -> Sequence[RankView]:
-    """Return ranks by a column, those first that stand out in it; unknown values come last."""
+    """Return ranks sorted by the column with this head: the most interesting values first, unknown ones last."""
     column = next((column for column in IN_ORDER if column.head == head), None)
     if column is None:
         return ranks

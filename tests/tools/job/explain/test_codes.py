@@ -22,8 +22,8 @@ from tests.tools.job.conftest import Tool
         ("ERR02200", "a call of HCCL has failed"),
         ("ERR01007", "not support"),
         ("0x800000", "outside of the memory of the device"),
-        ("HCCL 7", ""),
-        ("driver 47", ""),
+        ("HCCL 7", "a resource of HCCL is unavailable"),
+        ("driver 47", "the device ran out of events, streams, notifies or models"),
         ("0", "success"),
         ("1", "uncaught exception"),
         ("127", "command not found"),
@@ -112,7 +112,6 @@ def test_a_file_with_the_name_of_a_code(tool: Tool, tmp_path: Path, monkeypatch:
     """A word in the form of a code is one; with a directory before it, it is a file."""
     monkeypatch.chdir(tmp_path)
     Path("137").write_text("step 1\n")
-
     Path("ei0006").write_text("step 1\n")
 
     assert "SIGKILL" in tool("explain", "137")[1]
