@@ -241,7 +241,7 @@ _CHOICES: Final = {
     "beside": ("disks", "memory", "ports", "shm"),
 }
 LONGEST_ADVICE: Final = 160  # characters, which take two lines of a terminal
-MOST_OPEN_ENDS: Final = 2  # the worst line takes half a second, with a third one a minute
+MOST_OPEN_REPETITIONS: Final = 2  # the worst line takes half a second, with a third one a minute
 SHORTEST: Final = 3  # letters, or bytes of UTF-8, of a literal; a shorter one occurs in most logs
 
 
@@ -317,8 +317,8 @@ def _faults_of_entry(entry: Entry, *, is_ours: bool) -> Iterator[str]:
 def _faults_of_expression(pattern: str, on: str, *, is_ours: bool) -> Iterator[str]:
     reasons = list(expressions.faults(pattern))
     yield from reasons
-    if not (is_ours or reasons) and expressions.open_ends(pattern) > MOST_OPEN_ENDS:
-        why = f"more than {MOST_OPEN_ENDS} repetitions may go on with what follows them"
+    if not (is_ours or reasons) and expressions.open_ends(pattern) > MOST_OPEN_REPETITIONS:
+        why = f"more than {MOST_OPEN_REPETITIONS} repetitions also match the character that may follow them"
         yield f"it may take too long: {why}; split it, or limit them, as in .{{0,9}}"
     if on == LINE and not reasons and min(len(text.encode()) for text in expressions.literals(pattern)) < SHORTEST:
         yield f"each alternative needs a text of at least {SHORTEST} letters outside of groups"

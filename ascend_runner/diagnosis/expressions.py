@@ -80,7 +80,7 @@ def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: boo
         for part, repeats in _parts(name, value):
             begins = _beginnings(part)[0]
             if is_repeated and name.endswith("_REPEAT") and value[0] != value[1] and begins & after:
-                return "a repetition in a repeated group may go on with what may follow it"
+                return "a repetition in a repeated group also matches the character that may follow it"
             is_inside = repeats or (is_repeated and not name.startswith("ASSERT"))
             if reason := _ambiguity(part, begins if repeats else after, is_repeated=is_inside):
                 return reason

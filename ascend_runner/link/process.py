@@ -322,7 +322,7 @@ class LinkProcess(Generic[State]):
                     self._send(action)
 
     def _introduce(self, action: Send) -> None:
-        """Send the introduction to rivals at each beat, since they answer only after they have heard their own runners."""
+        """Send the introduction to rivals at each beat, since each answers only after it has heard its own runner."""
         if action.peer == HUB:
             self._introduction = self._introduction or _encoded(action.message)
             for rival in self._rivals:
