@@ -67,6 +67,10 @@ FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt
 STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
 NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
+ALL_OR_NONE: Final = (
+    "node 0 does not answer, so the ranks of other nodes cannot be asked; if those of this node save alone, "
+    "they may wait for the others forever"
+)
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
 ROWS_WAIT: Final = 0.5  # seconds for the link to report the state of the nodes
@@ -582,8 +586,15 @@ class Nodes:
         """Ask all nodes for something, and describe their answers; "" without a link, or if node 0 is not reached.
 
         Raises:
-            ValueError: No node has carried it out.
+            ValueError: No node has carried it out, or it is a checkpoint, which may need the ranks of all nodes, and
+                node 0 is not reached any more.
         """
+        done = self._ask_all(request, argument)
+        if not done and request == "checkpoint" and self._joined:
+            raise ValueError(ALL_OR_NONE)
+        return done
+
+    def _ask_all(self, request: str, argument: str = "") -> str:
         answers = self._ask(Asked(request=request, argument=argument), ANSWER_WAIT)
         results = next((answer.results for answer in answers if isinstance(answer, Answered)), ())
         return of_all_nodes(results) if results else ""
@@ -627,7 +638,7 @@ class Nodes:
     def _ask_or_save_alone(self) -> None:
         messages = self._setup.messages
         try:
-            if done := self.ask("checkpoint"):
+            if done := self._ask_all("checkpoint"):
                 messages.info(f"checkpoint: {done}")
             else:
                 messages.warning(f"node 0 does not answer; the ranks are asked for a checkpoint {control.ONLY_HERE}")

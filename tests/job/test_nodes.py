@@ -786,6 +786,19 @@ def test_answers_of_all_nodes() -> None:
     assert rows == [*scene.nodes.rows()]
 
 
+def test_checkpoint_is_for_all_nodes_or_none() -> None:
+    """A node that has lost node 0 does not ask its own ranks: a save may wait for the ranks of all nodes."""
+    scene = Scene()
+    scene.peers.reply = lambda asked: scene.send(Answered(request=asked.request))
+    before = scene.nodes.ask("checkpoint")
+    scene.send(Joined())
+
+    assert "" == before
+    assert "" == scene.nodes.ask("limit")
+    with pytest.raises(ValueError, match=r"^node 0 does not answer, so the ranks of other nodes cannot be asked; "):
+        scene.nodes.ask("checkpoint")
+
+
 def test_results_are_grouped() -> None:
     """The answer names the nodes with each result; where no node has carried out the request, it is refused."""
     found = of_all_nodes([("0-2", "done"), ("3, 5", ""), ("4", NOT_REACHED)])
