@@ -35,7 +35,7 @@ from ascend_runner.supervision.causes import CAUSES, Cause, HangDetected
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name
-from ascend_runner.views import facts, page_ranks, page_training, topology
+from ascend_runner.views import facts, page_ranks, page_training, topology, wording
 from ascend_runner.views.facts import Fact
 from ascend_runner.views.page_ranks import MARKS, Evidence, Group, Row, Timeline
 from ascend_runner.views.page_training import Series, Training
@@ -417,10 +417,15 @@ class Content:
     is_public: bool
 
 
-def content_of(sources: Sources) -> Content:
-    """Return the content of a page."""
+def marks_of(sources: Sources) -> dict[int, str]:
+    """Return how ranks are involved in a failure, or stand out in a hang."""
     report = sources.report
-    marks = page_ranks.marks_of(report.cause) or _marks_of_hang(report) or _marks_of_quiet(sources)
+    return page_ranks.marks_of(report.cause) or _marks_of_hang(report) or _marks_of_quiet(sources)
+
+
+def content_of(sources: Sources, marks: dict[int, str]) -> Content:
+    """Return the content of a page; the marks of a public one come from what it omits."""
+    report = sources.report
     masker, known, ranks = Masker(), facts.facts(report), page_ranks.in_order(report.ranks, marks)
     culprit, training = report.failed, page_training.draw(sources.training)
     log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], training)
@@ -484,10 +489,8 @@ def _log_ends(sources: Sources, first: Sequence[int], training: Training | None)
 
 
 def _marks_of_hang(report: JobRecord) -> dict[int, str]:
-    """Return the mark of the ranks with other stacks than most: the first group, if most ranks are in another one."""
-    first = report.hang[0].rank_ids if len(report.hang) > 1 and _hung_after(report) is not None else ()
-    others = sum(len(stack.rank_ids) for stack in report.hang[1:])
-    return dict.fromkeys(first, page_ranks.HUNG) if len(first) < others else {}
+    groups = () if _hung_after(report) is None else wording.suspects(report.hang)
+    return {rank_id: page_ranks.HUNG for group in groups for rank_id in group.rank_ids}
 
 
 def _marks_of_quiet(sources: Sources) -> dict[int, str]:
