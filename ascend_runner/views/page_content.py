@@ -259,6 +259,7 @@ def _exception(text: str) -> str:
 
 
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
+PROBLEMS: Final = {cloud_events.HANGING: ", but the job hangs", cloud_events.SLOW: ", but the training is slow"}
 SURENESS: Final = {**CERTAINTY, "likely": MARKS["likely"]}  # how certain the cause on the next line is
 FINAL: Final = {"succeeded": "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 # The facts at the head of a page, with their labels there.
@@ -347,12 +348,13 @@ def _sentence(sources: Sources) -> str:
 
 
 def _progress(sources: Sources) -> str:
-    """Describe a running job: which rank is quiet, or else how many are running."""
+    """Describe a running job: which rank is quiet, or else how many are running and whether they make progress."""
     report, count = sources.report, len(sources.report.ranks)
     running = sum(rank.is_running for rank in report.ranks)
     some = all_of(count, "rank") if running == count > 1 else f"{running} of {counted(count, 'rank')}"
+    problem = next((PROBLEMS[one.condition] for one in report.conditions if one.condition in PROBLEMS), "")
     quiet = outliers.quiet_sentence(*report.silences(sources.made_at))
-    return quiet or (f"{some} {'is' if running == 1 else 'are'} running" if running else "")
+    return quiet or (f"{some} {'is' if running == 1 else 'are'} running{problem}" if running else "")
 
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
@@ -466,13 +468,16 @@ def _versions(report: JobRecord) -> tuple[tuple[str, str], ...]:
     return (*known, ("ascend-runner", report.runner_version), ("report format", str(report.schema_version)))
 
 
+def _is_hung(report: JobRecord) -> bool:
+    """Whether a hang has ended the job, or lasts."""
+    has_ended_it = report.cause is not None and report.cause.kind == HangDetected.report_kind
+    return has_ended_it or any(one.condition == cloud_events.HANGING for one in report.conditions)
+
+
 def _hung_after(report: JobRecord) -> float | None:
-    """Return when the last rank of a job that hangs has written anything, None without a hang."""
-    is_hung = (report.cause and report.cause.kind == HangDetected.report_kind) or any(
-        one.condition == cloud_events.HANGING for one in report.conditions
-    )
+    """Return when the last rank of a job that hangs has written anything, None without a hang or any output."""
     outputs = [rank.last_output_after for rank in report.ranks if rank.last_output_after is not None]
-    return max(outputs, default=None) if is_hung else None
+    return max(outputs, default=None) if _is_hung(report) else None
 
 
 def _masked(sources: Sources, masker: Masker) -> str:
@@ -489,7 +494,7 @@ def _log_ends(sources: Sources, first: Sequence[int], training: Training | None)
 
 
 def _marks_of_hang(report: JobRecord) -> dict[int, str]:
-    groups = () if _hung_after(report) is None else wording.suspects(report.hang)
+    groups = wording.suspects(report.hang) if _is_hung(report) else ()
     return {rank_id: page_ranks.HUNG for group in groups for rank_id in group.rank_ids}
 
 
