@@ -34,7 +34,7 @@ from ascend_runner.supervision import cloud_events, outliers
 from ascend_runner.supervision.causes import CAUSES, Cause, HangDetected
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
-from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name
+from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name, without_empty
 from ascend_runner.views import facts, page_ranks, page_training, topology, wording
 from ascend_runner.views.facts import Fact
 from ascend_runner.views.page_ranks import MARKS, Evidence, Group, Row, Timeline
@@ -545,12 +545,12 @@ def _nodes(report: JobRecord) -> Nodes | None:
     shown, rest = facts.node_rows(report.nodes, MOST_NODES)
     is_over = report.state is not None and report.state.is_final
     cells = [facts.node_cells(row, is_over=is_over) for row in shown]
-    used = [index for index in range(len(facts.NODE_HEADS)) if any(row[index] for row in cells)]
+    heads, *rows = without_empty(facts.NODE_HEADS, cells)
     kinds = [page_ranks.CAUSE if verdict and node.node == verdict.node else "" for node in shown]
     return Nodes(
         verdict=cause,
-        heads=tuple(facts.NODE_HEADS[index].capitalize() for index in used),
-        rows=tuple((kind, tuple(row[index] for index in used)) for kind, row in zip(kinds, cells)),
+        heads=tuple(map(str.capitalize, heads)),
+        rows=tuple(zip(kinds, rows)),
         rest=rest,
     )
 
