@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -340,7 +340,7 @@ class Observer:
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,
             has_stacks=any(part.is_here for part in self._parts),
-            condition="; ".join(text for part in self._parts for text in _conditions(part)),
+            condition="; ".join(_conditions(self._parts)),
         )
 
     def _place(self) -> str:
@@ -371,12 +371,13 @@ class Observer:
         return self._npus.look(now)
 
 
-def _conditions(part: Part) -> Iterator[str]:
-    """Yield the hang and the slow trainings of a part, an outlier first; an unhealthy node is not about ranks."""
-    for one in part.seen.record.conditions:
-        if one.condition in {cloud_events.HANGING, cloud_events.SLOW} and not part.is_over:
-            outlier = one.facts.get("outlier")
-            yield f"{one.condition}: {outlier}" if outlier else one.sentence
+def _conditions(parts: Iterable[Part]) -> Iterable[str]:
+    """Return the hangs and the slow trainings of parts, outliers first; an unhealthy node is not about ranks."""
+    found = [one for part in parts for one in part.seen.record.conditions if not part.is_over]
+    about_ranks = [one for one in found if one.condition in {cloud_events.HANGING, cloud_events.SLOW}]
+    named = [f"{one.condition}: {one.facts['outlier']}" for one in about_ranks if one.facts.get("outlier")]
+    others = [one.sentence for one in about_ranks if not one.facts.get("outlier")]
+    return dict.fromkeys([*named, *others])
 
 
 def _complete(rank: RankView, tail: Tail | None, usage: Usage | None, device: Figures | None) -> RankView:
