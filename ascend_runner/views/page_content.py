@@ -420,9 +420,10 @@ class Content:
 
 
 def marks_of(sources: Sources) -> dict[int, str]:
-    """Return how ranks are involved in a failure, or stand out in a hang."""
+    """Return how ranks are involved in a failure, or stand out in a hang or a slow training."""
     report = sources.report
-    return page_ranks.marks_of(report.cause) or _marks_of_hang(report) or _marks_of_quiet(sources)
+    slow = {rank_id: word for rank_id, word in facts.singled_out(report).items() if word == facts.SLOW}
+    return page_ranks.marks_of(report.cause) or _marks_of_hang(report) or slow or _marks_of_quiet(sources)
 
 
 def content_of(sources: Sources, marks: dict[int, str]) -> Content:
