@@ -99,9 +99,11 @@ def is_in_collective(group: StackGroup) -> bool:
 
 
 def _may_wait(group: StackGroup) -> bool:
-    """Whether ranks may wait for others: not while they import modules, and stacks of the kernel do not show it."""
+    """Whether ranks may wait for others: not while they import modules or go on; kernel stacks do not show it."""
+    if is_in_collective(group):
+        return True
     is_python = any(" (" in frame for frame in group.frames)
-    return is_python and (is_in_collective(group) or not any(_IMPORT in frame for frame in group.frames))
+    return is_python and not group.has_changed and not any(_IMPORT in frame for frame in group.frames)
 
 
 def _difference(few: Sequence[str], most: Sequence[str]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import StackGroup
@@ -82,13 +83,15 @@ def test_outliers_in_several_places() -> None:
 
 
 def test_two_outliers_without_a_collective() -> None:
-    """If most ranks are in the same place, such as the backward pass, the few that are not are all named."""
+    """If most ranks are in the same place, such as the backward pass, the others are named, unless most go on."""
     loading = StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",))
     saving = StackGroup(rank_ids=(5,), state="sleeping", frames=("save (train.py:5)",))
     backward = StackGroup(rank_ids=(0, 1, 3, 4, 6, 7), state="sleeping", frames=("backward (_tensor.py:7)",))
 
+    going_on = attrs.evolve(backward, has_changed=True)
     few = "rank 2 in load_batch (data.py:3) or rank 5 in save (train.py:5)"
     assert f"{few}; the other 6 ranks are in backward (_tensor.py:7)" == wording.outlier((loading, saving, backward))
+    assert "" == wording.outlier((loading, saving, going_on))
 
 
 IMPORTING = "_find_and_load (<frozen importlib._bootstrap>:1176)"
