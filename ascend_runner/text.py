@@ -203,10 +203,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the heads, and then the rows, without the columns in which no row has a cell."""
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    return tuple(tuple(row[index] for index in used) for row in (heads, *rows))
+
+
 def columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Align rows in columns, without the empty columns; cells are escaped."""
-    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
-    cells = [[heads[index] for index in used], *([printable(row[index]) for index in used] for row in rows)]
+    used, *rest = without_empty(heads, rows)
+    cells = [used, *([*map(printable, row)] for row in rest)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     for row in cells:
         yield SPACE.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()

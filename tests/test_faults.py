@@ -230,6 +230,32 @@ def test_warning_of_a_hang_names_the_rank_that_stands_out(program: Program) -> N
     assert "rank 2 in load_batch (train.py:" in stacks  # another rank may look for the file just then
 
 
+SLOW_MODULE = """
+import os, time
+
+while not os.path.exists("go"):
+    {}
+"""
+
+
+@pytest.mark.deep
+def test_warning_of_a_hang_names_no_rank_while_modules_are_imported(program: Program) -> None:
+    """Ranks that still import wait for nobody, in whatever modules they are."""
+    for name, wait in (("fast", "time.sleep(0.05)"), ("slow", "sum(range(99))")):
+        (program.folder / f"{name}.py").write_text(SLOW_MODULE.format(wait))
+    script = "import os, importlib\nimportlib.import_module('slow' if os.environ['RANK'] == '2' else 'fast')\n"
+    (program.folder / "train.py").write_text(script)
+    options = ("--nproc-per-node", "4", "--hang-timeout", "2", "--hang-action", "warn")
+    run = program.start(*options, sys.executable, "train.py")
+    run.wait_for("the job continues")
+    wait_until(lambda: program.report()["hang"])
+    (program.folder / "go").touch()
+
+    assert 0 == run.finish()
+    assert [] == re.findall(r"\(--hang-timeout\); rank.*", run.screen)
+    assert any(2 in group["rank_ids"] and len(group["rank_ids"]) == 1 for group in program.report()["hang"])
+
+
 def test_missing_py_spy_is_noted_at_the_start(program: Program) -> None:
     """A job that is watched for a hang says before its ranks start that it will have no Python stacks."""
     (program.folder / "python").symlink_to(os.path.realpath(sys.executable))  # py-spy is looked for beside it

@@ -22,9 +22,10 @@ from ascend_runner.job.preparation import ports_from
 from ascend_runner.job.setup import current, of_logs
 from ascend_runner.node import network, terminal
 from ascend_runner.node.namespaces import INTERFACE, Namespaces
-from ascend_runner.plan.ranks import TABLE_NAME
+from ascend_runner.plan.ranks import LATEST, TABLE_NAME
 from ascend_runner.platforms.node import MASTER_PORT
 from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.log_folder import point_at_newest
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.report.result import LAUNCH_VARIABLE
@@ -125,8 +126,11 @@ def titled(line: bytes, number: int) -> bytes:
 
 def _make_folder(settings: Settings) -> str:
     started_at = datetime.now().strftime("%Y%m%d-%H%M%S")  # noqa: DTZ005  local time, as in all messages
-    folder = os.path.abspath(settings.log_dir or os.path.join(of_logs(current()), f"simulation-{started_at}"))
+    logs = of_logs(current())
+    folder = os.path.abspath(settings.log_dir or os.path.join(logs, f"simulation-{started_at}"))
     files.make_folder(folder)
+    if not settings.log_dir:
+        point_at_newest(folder, os.path.join(logs, LATEST))
     return folder
 
 

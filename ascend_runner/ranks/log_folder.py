@@ -213,7 +213,7 @@ def entered(job: JobSpec, warn: Callable[[str], None]) -> Iterator[str]:
     try:
         _put_aside(job, warn)
         if job.files.newest_link:
-            _point_at_newest(job)
+            point_at_newest(job.files.log_dir, job.files.newest_link)
         yield _removal(remove_old(job, warn), job)
     finally:
         disks.release(fd)
@@ -340,14 +340,13 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
         )
 
 
-def _point_at_newest(job: JobSpec) -> None:
-    """Make the link `latest` beside the log directory point to it. A file or directory of that name stays."""
-    link = job.files.newest_link
+def point_at_newest(log_dir: str, link: str) -> None:
+    """Make a link beside a log directory point to it. A file or directory of that name stays."""
     neighbour = f"{link}-{os.urandom(8).hex()}"
     if os.path.lexists(link) and not os.path.islink(link):
         return
     try:
-        os.symlink(os.path.basename(job.files.log_dir), neighbour)
+        os.symlink(os.path.basename(log_dir), neighbour)
         os.replace(neighbour, link)
     except OSError:
         return  # a file system without symlinks

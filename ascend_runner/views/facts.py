@@ -215,13 +215,16 @@ def _conditions(job: JobRecord) -> Iterator[Fact]:
             yield one.condition, ", ".join(filter(None, (one.sentence, since)))
 
 
+SLOW: Final = "slow"
+
+
 def singled_out(job: JobRecord) -> dict[int, str]:
     """Return the ranks that a present hang or slow training singles out, each with a word for it."""
     found = {}
     for one in job.conditions:
         rank_id = one.facts.get("rank_id")
         if one.facts.get("rule") == Rule.STRAGGLER.value and isinstance(rank_id, int):
-            found[rank_id] = "slow"
+            found[rank_id] = SLOW
         elif one.condition == cloud_events.HANGING and one.facts.get("outlier"):
             found |= {rank: "outlier" for group in wording.suspects(job.hang) for rank in group.rank_ids}
     return found

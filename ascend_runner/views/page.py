@@ -27,7 +27,8 @@ def make(report: Mapping[str, object], path: str) -> bytes:
 
 def render(sources: Sources) -> bytes:
     """Return the page, in UTF-8."""
-    content = content_of(page_content.reduced(sources) if sources.is_public else sources)
+    marks = page_content.marks_of(sources)
+    content = content_of(page_content.reduced(sources) if sources.is_public else sources, marks)
     style = _template("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     page = environment().get_template(TEMPLATES[0]).render(page=content, style=style, digest=digest)

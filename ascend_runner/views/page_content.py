@@ -34,8 +34,8 @@ from ascend_runner.supervision import cloud_events, outliers
 from ascend_runner.supervision.causes import CAUSES, Cause, HangDetected
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
-from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name
-from ascend_runner.views import facts, page_ranks, page_training, topology
+from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name, without_empty
+from ascend_runner.views import facts, page_ranks, page_training, topology, wording
 from ascend_runner.views.facts import Fact
 from ascend_runner.views.page_ranks import MARKS, Evidence, Group, Row, Timeline
 from ascend_runner.views.page_training import Series, Training
@@ -259,6 +259,7 @@ def _exception(text: str) -> str:
 
 
 DOING: Final = {"preparing": "being prepared", "checkpointing": "saving a checkpoint", "holding": "held"}
+PROBLEMS: Final = {cloud_events.HANGING: ", but the job hangs", cloud_events.SLOW: ", but the training is slow"}
 SURENESS: Final = {**CERTAINTY, "likely": MARKS["likely"]}  # how certain the cause on the next line is
 FINAL: Final = {"succeeded": "good", "failed": "bad", "stopped": "bad", "expired": "bad", "holding": "bad"}
 # The facts at the head of a page, with their labels there.
@@ -347,12 +348,13 @@ def _sentence(sources: Sources) -> str:
 
 
 def _progress(sources: Sources) -> str:
-    """Describe a running job: which rank is quiet, or else how many are running."""
+    """Describe a running job: which rank is quiet, or else how many are running and whether they make progress."""
     report, count = sources.report, len(sources.report.ranks)
     running = sum(rank.is_running for rank in report.ranks)
     some = all_of(count, "rank") if running == count > 1 else f"{running} of {counted(count, 'rank')}"
+    problem = next((PROBLEMS[one.condition] for one in report.conditions if one.condition in PROBLEMS), "")
     quiet = outliers.quiet_sentence(*report.silences(sources.made_at))
-    return quiet or (f"{some} {'is' if running == 1 else 'are'} running" if running else "")
+    return quiet or (f"{some} {'is' if running == 1 else 'are'} running{problem}" if running else "")
 
 
 # Bytes for the ends of all logs, and for the findings of the ranks: with these, a page of 8, 64 and 1,024 ranks stays
@@ -417,10 +419,16 @@ class Content:
     is_public: bool
 
 
-def content_of(sources: Sources) -> Content:
-    """Return the content of a page."""
+def marks_of(sources: Sources) -> dict[int, str]:
+    """Return how ranks are involved in a failure, or stand out in a hang or a slow training."""
     report = sources.report
-    marks = page_ranks.marks_of(report.cause) or _marks_of_hang(report) or _marks_of_quiet(sources)
+    slow = {rank_id: word for rank_id, word in facts.singled_out(report).items() if word == facts.SLOW}
+    return page_ranks.marks_of(report.cause) or _marks_of_hang(report) or slow or _marks_of_quiet(sources)
+
+
+def content_of(sources: Sources, marks: dict[int, str]) -> Content:
+    """Return the content of a page; the marks of a public one come from what it omits."""
+    report = sources.report
     masker, known, ranks = Masker(), facts.facts(report), page_ranks.in_order(report.ranks, marks)
     culprit, training = report.failed, page_training.draw(sources.training)
     log_ends, left_out = _log_ends(sources, [culprit.rank_id] if culprit else [*marks][:1], training)
@@ -461,13 +469,16 @@ def _versions(report: JobRecord) -> tuple[tuple[str, str], ...]:
     return (*known, ("ascend-runner", report.runner_version), ("report format", str(report.schema_version)))
 
 
+def _is_hung(report: JobRecord) -> bool:
+    """Whether a hang has ended the job, or lasts."""
+    has_ended_it = report.cause is not None and report.cause.kind == HangDetected.report_kind
+    return has_ended_it or any(one.condition == cloud_events.HANGING for one in report.conditions)
+
+
 def _hung_after(report: JobRecord) -> float | None:
-    """Return the time of the last output of any rank before a hang, None if the job did not hang."""
-    is_hung = (report.cause and report.cause.kind == HangDetected.report_kind) or any(
-        one.condition == cloud_events.HANGING for one in report.conditions
-    )
+    """Return the time of the last output of any rank before a hang, None without a hang or any output."""
     outputs = [rank.last_output_after for rank in report.ranks if rank.last_output_after is not None]
-    return max(outputs, default=None) if is_hung else None
+    return max(outputs, default=None) if _is_hung(report) else None
 
 
 def _masked(sources: Sources, masker: Masker) -> str:
@@ -484,10 +495,8 @@ def _log_ends(sources: Sources, first: Sequence[int], training: Training | None)
 
 
 def _marks_of_hang(report: JobRecord) -> dict[int, str]:
-    """Return the mark of the ranks with other stacks than most: the first group, if most ranks are in another one."""
-    first = report.hang[0].rank_ids if len(report.hang) > 1 and _hung_after(report) is not None else ()
-    others = sum(len(stack.rank_ids) for stack in report.hang[1:])
-    return dict.fromkeys(first, page_ranks.HUNG) if len(first) < others else {}
+    groups = wording.suspects(report.hang) if _is_hung(report) else ()
+    return {rank_id: page_ranks.HUNG for group in groups for rank_id in group.rank_ids}
 
 
 def _marks_of_quiet(sources: Sources) -> dict[int, str]:
@@ -537,12 +546,12 @@ def _nodes(report: JobRecord) -> Nodes | None:
     shown, rest = facts.node_rows(report.nodes, MOST_NODES)
     is_over = report.state is not None and report.state.is_final
     cells = [facts.node_cells(row, is_over=is_over) for row in shown]
-    used = [index for index in range(len(facts.NODE_HEADS)) if any(row[index] for row in cells)]
+    heads, *rows = without_empty(facts.NODE_HEADS, cells)
     kinds = [page_ranks.CAUSE if verdict and node.node == verdict.node else "" for node in shown]
     return Nodes(
         verdict=cause,
-        heads=tuple(facts.NODE_HEADS[index].capitalize() for index in used),
-        rows=tuple((kind, tuple(row[index] for index in used)) for kind, row in zip(kinds, cells)),
+        heads=tuple(map(str.capitalize, heads)),
+        rows=tuple(zip(kinds, rows)),
         rest=rest,
     )
 

@@ -277,7 +277,8 @@ LONGEST_TITLE: Final = 40  # characters of a list of ranks, which is in the tabl
 class Strip:
     """The strip of some ranks, from `x` on.
 
-    The first `quiet` of its `width` are before the first output, the last `stopping` after the rank was asked to stop.
+    The first `quiet` of its `width` are before the first output, the last `silent` after the last one, and the last
+    `stopping` after the rank was asked to stop.
     At `killed` it was sent SIGKILL. `activity` is a path of SVG, HEIGHT high where most output was written.
     It `is_unknown` if other strips show theirs.
     """
@@ -289,6 +290,7 @@ class Strip:
     x: int
     width: int
     quiet: int
+    silent: int
     stopping: int
     killed: int | None
     activity: str
@@ -373,6 +375,7 @@ def _strip(ranks: Sequence[RankRecord], marks: Marks, total: float, peak: float)
     x = min(_place(start, total), WIDTH - NARROWEST)
     width = max(NARROWEST, _place(end, total) - x)
     first = end if rank.first_output_after is None else rank.first_output_after
+    last = end if rank.last_output_after is None else rank.last_output_after
     sent, is_observed = dict(rank.signals), bool(_rates(rank))
     asked, killed = _asked(rank) if rank.state is RankState.STOPPED else None, sent.get(SIGKILL)
     return Strip(
@@ -383,6 +386,7 @@ def _strip(ranks: Sequence[RankRecord], marks: Marks, total: float, peak: float)
         x=x,
         width=width,
         quiet=min(width, max(0, _place(first, total) - x)) if is_observed else 0,
+        silent=min(width, max(0, x + width - _place(last, total))) if is_observed else 0,
         stopping=0 if asked is None else min(width, max(NARROWEST, x + width - _place(asked, total))),
         killed=None if killed is None else _place(killed, total),
         activity=_activity(rank, total, peak, (_place(first, total), x + width)) if peak else "",
@@ -417,6 +421,7 @@ def _times(rank: RankRecord) -> Iterator[str]:
     moments = (
         ("started", rank.started_after),
         ("first output", rank.first_output_after),
+        ("last output", rank.last_output_after),
         ("asked to stop", _asked(rank)),
         ("killed", dict(rank.signals).get(SIGKILL)),
         ("ended", rank.ended_after if rank.has_ended else None),

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.text import rank_list
+from ascend_runner.text import rank_list, without_empty
 from ascend_runner.training.steps import Step, is_shorter, parse
 
 WIDTH: Final = 1000
@@ -120,13 +120,14 @@ def draw(found: Mapping[int, Series]) -> Training | None:
     slow = _slow(times)
     order = sorted(series, key=lambda rank_id: (rank_id not in slow, rank_id))
     shown = order[:MOST_LINES]
+    heads, *rows = without_empty(HEADS, [_cells(one, series[one], times[one], slow) for one in shown])
     charts = (_chart(figure, series, shown, slow) for figure in FIGURES)
     left = [*order[MOST_LINES:], *(rank_id for rank_id, one in found.items() if one.is_unread)]
     sampled = [rank_id for rank_id, one in series.items() if one.is_sampled]
     return Training(
         charts=tuple(chart for chart in charts if chart),
-        heads=HEADS,
-        rows=tuple(("slow" if one in slow else "", _cells(one, series[one], times[one], slow)) for one in shown),
+        heads=heads,
+        rows=tuple(("slow" if one in slow else "", row) for one, row in zip(shown, rows)),
         note=f"Parts of long logs were read, spread from the first line to the last: {rank_list(sampled)}."
         if sampled
         else "",

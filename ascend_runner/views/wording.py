@@ -25,6 +25,7 @@ _COLLECTIVE: Final = (
     r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|(?:monitored_)?barrier|reduce|i?send|i?recv"
     r"|batch_isend_irecv|scatter|gather|synchronize)(?:_[a-z_]+)? \("
 )
+_IMPORT: Final = "(<frozen importlib."  # the frames of an import; the code of the module is further inside
 LONGEST_PLACES: Final = 2000  # characters, so that it fits into a line of the events
 ALL: Final = "stacks of all ranks, outliers first:"
 UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
@@ -61,11 +62,13 @@ def places(groups: Sequence[StackGroup]) -> str:
 def suspects(groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
     """Return the few groups that the others may be waiting for, smallest first; none if the stacks do not show it.
 
-    Of two groups, that is the smaller one. Of more, it is those outside of collectives, if most ranks are in one.
+    It is those outside of collectives, if most ranks are in one. Without a collective, or of two groups in one each,
+    the largest group may wait for the others.
     """
-    if len(groups) == 2:  # noqa: PLR2004  it and the others
-        return tuple(groups[:1]) if len(groups[0].rank_ids) < len(groups[1].rank_ids) else ()
-    elsewhere = tuple(one for one in groups if not is_in_collective(one))
+    waiting = [one for one in groups if is_in_collective(one)]
+    if not waiting or len(waiting) == len(groups) == 2:  # noqa: PLR2004  two groups in different collectives
+        waiting = [one for one in groups[-1:] if _may_wait(one)]
+    elsewhere = tuple(one for one in groups if one not in waiting)
     ranks, total = (sum(len(one.rank_ids) for one in part) for part in (elsewhere, groups))
     is_known = all(one.frames for one in elsewhere)
     return elsewhere if is_known and len(elsewhere) <= MOST_SUSPECTS and 2 * ranks < total else ()
@@ -93,6 +96,14 @@ def outlier(groups: Sequence[StackGroup]) -> str:
 def is_in_collective(group: StackGroup) -> bool:
     """Whether the innermost frames of a group have a call that waits for other ranks."""
     return any(re.match(_COLLECTIVE, frame) for frame in group.frames[:INNERMOST])
+
+
+def _may_wait(group: StackGroup) -> bool:
+    """Whether ranks may wait for others: not while they import modules or go on; kernel stacks do not show it."""
+    if is_in_collective(group):
+        return True
+    is_python = any(" (" in frame for frame in group.frames)
+    return is_python and not group.has_changed and not any(_IMPORT in frame for frame in group.frames)
 
 
 def _difference(few: Sequence[str], most: Sequence[str]) -> tuple[str, str]:

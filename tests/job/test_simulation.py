@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,15 @@ def test_each_rank_finds_its_place(program: Program) -> None:
         assert f"{node} {rank} of 4 at " in shown
         assert f"[node {node} rank {rank}] {shown}\n" in run.lines
     assert "WARNING" not in run.screen
+
+
+def test_newest_log_directory(tmp_path: Path) -> None:
+    """Without --log-dir, `logs/latest` leads to the logs of the simulation."""
+    done = run_to_end("--simulate", "1x1", "true", cwd=tmp_path)
+    (folder,) = tmp_path.glob("logs/simulation-*")
+
+    assert 0 == done.returncode
+    assert str(folder) == os.path.realpath(tmp_path / "logs" / "latest")
 
 
 def test_nodes_without_namespaces(program: Program) -> None:

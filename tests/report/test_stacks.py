@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import StackGroup
@@ -81,6 +82,21 @@ def test_outliers_in_several_places() -> None:
     assert wording.sentence(outcome).endswith(f"; the cause may be {place}")
 
 
+def test_two_outliers_without_a_collective() -> None:
+    """If most ranks are in the same place, such as the backward pass, the others are named, unless most go on."""
+    loading = StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",))
+    saving = StackGroup(rank_ids=(5,), state="sleeping", frames=("save (train.py:5)",))
+    backward = StackGroup(rank_ids=(0, 1, 3, 4, 6, 7), state="sleeping", frames=("backward (_tensor.py:7)",))
+
+    going_on = attrs.evolve(backward, has_changed=True)
+    few = "rank 2 in load_batch (data.py:3) or rank 5 in save (train.py:5)"
+    assert f"{few}; the other 6 ranks are in backward (_tensor.py:7)" == wording.outlier((loading, saving, backward))
+    assert "" == wording.outlier((loading, saving, going_on))
+
+
+IMPORTING = "_find_and_load (<frozen importlib._bootstrap>:1176)"
+
+
 def places(*frames: str) -> list[StackGroup]:
     """Return groups of one, two, three ... ranks that are in these functions."""
     sizes = itertools.accumulate(range(len(frames) + 1))
@@ -105,8 +121,12 @@ def places(*frames: str) -> list[StackGroup]:
         (0, ("reduce_scatter_loss", "all_reduce", "barrier")),
         (0, ("a (x.py:1)", "b (x.py:1)", "c (x.py:1)", "d (x.py:1)", *["send (c.py:7)"] * 4)),
         (0, ("load (data.py:3)",)),
+        (0, ("all_reduce (train.py:7)", "load (data.py:3)")),
+        (0, ("_compile (re.py:3)", IMPORTING)),
+        (1, (IMPORTING, "barrier (c.py:7)")),
+        (0, ("do_poll", "futex_wait_queue")),
     ],
 )
 def test_suspects(expected: int, frames: tuple[str, ...]) -> None:
-    """The others may wait for the smaller of two groups, or for the few ranks that are in no collective."""
+    """The others may wait for the few ranks that are in no collective; not while they import modules."""
     assert expected == len(wording.suspects(places(*frames)))

@@ -114,14 +114,20 @@ def test_running_job(write: Write) -> None:
     ]
     report = document(6, state="running", cause=None, ranks=ranks, ended_at="", seconds=0.0, started_at=BEGAN)
     page = Elements(rendered(write(report)))
-    healthy = rendered(write({**report, "ranks": ranks[:5]}))
+    healthy = rendered(write({**report, "ranks": ranks[:5], "conditions": []}))
+    hanging, slow = (
+        rendered(write({**report, "ranks": ranks[:5], "conditions": [{"sentence": "it is", **condition}]}))
+        for condition in ({"condition": "hanging"}, {"condition": "slow", "rule": "straggler", "rank_id": 3})
+    )
 
     assert any(text.startswith("Rank 5 has been quiet for 10 min") for text in page.texts)
     assert ["rank 5", "rank 0"] == [text for text in page.texts if re.fullmatch("rank [05]", text)][:2]
     assert {"quiet"} == {text for text in page.texts if text == "quiet"}
     assert "CPU time" not in page.texts
     assert "Time" not in page.texts[page.texts.index("Rank") : page.texts.index("Log")]
-    assert "All 5 ranks are running" in healthy
+    assert "All 5 ranks are running</h1>" in healthy
+    assert "All 5 ranks are running, but the job hangs</h1>" in hanging
+    assert [0, 2] == [text.count(">slow</em>") for text in (hanging, slow)]
 
 
 def test_time_of_all_attempts(write: Write) -> None:

@@ -25,7 +25,7 @@ def drawing(report: dict[str, object]) -> page_ranks.Timeline:
 
 
 def test_strips() -> None:
-    """A strip begins with the rank, is thin until its first output, and hatched from when it was asked to stop."""
+    """A strip begins with the rank, is thin before and after its output, and hatched from when it was asked to stop."""
     failed = rank(2, **FAILS, ended_at="2026-11-22T09:47:46.000+08:00", seconds=10.0)
     members = [rank(1, **STOPPED), failed, rank(5, **STOPPED, started_at="2026-11-22T09:47:39.000+08:00", seconds=9.0)]
     drawn = drawing(document(3, ranks=members))
@@ -41,10 +41,10 @@ def test_strips() -> None:
         culprit.stopping,
     )
     assert [True, False, False] == [strip.is_unknown for strip in drawn.strips]
-    assert (0, 1000, 167, 167, 1000) == (one.x, one.width, one.quiet, one.stopping, one.killed)
+    assert (0, 1000, 167, 167, 167, 1000) == (one.x, one.width, one.quiet, one.silent, one.stopping, one.killed)
     assert "M167 20V20H333V0H667V10H833V20H1000V20Z" == one.activity
     assert (250, 750, 0) == (late.x, late.width, late.quiet)
-    assert "asked to stop after 10 s; killed after 12 s; ended after 12 s" in one.times
+    assert "last output after 10 s; asked to stop after 10 s; killed after 12 s; ended after 12 s" in one.times
 
 
 def test_many_ranks_share_strips() -> None:

@@ -70,11 +70,12 @@ def test_parts(tmp_path: Path) -> None:
 
 
 def test_loss_of_zero() -> None:
-    """It is drawn like any other."""
+    """It is drawn like any other; what is unknown of all ranks has no column."""
     drawn = page_training.draw({0: Series(points=points_of([b"step 1 loss 2.0\nstep 2 loss 0.0\n"]))})
 
     assert drawn
     assert ["Loss from 2 at step 1 to 0 at step 2"] == [chart.words for chart in drawn.charts]
+    assert ("Rank", "Last step", "Last loss") == drawn.heads
 
 
 def test_many_ranks() -> None:

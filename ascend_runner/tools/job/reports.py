@@ -110,4 +110,5 @@ def _read(word: str | None, environ: Mapping[str, str]) -> tuple[Members, str, b
     path = jobs.with_its_logs(job).path("report", "json")
     if seen.why and not seen.live:
         raise UnreadableError(seen.why)
-    return Members(seen.record.encode()), path, seen.is_alive
+    record = attrs.evolve(seen.record, last_step=seen.last_step)  # its report is older
+    return Members(record.encode()), path, seen.is_alive

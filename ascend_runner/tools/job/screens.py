@@ -74,7 +74,7 @@ def _cells(snapshot: Snapshot, now: float) -> list[str]:
         Masker().text(snapshot.job.name),
         _state(snapshot),
         str(snapshot.job.pid) if snapshot.is_alive else "",
-        clock(snapshot.job.began),
+        clock(snapshot.job.began or None),
         duration(seconds(snapshot, now)) if snapshot.condition not in NOT_KNOWN else "",
         Masker().text(snapshot.job.log_dir),
         Masker().text(snapshot.sentence),
@@ -380,7 +380,8 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[Fact]:
     quiet = [*facts.chosen(found, "quiet")] if is_running else []
     yield from facts.chosen(found, "step")
     yield from quiet
-    yield "stacks", _stacks_hint(snapshot, is_quiet=bool(quiet)) if is_running else ""
+    is_unexplained = is_running and not facts.singled_out(snapshot.record)
+    yield "stacks", _stacks_hint(snapshot, is_quiet=bool(quiet)) if is_unexplained else ""
     yield from facts.chosen(found, *dict.fromkeys(one.condition for one in snapshot.record.conditions))
     yield from facts.chosen(found, "checkpoint", "attempts", "logs")
     yield "report", snapshot.why or facts.report(job.path("report", "json"), snapshot.spare_report)

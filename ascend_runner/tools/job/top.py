@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +25,6 @@ from ascend_runner.frameworks import env_patch
 from ascend_runner.node import bounded, npus
 from ascend_runner.node.host import Host
 from ascend_runner.node.npu_smi import Figures, NpuSampler
-from ascend_runner.record import job_record
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events
@@ -341,7 +340,7 @@ class Observer:
             is_over=all(part.is_over for part in self._parts),
             has_npus=self._has_npus,
             has_stacks=any(part.is_here for part in self._parts),
-            condition="; ".join(one.sentence for part in self._parts for one in _conditions(part)),
+            condition="; ".join(_conditions(self._parts)),
         )
 
     def _place(self) -> str:
@@ -372,10 +371,13 @@ class Observer:
         return self._npus.look(now)
 
 
-def _conditions(part: Part) -> Sequence[job_record.Condition]:
-    """Return the hangs and the slow trainings of a part; an unhealthy node is not about ranks."""
-    is_about_ranks = {cloud_events.HANGING, cloud_events.SLOW}
-    return [one for one in part.seen.record.conditions if one.condition in is_about_ranks and not part.is_over]
+def _conditions(parts: Iterable[Part]) -> Iterable[str]:
+    """Return the hangs and the slow trainings of parts, outliers first; an unhealthy node is not about ranks."""
+    found = [one for part in parts for one in part.seen.record.conditions if not part.is_over]
+    about_ranks = [one for one in found if one.condition in {cloud_events.HANGING, cloud_events.SLOW}]
+    named = [f"{one.condition}: {one.facts['outlier']}" for one in about_ranks if one.facts.get("outlier")]
+    others = [one.sentence for one in about_ranks if not one.facts.get("outlier")]
+    return dict.fromkeys([*named, *others])
 
 
 def _complete(rank: RankView, tail: Tail | None, usage: Usage | None, device: Figures | None) -> RankView:

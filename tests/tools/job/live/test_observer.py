@@ -11,11 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import attrs
+import pytest
 
 from ascend_runner.tools.job import jobs
 from ascend_runner.tools.job.top import Observer
 from ascend_runner.tools.job.top_frame import JobView, State
 from tests.helpers.npu_tools import fake_npu_smi
+from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import Start, Tool
 
@@ -64,6 +66,50 @@ def test_running_job(start: Start, tmp_path: Path) -> None:
     assert {0: State.STOPPED, 1: State.STOPPED} == seen(observer)
     observer.close()
     observer.close()
+
+
+@pytest.mark.deep
+def test_hang(program: Program, start: Start, tool: Tool) -> None:
+    """Both ranks that the warning of a hang names are shown by all views until one has written something."""
+    (program.folder / "train.py").write_text(HANGS)
+    run = start(f"exec {program.python} {program.folder}/train.py", *WARNS, ranks=6)
+    run.wait_for("starting ranks")
+    with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
+        wait_until(lambda: State.OUTLIER in seen(observer).values())
+        states, condition = seen(observer), observer.look(()).condition
+        status = tool("status")[1]
+        tool("report", "-o", str(program.folder / "page.html"))
+        (program.folder / "go").touch()
+        wait_until(lambda: State.OUTLIER not in seen(observer).values())
+        has_condition = bool(observer.look(()).condition)
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert [2, 5] == [rank_id for rank_id, state in states.items() if state is State.OUTLIER]
+    assert condition.startswith("hanging: ranks 2, 5 in load_batch (train.py:")
+    assert 2 == status.count("running, outlier")
+    assert 4 == (program.folder / "page.html").read_text().count(">hangs elsewhere</em>")  # timeline and table
+    assert not has_condition
+
+
+HANGS = """
+import os, time
+
+
+def all_reduce():
+    time.sleep(1000)
+
+
+def load_batch():
+    for _ in range(10000):
+        time.sleep(0.1)
+        if os.path.exists("go"):
+            print("step", flush=True)
+
+
+load_batch() if os.environ["RANK"] in "25" else all_reduce()
+"""
+WARNS = ("--hang-timeout", "2", "--hang-action", "warn")
 
 
 def test_runner_that_was_killed(start: Start) -> None:

@@ -14,7 +14,7 @@ from ascend_runner import report_file
 from ascend_runner.tools.job import jobs
 from tests.helpers.program import Program
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.tools.job.conftest import Start, Tool, running
+from tests.tools.job.conftest import Start, Tool, running, state_of
 
 FAILS = "echo about to fail; exit 3"
 # The program, with all the time that it needs for the page.
@@ -66,8 +66,10 @@ def test_jobs(start: Start, tool: Tool, program: Program, tmp_path: Path) -> Non
 
 
 def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
-    """The page about a job that is running shows what the ranks have written so far."""
-    run = running(start, tool)
+    """The page about a job that is running shows what the ranks have written so far, and the last step."""
+    run = start("echo step=57, skipped=0; exec sleep 1000")
+    run.wait_for("step=57", times=2)
+    wait_until(lambda: state_of(tool) == "running")
     page = tmp_path / "page.html"
     assert 0 == tool("report", "-o", str(page))[0]
     so_far = page.read_text()
@@ -76,7 +78,8 @@ def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
 
     assert "<strong>running</strong>" in so_far
     assert 2 == so_far.count("; first output after ") / 2  # for the eyes and the ears
-    assert 2 == so_far.count("<td>6 B</td>")
+    assert 2 == so_far.count("<td>19 B</td>")
+    assert "<dt>Last step</dt><dd>57</dd>" in so_far
 
 
 @pytest.mark.parametrize(
