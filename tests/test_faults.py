@@ -117,7 +117,7 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
 )
 def test_last_words_of_any_kind(program: Program, words: str) -> None:
     """Megabytes of whatever ranks end with are read in time, so that no disk is said not to respond."""
-    (program.folder / "words").write_text((words * (4 << 20))[: 4 << 20])
+    (program.folder / "words").write_text((words * (1 + (4 << 20) // len(words)))[: 4 << 20])
     script = "trap '' TERM; cat words; exit 7"  # the first one to exit does not keep the others from writing it all
     run = program.start("--nproc-per-node", "4", "--console", "none", "sh", "-c", script)
 
