@@ -242,7 +242,7 @@ def explained_with_peak(path: Path) -> tuple[list[str], int]:
 @pytest.mark.parametrize("noise", ["x", "[rank7]: waiting for" + " peers" * 20 + "\n", "waiting for peers\n", "\n"])
 def test_large_logs_take_little_memory(noise: str, tmp_path: Path) -> None:
     """Also without a newline in 100 MB, and with the lines of ranks, a log is not held in memory."""
-    block = (noise * (1 << 20))[: 1 << 20].encode()
+    block = (noise * (1 + (1 << 20) // len(noise)))[: 1 << 20].encode()
     with (tmp_path / "train.log").open("wb") as file:
         file.write(b"begin\n" + NAN.encode())
         for _number in range(100):
