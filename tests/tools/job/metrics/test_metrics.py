@@ -283,10 +283,11 @@ def test_real_job(start: Start, tool: Tool) -> None:
 
 
 @pytest.mark.deep
-def test_real_job_without_its_runner(start: Start, tool: Tool) -> None:
+def test_real_job_without_its_runner(start: Start, tool: Tool, program: Program) -> None:
     """A runner that was killed is not up, and none of its ranks is running."""
     run = start("echo ready; exec sleep 1000")
     wait_until(lambda: has_written(tool))
+    wait_until(lambda: ["running"] * 2 == [rank["state"] for rank in program.report()["ranks"]])
     os.kill(run.runner_pid, signal.SIGKILL)
     run.finish()
     found = samples(tool("metrics")[1])
