@@ -40,6 +40,7 @@ PROGRAMS: Final = (
     ("mpiexec", "mpiexec", "mpiexec"),
     ("deepspeed", "deepspeed", DEEPSPEED_MODULE),
     ("horovodrun", "horovodrun", "horovod.runner.launch"),
+    ("ray", "ray", "ray.scripts.scripts"),
     ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
 )
 ACCELERATE: Final = (("accelerate", "accelerate"), ("accelerate", "accelerate.commands.accelerate_cli"))

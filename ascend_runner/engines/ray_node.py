@@ -1,0 +1,510 @@
+"""One node of a Ray cluster, and on node 0 also the command: the process that `--launcher ray` starts on every node.
+
+It runs in the Python of the command, from 3.8 on, and uses nothing but the standard library; only `ray start --block`,
+which it starts from this file as well, imports Ray. `ray symmetric-run` does the same for one cluster per machine: it
+runs `ray stop`, which ends those of others, and hides how its parts have ended.
+
+The nodes meet at node 0's MASTER_PORT, over connections that last as long as the job, one JSON object per line:
+
+    worker   {"job": NAME, "node": 1, "nodes": 2}    node 0   {"address": HOST:PORT, "session": NAME}, or {"refused": WHY}
+    worker   {"joined": true}                        node 0   {"status": N}, once the command has ended
+
+So Ray's own ports can be any that are free, nobody joins the cluster of another job, and workers leave in time. That a
+connection is lost proves nothing: the link of the runners, or Ray, tells of nodes that fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+OLDEST = (2, 9)  # of Ray: the first that knows NPUs
+VITAL = ("gcs_server", "raylet")  # without these the node is lost
+HOOK = "RAY_START_HOOK"  # a function that `ray start` calls with its parameters
+ADDRESS_FILE = "ray_current_cluster"  # `ray start` writes it to its temporary directory when the node has joined
+PAUSE = 0.05  # seconds between two looks for that file
+RETRY = 0.5  # seconds between two attempts to reach node 0
+FAREWELL = 5.0  # seconds in which the workers leave after a success, or are stopped by their runners after a failure
+LONGEST = 4096  # bytes of a line
+STRANGERS = 64  # connections that have not said who they are
+
+
+class ClusterError(Exception):
+    """There is no cluster, or no longer one: a sentence."""
+
+
+def main(words: List[str]) -> int:
+    """Run a node, and return the exit status of the command."""
+    sys.path.pop(0)  # this directory, whose modules must not hide others
+    if words[0] == "start":
+        return start(int(words[1]), *words[2:5], arguments=words[5:])
+    parser = argparse.ArgumentParser()
+    for option in ("--job", "--address", "--scratch", "--logs"):
+        parser.add_argument(option, required=True)
+    for option in ("--node", "--nodes", "--npus"):
+        parser.add_argument(option, type=int, required=True)
+    parser.add_argument("--timeout", type=float, required=True)
+    parser.add_argument("command", nargs="+")
+    with contextlib.closing(Node(parser.parse_args(words))) as node:
+        try:
+            status = run_head(node) if node.options.node == 0 else run_worker(node)
+        except ClusterError as error:
+            if not node.asked:
+                print(error, file=sys.stderr, flush=True)
+            status = 1
+    return end_like(-node.asked if node.asked and status else status)
+
+
+def end_like(status: int) -> int:
+    """Return an exit status, or die of the signal that a process died of (below 0)."""
+    if status < 0:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one of the command already
+        signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -status)
+    return status
+
+
+# --- The process that becomes `ray start` -----------------------------------------------------------------------------
+
+
+def start(reasons: int, temp_dir: str, session: str, logs: str, *, arguments: List[str]) -> int:
+    """Become `ray start --block`, and write to `reasons` why it cannot, or why it ends."""
+    try:
+        from importlib.metadata import version
+
+        found = version("ray")
+        from ray.scripts.scripts import main as ray
+    except ImportError as error:
+        why = f"{sys.executable} cannot import Ray ({error}): install ray, or select its environment with --conda-env"
+        os.write(reasons, why.encode())
+        return 1
+    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
+        why = f"Ray {found} is too old, expected at least {'.'.join(map(str, OLDEST))}: upgrade it in {sys.executable}"
+        os.write(reasons, why.encode())
+        return 1
+
+    def place(parameters: Any, _head: bool) -> None:
+        """Put the sockets into a short directory of the job's own, and the logs into the job's log directory."""
+        os.environ.pop(HOOK, None)  # or all processes of the cluster would inherit it
+        parameters.temp_dir, parameters.session_name = temp_dir, session
+        parameters.ray_client_server_port = None  # it would listen at a fixed port
+
+    def look(_signum: int, _frame: object) -> None:
+        """Tell of a dead raylet at once: Ray looks once a second, by which time the command may have failed of it."""
+        for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if ended:
+                killed = ended.si_code != os.CLD_EXITED
+                how = signal.Signals(ended.si_status).name if killed else f"exit status {ended.si_status}"
+                os.write(reasons, f"{name} (pid {pid}) {'was killed by' if killed else 'ended with'} {how}".encode())
+                os._exit(1)  # the kernel kills what Ray has started
+
+    globals()["place"] = place
+    os.environ[HOOK] = "__main__.place"
+    signal.signal(signal.SIGCHLD, look)
+    sys.argv = ["ray", "start", "--block", *arguments]
+    try:
+        return ray() or 0
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # now Ray ends its processes itself
+
+
+def below(parent: int) -> Iterator[Tuple[str, int]]:
+    """Yield the name and pid of each process below another one, parents before children, also of the dead."""
+    found: Dict[int, List[Tuple[str, int]]] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+            name, _, fields = stat.read().partition("(")[2].rpartition(")")
+            found.setdefault(int(fields.split()[1]), []).append((name, int(pid)))
+    parents = [parent]
+    for pid in parents:
+        yield from found.get(pid, ())
+        parents += [child for _name, child in found.get(pid, ())]
+
+
+# --- Every node -------------------------------------------------------------------------------------------------------
+
+
+class Node:
+    """What both kinds of nodes have: Ray's processes, the signals, and what to wait for."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.asked = 0  # the signal that has asked this process to stop
+        self.deadline = time.monotonic() + options.timeout
+        self.selector = selectors.DefaultSelector()
+        self.logs = os.path.join(options.logs, time.strftime("session_%Y-%m-%d_%H-%M-%S"))
+        self._ray: Optional[subprocess.Popen[bytes]] = None
+        self._reasons = -1
+        woken, waker = self._wakers = socket.socketpair()
+        for end in self._wakers:
+            end.setblocking(False)
+        self.selector.register(woken, selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(waker.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._ask)
+
+    def _ask(self, signum: int, _frame: object) -> None:
+        self.asked = self.asked or signum
+
+    def wait(self, seconds: Optional[float]) -> List[Any]:
+        """Wait for connections, data, signals and the ends of processes; return the sockets that have something."""
+        ready = [key for key, _events in self.selector.select(seconds)]
+        for key in ready:
+            if key.data == "signal":
+                with contextlib.suppress(BlockingIOError):
+                    self._wakers[0].recv(LONGEST)
+        return [key.fileobj for key in ready if key.data != "signal"]
+
+    def start_ray(self, session: str, own_address: str, *arguments: str) -> None:
+        """Begin to start this node's part of the cluster."""
+        options, temp_dir = self.options, self.options.scratch
+        shutil.rmtree(temp_dir, ignore_errors=True)  # of the attempt before
+        os.makedirs(os.path.join(temp_dir, session), 0o700)
+        os.makedirs(self.logs, exist_ok=True)
+        os.symlink(os.path.abspath(self.logs), os.path.join(temp_dir, session, "logs"))
+        self._reasons, reasons = os.pipe()
+        words = [
+            f"--node-name={options.job}-node-{options.node}",
+            f"--resources={json.dumps({'NPU': options.npus})}",
+            # Any free ports: the usual ones are the same for all clusters of a machine.
+            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
+            # Without it, Ray looks for the way to a server of the Internet.
+            *((f"--node-ip-address={own_address}",) if own_address else ()),
+            *arguments,
+        ]
+        environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        with open(os.path.join(self.logs, "ray-start.txt"), "ab") as output:
+            self._ray = subprocess.Popen(
+                [sys.executable, os.path.abspath(__file__), "start", str(reasons), temp_dir, session, self.logs, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(reasons,),
+                env=environ,
+            )
+        os.close(reasons)
+
+    @property
+    def address(self) -> str:
+        """The address of the cluster, once this node has joined it."""
+        with contextlib.suppress(OSError), open(os.path.join(self.options.scratch, ADDRESS_FILE)) as file:
+            return file.read().strip()
+        return ""
+
+    def check(self) -> None:
+        """Raise a ClusterError if Ray has ended."""
+        if not self._ray or self._ray.poll() is None:
+            return
+        why = os.read(self._reasons, LONGEST).decode() or self._last_line()
+        where = f"Ray has ended on node {self.options.node}" if self.address else f"node {self.options.node} cannot start Ray"
+        raise ClusterError(f"{where}: {why} (logs in {self.logs})")
+
+    def _last_line(self) -> str:
+        with open(os.path.join(self.logs, "ray-start.txt"), errors="replace") as output:
+            lines = [line.strip() for line in output if line.strip()]
+        return lines[-1] if lines else f"exit status {self._ray.returncode if self._ray else 0}"
+
+    def pause(self) -> None:
+        """Wait a moment for the start of Ray or for the other nodes.
+
+        Raises:
+            ClusterError: Ray has ended, or this process is asked to stop.
+        """
+        self.wait(PAUSE)
+        self.check_start()
+
+    def check_start(self) -> None:
+        """Raise a ClusterError if the cluster will not be complete: Ray has ended, or the job is stopped."""
+        if self.asked:
+            raise ClusterError("stopped")
+        self.check()
+
+    def close(self) -> None:
+        """Kill Ray's processes: nothing of them is needed any more. By itself, a worker without its raylet may stay."""
+        if self._ray and self._ray.poll() is None:
+            processes = [self._ray.pid, *(pid for _name, pid in below(self._ray.pid))]
+            for pid in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._ray.wait()
+
+
+def say(text: str) -> None:
+    """Write a line for people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Lines:
+    """A connection to another node."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.peer = connection.getpeername()[0]
+        self._rest = b""
+        connection.settimeout(FAREWELL)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # networks forget silent connections
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+
+    def send(self, **members: object) -> None:
+        """Send a message; one that cannot be sent is for a node that has gone."""
+        with contextlib.suppress(OSError):
+            self.connection.sendall(json.dumps(members).encode() + b"\n")
+
+    def receive(self) -> Optional[List[Dict[str, Any]]]:
+        """Return the messages that have arrived; None: the connection is over, or what arrives is something else."""
+        try:
+            data = self.connection.recv(LONGEST)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            messages = [json.loads(line) for line in lines]
+        except (OSError, ValueError):
+            return None
+        is_sound = len(self._rest) <= LONGEST and all(isinstance(message, dict) for message in messages)
+        return messages if data and is_sound else None
+
+
+# --- Node 0 -----------------------------------------------------------------------------------------------------------
+
+
+class Hub:
+    """The connections of the other nodes to node 0."""
+
+    def __init__(self, node: Node, session: str) -> None:
+        self._node, self._session = node, session
+        self._strangers: List[Lines] = []
+        self._nodes: Dict[int, Lines] = {}
+        self._joined: Dict[int, str] = {}
+        self._server: Optional[socket.socket] = None
+        self._told: set[int] = set()
+
+    def open(self) -> None:
+        """Listen at MASTER_PORT.
+
+        Raises:
+            ClusterError: The port is taken.
+        """
+        address, port = self._node.options.address.rpartition(":")[::2]
+        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        try:
+            self._server = socket.create_server(("", int(port)), family=family, dualstack_ipv6=family == socket.AF_INET6)
+        except OSError as error:
+            raise ClusterError(
+                f"node 0 cannot listen at port {port} of {address}, where the nodes of the Ray cluster meet"
+                f" ({error.strerror}): end the program that uses it, or set another one with --master-port"
+            ) from error
+        self._node.selector.register(self._server, selectors.EVENT_READ)
+
+    @property
+    def missing(self) -> List[int]:
+        """The nodes that have not joined."""
+        return [number for number in range(1, self._node.options.nodes) if number not in self._joined]
+
+    def attend(self, seconds: Optional[float]) -> None:
+        """Wait for at most `seconds`, and do what the other nodes ask for."""
+        for ready in self._node.wait(seconds):
+            if ready is self._server:
+                with contextlib.suppress(OSError):
+                    lines = Lines(ready.accept()[0])
+                    self._strangers.append(lines)
+                    self._node.selector.register(lines.connection, selectors.EVENT_READ)
+                for stranger in self._strangers[:-STRANGERS]:
+                    self._drop(stranger)
+            for lines in [lines for lines in (*self._strangers, *self._nodes.values()) if lines.connection is ready]:
+                messages = lines.receive()
+                for message in messages or ():
+                    self._hear(lines, message)
+                if messages is None:
+                    self._drop(lines)
+        address = self._node.address
+        for number in set(self._nodes) - self._told if address else ():
+            self._told.add(number)
+            self._nodes[number].send(address=address, session=self._session)
+
+    def _hear(self, lines: Lines, message: Dict[str, Any]) -> None:
+        options = self._node.options
+        if message.get("joined"):
+            self._joined.update({number: lines.peer for number, found in self._nodes.items() if found is lines})
+            return
+        number, expected = message.get("node"), {"job": options.job, "nodes": options.nodes}
+        got = {name: message.get(name) for name in expected}
+        if got != expected:
+            why = f"node 0 is at {options.address} for {expected}, not for {got}"
+        elif number not in range(1, options.nodes):
+            why = f"there is no node {number} of {options.nodes}"
+        elif number in self._nodes:
+            why = f"node {number} has already joined from {self._nodes[number].peer}"
+        else:
+            self._strangers.remove(lines)
+            self._nodes[number] = lines
+            return
+        lines.send(refused=why)
+
+    def _drop(self, lines: Lines) -> None:
+        """Forget a connection. A node that has joined stays: only Ray and the runners know whether it is lost."""
+        self._node.selector.unregister(lines.connection)
+        lines.connection.close()
+        self._strangers = [one for one in self._strangers if one is not lines]
+        self._nodes = {number: one for number, one in self._nodes.items() if one is not lines}
+        self._told &= set(self._nodes)
+
+    def close(self) -> None:
+        """Stop to listen: all nodes have joined."""
+        if self._server:
+            self._node.selector.unregister(self._server)
+            self._server.close()
+            for stranger in self._strangers:
+                self._drop(stranger)
+
+    def dismiss(self, status: int) -> None:
+        """Tell the other nodes that the command has ended, and wait for them after a success."""
+        for lines in self._nodes.values():
+            lines.send(status=status)
+        until = time.monotonic() + FAREWELL
+        while self._nodes and status == 0 and time.monotonic() < until:
+            self.attend(until - time.monotonic())
+
+
+def run_head(node: Node) -> int:
+    """Start the head of the cluster, wait for the other nodes, run the command, and return its exit status."""
+    options, session, began = node.options, os.path.basename(node.logs), time.monotonic()
+    hub = Hub(node, session)
+    if options.nodes > 1:
+        hub.open()
+    host = options.address.rpartition(":")[0].strip("[]")
+    node.start_ray(session, own_address(host), "--head", "--port=0", f"--temp-dir={options.scratch}", "--include-dashboard=false", "--disable-usage-stats")
+    while not node.address or hub.missing:
+        hub.attend(min(PAUSE if not node.address else RETRY, max(0.0, node.deadline - time.monotonic())))
+        node.check_start()
+        if time.monotonic() >= node.deadline:
+            raise ClusterError(missing_nodes(node, hub.missing))
+    hub.close()
+    say(f"the Ray cluster at {node.address} is complete ({options.nodes} nodes, {time.monotonic() - began:.1f} s)")
+    command = subprocess.Popen(
+        options.command, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True
+    )
+    is_told = False
+    while command.poll() is None:
+        hub.attend(None)
+        if node.asked == signal.SIGTERM and not is_told:  # SIGINT reaches every process
+            is_told = True
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(command.pid, signal.SIGTERM)
+        if not node.asked:
+            node.check()
+    hub.dismiss(command.returncode)
+    return command.returncode
+
+
+def missing_nodes(node: Node, missing: List[int]) -> str:
+    """Return the sentence about a cluster that is not complete in time."""
+    options = node.options
+    if not missing:
+        return f"Ray has not started on node 0 within {options.timeout:g} s (logs in {node.logs})"
+    names = ", ".join(map(str, missing))
+    are = f"nodes {names} have" if len(missing) > 1 else f"node {names} has"
+    return (
+        f"{are} not joined the Ray cluster within {options.timeout:g} s: see whether ascend-runner runs there, and"
+        f" reaches {options.address} (--link-timeout)"
+    )
+
+
+def own_address(host: str) -> str:
+    """Return the address of this machine by which it reaches another one; "" if that may be any of its own."""
+    with contextlib.suppress(OSError):
+        family, kind, protocol, _name, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # sends nothing
+            found = probe.getsockname()[0]
+            return "" if found.startswith("127.") or found == "::1" else str(found)
+    return ""
+
+
+# --- The other nodes --------------------------------------------------------------------------------------------------
+
+
+def run_worker(node: Node) -> int:
+    """Join the cluster, and stay until the command has ended on node 0; return 0, or its exit status."""
+    lines = connect(node)
+    node.selector.register(lines.connection, selectors.EVENT_READ)
+    with contextlib.closing(lines.connection):
+        welcome = hear(node, lines, "address")
+        node.start_ray(welcome["session"], lines.connection.getsockname()[0], f"--address={welcome['address']}")
+        while not node.address:
+            node.pause()
+        lines.send(joined=True)
+        status = int(hear(node, lines, "status", is_joined=True)["status"])
+    if status:  # the runner stops this node with those of the others, if it is linked to them
+        until = time.monotonic() + FAREWELL
+        while not node.asked and time.monotonic() < until:
+            node.wait(until - time.monotonic())
+        if not node.asked:
+            raise ClusterError(f"the command has failed on node 0 (status {status})")
+    return status
+
+
+def connect(node: Node) -> Lines:
+    """Return a connection to node 0, which may start later.
+
+    Raises:
+        ClusterError: There is none in time.
+    """
+    options = node.options
+    host, port = options.address.rpartition(":")[::2]
+    while True:
+        try:
+            lines = Lines(socket.create_connection((host.strip("[]"), int(port)), timeout=FAREWELL))
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            lines.send(job=options.job, node=options.node, nodes=options.nodes)
+            return lines
+        node.check_start()
+        if time.monotonic() > node.deadline:
+            raise ClusterError(
+                f"node {options.node} does not reach node 0 at {options.address} within {options.timeout:g} s ({why}):"
+                " see whether ascend-runner runs on node 0, and whether the network lets this port through"
+            )
+        node.wait(RETRY)
+
+
+def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> Dict[str, Any]:
+    """Return the next message of node 0, which has a member `name`.
+
+    Raises:
+        ClusterError: Node 0 refuses this one, Ray has ended, or this process is asked to stop.
+    """
+    is_open = True
+    while True:
+        for _ready in node.wait(None):
+            messages = lines.receive()
+            if messages is None:
+                node.selector.unregister(lines.connection)
+                is_open = False
+            for message in messages or ():
+                if "refused" in message:
+                    raise ClusterError(f"node {node.options.node} cannot join the Ray cluster: {message['refused']}")
+                if name in message:
+                    return message
+        if node.asked and not (is_open and is_joined):
+            raise ClusterError("stopped")
+        if not (is_open or is_joined):
+            raise ClusterError(f"node 0 at {node.options.address} has closed the connection")
+        if not node.asked:
+            node.check()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
