@@ -26,6 +26,7 @@ from ascend_runner.engines.command import (
     PythonCommand,
     calls,
     engine_in,
+    is_python,
     options_of,
     python_command,
     refuse_python_options,
@@ -38,6 +39,7 @@ from ascend_runner.platforms.node import LOCALHOST, Node
 # each, their ranks could not find each other's (run_vllm_multi_node.sh of ModelArts; roll/platforms/npu.py;
 # configs/envs/runtime_env.yaml of MindSpeed-RL; ray/_private/accelerators/npu.py).
 RAY_VARIABLES: Final[Mapping[str, str]] = {"RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES": "1"}
+LONGEST: Final = 30  # bytes of a base for sockets: their paths have at most 107 (unix(7)), most of which Ray needs
 RAY_NODE: Final = os.path.join(os.path.dirname(__file__), "ray_node.py")  # a script, which the runner does not import
 
 
@@ -127,10 +129,9 @@ def rewrite_for_ray(request: Request) -> Handover:
     """Write `python ray_node.py ARGUMENTS COMMAND`: a node of a Ray cluster, and on node 0 the command once."""
     if engine_in(request.argv) == "ray":
         return unchanged(request, "it calls ray itself")
-    node, command = request.node, python_command(request.argv)
+    node = request.node
     identity = "\n".join((request.log_dir, str(node.node_rank), request.run))
-    # The path of a socket has at most 107 bytes (unix(7)), of which Ray needs 60 in its temporary directory.
-    base = next(base for base in (request.environ.get("TMPDIR", ""), "/tmp") if 0 < len(base) < 30)  # noqa: S108
+    base = next(base for base in (request.environ.get("TMPDIR", ""), "/tmp") if 0 < len(base) <= LONGEST)  # noqa: S108
     scratch = os.path.join(base, f"ascend-ray-{hashlib.sha256(identity.encode()).hexdigest()[:8]}")
     own_logs = f"node-{node.node_rank}" if node.nnodes > 1 else ""
     host = f"[{node.master_addr}]" if ":" in node.master_addr else node.master_addr
@@ -145,8 +146,10 @@ def rewrite_for_ray(request: Request) -> Handover:
         f"--timeout={request.timeout:g}",
     )
     return Handover(
-        argv=(command.interpreter if command else "python3", "-u", RAY_NODE, *arguments, "--", *request.argv),
-        note="running the command on a Ray cluster of its own" if node.node_rank == 0 else "joining node 0's Ray cluster",
+        argv=(next(filter(is_python, request.argv), "python3"), "-u", RAY_NODE, *arguments, "--", *request.argv),
+        note="running the command on a Ray cluster of its own"
+        if node.node_rank == 0
+        else "joining node 0's Ray cluster",
         variables={name: value for name, value in RAY_VARIABLES.items() if name not in request.environ},
         is_silent=node.node_rank > 0,
         scratch=scratch,

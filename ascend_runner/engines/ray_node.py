@@ -6,8 +6,8 @@ runs `ray stop`, which ends those of others, and hides how its parts have ended.
 
 The nodes meet at node 0's MASTER_PORT, over connections that last as long as the job, one JSON object per line:
 
-    worker   {"job": NAME, "node": 1, "nodes": 2}    node 0   {"address": HOST:PORT, "session": NAME}, or {"refused": WHY}
-    worker   {"joined": true}                        node 0   {"status": N}, once the command has ended
+    worker: {"job": NAME, "node": 1, "nodes": 2}    node 0: {"address": HOST:PORT, "session": NAME} or {"refused": WHY}
+    worker: {"joined": true}                        node 0: {"status": N}, once the command has ended
 
 So Ray's own ports can be any that are free, nobody joins the cluster of another job, and workers leave in time. That a
 connection is lost proves nothing: the link of the runners, or Ray, tells of nodes that fail.
@@ -17,8 +17,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
+import glob
+import importlib
 import json
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -26,7 +30,8 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any
 
 OLDEST = (2, 9)  # of Ray: the first that knows NPUs
 VITAL = ("gcs_server", "raylet")  # without these the node is lost
@@ -34,6 +39,7 @@ HOOK = "RAY_START_HOOK"  # a function that `ray start` calls with its parameters
 ADDRESS_FILE = "ray_current_cluster"  # `ray start` writes it to its temporary directory when the node has joined
 PAUSE = 0.05  # seconds between two looks for that file
 RETRY = 0.5  # seconds between two attempts to reach node 0
+LAST_WORDS = 2.0  # seconds in which the command may end by itself when Ray has
 FAREWELL = 5.0  # seconds in which the workers leave after a success, or are stopped by their runners after a failure
 LONGEST = 4096  # bytes of a line
 STRANGERS = 64  # connections that have not said who they are
@@ -43,11 +49,11 @@ class ClusterError(Exception):
     """There is no cluster, or no longer one: a sentence."""
 
 
-def main(words: List[str]) -> int:
+def main(words: list[str]) -> int:
     """Run a node, and return the exit status of the command."""
     sys.path.pop(0)  # this directory, whose modules must not hide others
     if words[0] == "start":
-        return start(int(words[1]), *words[2:5], arguments=words[5:])
+        return start(int(words[1]), *words[2:4], arguments=words[4:])
     parser = argparse.ArgumentParser()
     for option in ("--job", "--address", "--scratch", "--logs"):
         parser.add_argument(option, required=True)
@@ -60,7 +66,7 @@ def main(words: List[str]) -> int:
             status = run_head(node) if node.options.node == 0 else run_worker(node)
         except ClusterError as error:
             if not node.asked:
-                print(error, file=sys.stderr, flush=True)
+                say(f"ClusterError: {error}")  # the form of an exception: the last one in a log counts
             status = 1
     return end_like(-node.asked if node.asked and status else status)
 
@@ -68,8 +74,6 @@ def main(words: List[str]) -> int:
 def end_like(status: int) -> int:
     """Return an exit status, or die of the signal that a process died of (below 0)."""
     if status < 0:
-        import resource
-
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one of the command already
         signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -status)
@@ -79,24 +83,23 @@ def end_like(status: int) -> int:
 # --- The process that becomes `ray start` -----------------------------------------------------------------------------
 
 
-def start(reasons: int, temp_dir: str, session: str, logs: str, *, arguments: List[str]) -> int:
+def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) -> int:
     """Become `ray start --block`, and write to `reasons` why it cannot, or why it ends."""
+    why = ""
     try:
-        from importlib.metadata import version
-
-        found = version("ray")
-        from ray.scripts.scripts import main as ray
+        ray = importlib.import_module("ray")
     except ImportError as error:
         why = f"{sys.executable} cannot import Ray ({error}): install ray, or select its environment with --conda-env"
-        os.write(reasons, why.encode())
-        return 1
-    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
-        why = f"Ray {found} is too old, expected at least {'.'.join(map(str, OLDEST))}: upgrade it in {sys.executable}"
+    else:
+        if tuple(int(part) for part in ray.__version__.split(".")[:2]) < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
+            why = f"Ray {ray.__version__} of {sys.executable} is too old: install at least version {oldest}"
+    if why:
         os.write(reasons, why.encode())
         return 1
 
-    def place(parameters: Any, _head: bool) -> None:
-        """Put the sockets into a short directory of the job's own, and the logs into the job's log directory."""
+    def place(parameters: Any, _is_head: object) -> None:
+        """Let Ray use the directory that has been made, where the logs are a link to the job's log directory."""
         os.environ.pop(HOOK, None)  # or all processes of the cluster would inherit it
         parameters.temp_dir, parameters.session_name = temp_dir, session
         parameters.ray_client_server_port = None  # it would listen at a fixed port
@@ -106,32 +109,44 @@ def start(reasons: int, temp_dir: str, session: str, logs: str, *, arguments: Li
         for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if ended:
-                killed = ended.si_code != os.CLD_EXITED
-                how = signal.Signals(ended.si_status).name if killed else f"exit status {ended.si_status}"
-                os.write(reasons, f"{name} (pid {pid}) {'was killed by' if killed else 'ended with'} {how}".encode())
-                os._exit(1)  # the kernel kills what Ray has started
+                status = -ended.si_status if ended.si_code != os.CLD_EXITED else ended.si_status
+                os.write(reasons, f"{name} (pid {pid}) {ending(status)}".encode())
+                kill([pid for _name, pid in below(os.getpid())])
+                os._exit(1)
 
     globals()["place"] = place
     os.environ[HOOK] = "__main__.place"
     signal.signal(signal.SIGCHLD, look)
     sys.argv = ["ray", "start", "--block", *arguments]
     try:
-        return ray() or 0
+        return int(importlib.import_module("ray.scripts.scripts").main() or 0)
     finally:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # now Ray ends its processes itself
 
 
-def below(parent: int) -> Iterator[Tuple[str, int]]:
+def ending(status: int) -> str:
+    """Return how a process has ended."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"has ended with exit status {status}"
+
+
+def kill(pids: list[int]) -> None:
+    """Kill processes. Without a raylet, and even more without the GCS, Ray's workers may stay for many seconds."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def below(parent: int) -> Iterator[tuple[str, int]]:
     """Yield the name and pid of each process below another one, parents before children, also of the dead."""
-    found: Dict[int, List[Tuple[str, int]]] = {}
+    found: dict[int, list[tuple[str, int]]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
             name, _, fields = stat.read().partition("(")[2].rpartition(")")
             found.setdefault(int(fields.split()[1]), []).append((name, int(pid)))
     parents = [parent]
-    for pid in parents:
-        yield from found.get(pid, ())
-        parents += [child for _name, child in found.get(pid, ())]
+    for one in parents:
+        yield from found.get(one, ())
+        parents += [child for _name, child in found.get(one, ())]
 
 
 # --- Every node -------------------------------------------------------------------------------------------------------
@@ -146,7 +161,8 @@ class Node:
         self.deadline = time.monotonic() + options.timeout
         self.selector = selectors.DefaultSelector()
         self.logs = os.path.join(options.logs, time.strftime("session_%Y-%m-%d_%H-%M-%S"))
-        self._ray: Optional[subprocess.Popen[bytes]] = None
+        self._ray: subprocess.Popen[bytes] | None = None
+        self._lock = -1
         self._reasons = -1
         woken, waker = self._wakers = socket.socketpair()
         for end in self._wakers:
@@ -160,7 +176,7 @@ class Node:
     def _ask(self, signum: int, _frame: object) -> None:
         self.asked = self.asked or signum
 
-    def wait(self, seconds: Optional[float]) -> List[Any]:
+    def wait(self, seconds: float | None) -> list[Any]:
         """Wait for connections, data, signals and the ends of processes; return the sockets that have something."""
         ready = [key for key, _events in self.selector.select(seconds)]
         for key in ready:
@@ -172,8 +188,8 @@ class Node:
     def start_ray(self, session: str, own_address: str, *arguments: str) -> None:
         """Begin to start this node's part of the cluster."""
         options, temp_dir = self.options, self.options.scratch
-        shutil.rmtree(temp_dir, ignore_errors=True)  # of the attempt before
-        os.makedirs(os.path.join(temp_dir, session), 0o700)
+        self._lock = make_own(temp_dir)
+        os.mkdir(os.path.join(temp_dir, session))
         os.makedirs(self.logs, exist_ok=True)
         os.symlink(os.path.abspath(self.logs), os.path.join(temp_dir, session, "logs"))
         self._reasons, reasons = os.pipe()
@@ -189,7 +205,16 @@ class Node:
         environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         with open(os.path.join(self.logs, "ray-start.txt"), "ab") as output:
             self._ray = subprocess.Popen(
-                [sys.executable, os.path.abspath(__file__), "start", str(reasons), temp_dir, session, self.logs, *words],
+                [
+                    sys.executable,
+                    os.path.abspath(__file__),
+                    "start",
+                    str(reasons),
+                    temp_dir,
+                    session,
+                    self.logs,
+                    *words,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -209,43 +234,62 @@ class Node:
         """Raise a ClusterError if Ray has ended."""
         if not self._ray or self._ray.poll() is None:
             return
-        why = os.read(self._reasons, LONGEST).decode() or self._last_line()
-        where = f"Ray has ended on node {self.options.node}" if self.address else f"node {self.options.node} cannot start Ray"
-        raise ClusterError(f"{where}: {why} (logs in {self.logs})")
+        why = os.read(self._reasons, LONGEST).decode()
+        if self.address:
+            what, why = f"Ray has ended on node {self.options.node}", why or f"ray start {ending(self._ray.returncode)}"
+        else:
+            what, why = f"node {self.options.node} cannot start Ray", why or self._last_line()
+        raise ClusterError(f"{what}: {why} (logs in {self.logs})")
 
     def _last_line(self) -> str:
         with open(os.path.join(self.logs, "ray-start.txt"), errors="replace") as output:
             lines = [line.strip() for line in output if line.strip()]
-        return lines[-1] if lines else f"exit status {self._ray.returncode if self._ray else 0}"
+        return lines[-1] if lines else "ray start has written nothing"
 
-    def pause(self) -> None:
-        """Wait a moment for the start of Ray or for the other nodes.
-
-        Raises:
-            ClusterError: Ray has ended, or this process is asked to stop.
-        """
-        self.wait(PAUSE)
-        self.check_start()
-
-    def check_start(self) -> None:
-        """Raise a ClusterError if the cluster will not be complete: Ray has ended, or the job is stopped."""
+    def check_start(self, late: str) -> None:
+        """Raise a ClusterError if the job is stopped, Ray has ended, or time is over (`late` is what to say then)."""
         if self.asked:
             raise ClusterError("stopped")
         self.check()
+        if time.monotonic() >= self.deadline:
+            raise ClusterError(late)
 
     def close(self) -> None:
-        """Kill Ray's processes: nothing of them is needed any more. By itself, a worker without its raylet may stay."""
+        """Kill Ray's processes: nothing of them is needed any more."""
         if self._ray and self._ray.poll() is None:
-            processes = [self._ray.pid, *(pid for _name, pid in below(self._ray.pid))]
-            for pid in processes:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill([self._ray.pid, *(pid for _name, pid in below(self._ray.pid))])
             self._ray.wait()
+
+
+def make_own(path: str) -> int:
+    """Make the temporary directory of a cluster, and hold its lock; remove those of clusters that are over."""
+    for left in [path, *glob.glob(os.path.join(os.path.dirname(path), "ascend-ray-*"))]:
+        remove_unless_used(left)  # of the attempt before, or of a job whose runner was killed
+    while True:
+        os.mkdir(path, 0o700)
+        with contextlib.suppress(FileNotFoundError):  # another job has removed it meanwhile
+            folder = os.open(path, os.O_RDONLY)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if os.path.exists(path):
+                return folder
+            os.close(folder)
+
+
+def remove_unless_used(path: str) -> None:
+    """Remove the directory of a cluster that is over: nobody holds its lock."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(folder)
 
 
 def say(text: str) -> None:
     """Write a line for people."""
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 class Lines:
@@ -254,6 +298,7 @@ class Lines:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.peer = connection.getpeername()[0]
+        self.is_welcome = False  # node 0 has told it the address of the cluster
         self._rest = b""
         connection.settimeout(FAREWELL)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # networks forget silent connections
@@ -264,7 +309,7 @@ class Lines:
         with contextlib.suppress(OSError):
             self.connection.sendall(json.dumps(members).encode() + b"\n")
 
-    def receive(self) -> Optional[List[Dict[str, Any]]]:
+    def receive(self) -> list[dict[str, Any]] | None:
         """Return the messages that have arrived; None: the connection is over, or what arrives is something else."""
         try:
             data = self.connection.recv(LONGEST)
@@ -284,11 +329,10 @@ class Hub:
 
     def __init__(self, node: Node, session: str) -> None:
         self._node, self._session = node, session
-        self._strangers: List[Lines] = []
-        self._nodes: Dict[int, Lines] = {}
-        self._joined: Dict[int, str] = {}
-        self._server: Optional[socket.socket] = None
-        self._told: set[int] = set()
+        self._strangers: list[Lines] = []
+        self._nodes: dict[int, Lines] = {}
+        self._joined: set[int] = set()
+        self._server: socket.socket | None = None
 
     def open(self) -> None:
         """Listen at MASTER_PORT.
@@ -299,7 +343,9 @@ class Hub:
         address, port = self._node.options.address.rpartition(":")[::2]
         family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
         try:
-            self._server = socket.create_server(("", int(port)), family=family, dualstack_ipv6=family == socket.AF_INET6)
+            self._server = socket.create_server(
+                ("", int(port)), family=family, dualstack_ipv6=family == socket.AF_INET6
+            )
         except OSError as error:
             raise ClusterError(
                 f"node 0 cannot listen at port {port} of {address}, where the nodes of the Ray cluster meet"
@@ -308,16 +354,16 @@ class Hub:
         self._node.selector.register(self._server, selectors.EVENT_READ)
 
     @property
-    def missing(self) -> List[int]:
+    def missing(self) -> list[int]:
         """The nodes that have not joined."""
         return [number for number in range(1, self._node.options.nodes) if number not in self._joined]
 
-    def attend(self, seconds: Optional[float]) -> None:
+    def attend(self, seconds: float | None) -> None:
         """Wait for at most `seconds`, and do what the other nodes ask for."""
         for ready in self._node.wait(seconds):
-            if ready is self._server:
+            if self._server and ready is self._server:
                 with contextlib.suppress(OSError):
-                    lines = Lines(ready.accept()[0])
+                    lines = Lines(self._server.accept()[0])
                     self._strangers.append(lines)
                     self._node.selector.register(lines.connection, selectors.EVENT_READ)
                 for stranger in self._strangers[:-STRANGERS]:
@@ -329,36 +375,38 @@ class Hub:
                 if messages is None:
                     self._drop(lines)
         address = self._node.address
-        for number in set(self._nodes) - self._told if address else ():
-            self._told.add(number)
-            self._nodes[number].send(address=address, session=self._session)
+        for lines in self._nodes.values() if address else ():
+            if not lines.is_welcome:
+                lines.is_welcome = True
+                lines.send(address=address, session=self._session)
 
-    def _hear(self, lines: Lines, message: Dict[str, Any]) -> None:
+    def _hear(self, lines: Lines, message: dict[str, Any]) -> None:
         options = self._node.options
         if message.get("joined"):
-            self._joined.update({number: lines.peer for number, found in self._nodes.items() if found is lines})
+            self._joined.update(number for number, found in self._nodes.items() if found is lines)
             return
-        number, expected = message.get("node"), {"job": options.job, "nodes": options.nodes}
-        got = {name: message.get(name) for name in expected}
-        if got != expected:
-            why = f"node 0 is at {options.address} for {expected}, not for {got}"
-        elif number not in range(1, options.nodes):
+        job, number, nodes = (message.get(name) for name in ("job", "node", "nodes"))
+        if (job, nodes) != (options.job, options.nodes):
+            why = f"{options.address} is for job {options.job!r} of {options.nodes} nodes, not for {job!r} of {nodes}"
+        elif not isinstance(number, int) or number not in range(1, options.nodes):
             why = f"there is no node {number} of {options.nodes}"
         elif number in self._nodes:
             why = f"node {number} has already joined from {self._nodes[number].peer}"
-        else:
-            self._strangers.remove(lines)
+        elif any(one is lines for one in self._strangers):
+            self._strangers = [one for one in self._strangers if one is not lines]
             self._nodes[number] = lines
             return
+        else:
+            why = "this connection is another node's"
         lines.send(refused=why)
 
     def _drop(self, lines: Lines) -> None:
-        """Forget a connection. A node that has joined stays: only Ray and the runners know whether it is lost."""
+        """Forget a connection: until the command runs, its node is missing again; then it is for others to tell."""
         self._node.selector.unregister(lines.connection)
         lines.connection.close()
         self._strangers = [one for one in self._strangers if one is not lines]
         self._nodes = {number: one for number, one in self._nodes.items() if one is not lines}
-        self._told &= set(self._nodes)
+        self._joined &= set(self._nodes)
 
     def close(self) -> None:
         """Stop to listen: all nodes have joined."""
@@ -384,31 +432,57 @@ def run_head(node: Node) -> int:
     if options.nodes > 1:
         hub.open()
     host = options.address.rpartition(":")[0].strip("[]")
-    node.start_ray(session, own_address(host), "--head", "--port=0", f"--temp-dir={options.scratch}", "--include-dashboard=false", "--disable-usage-stats")
-    while not node.address or hub.missing:
-        hub.attend(min(PAUSE if not node.address else RETRY, max(0.0, node.deadline - time.monotonic())))
-        node.check_start()
-        if time.monotonic() >= node.deadline:
-            raise ClusterError(missing_nodes(node, hub.missing))
-    hub.close()
-    say(f"the Ray cluster at {node.address} is complete ({options.nodes} nodes, {time.monotonic() - began:.1f} s)")
-    command = subprocess.Popen(
-        options.command, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True
+    node.start_ray(
+        session,
+        own_address(host),
+        "--head",
+        "--port=0",
+        f"--temp-dir={options.scratch}",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
     )
-    is_told = False
-    while command.poll() is None:
-        hub.attend(None)
-        if node.asked == signal.SIGTERM and not is_told:  # SIGINT reaches every process
-            is_told = True
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(command.pid, signal.SIGTERM)
-        if not node.asked:
-            node.check()
+    while not node.address or hub.missing:
+        hub.attend(PAUSE if not node.address else RETRY)
+        node.check_start(missing_nodes(node, hub.missing))
+    hub.close()
+    nodes = "1 node" if options.nodes == 1 else f"{options.nodes} nodes"
+    say(f"the Ray cluster at {node.address} has {nodes} after {time.monotonic() - began:.1f} s")
+    command = subprocess.Popen(options.command, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
+    try:
+        attend_command(node, hub, command)
+    except ClusterError:  # without Ray's processes the command may wait for them for ever
+        end_command(command, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            command.wait(LAST_WORDS)
+        end_command(command, signal.SIGKILL)
+        raise
     hub.dismiss(command.returncode)
     return command.returncode
 
 
-def missing_nodes(node: Node, missing: List[int]) -> str:
+def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of the command, and pass on the request to stop: its workers are to live until it has ended.
+
+    Raises:
+        ClusterError: Ray has ended.
+    """
+    is_told = False
+    while command.poll() is None:
+        hub.attend(None)
+        if node.asked == signal.SIGTERM and not is_told:  # SIGINT has reached every process
+            is_told = True
+            end_command(command, signal.SIGTERM)
+        if not node.asked:
+            node.check()
+
+
+def end_command(command: subprocess.Popen[bytes], signum: int) -> None:
+    """Send a signal to the command, and to what it has started in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(command.pid, signum)
+
+
+def missing_nodes(node: Node, missing: list[int]) -> str:
     """Return the sentence about a cluster that is not complete in time."""
     options = node.options
     if not missing:
@@ -443,7 +517,8 @@ def run_worker(node: Node) -> int:
         welcome = hear(node, lines, "address")
         node.start_ray(welcome["session"], lines.connection.getsockname()[0], f"--address={welcome['address']}")
         while not node.address:
-            node.pause()
+            node.wait(PAUSE)
+            node.check_start(f"Ray has not started on node {node.options.node} in time (logs in {node.logs})")
         lines.send(joined=True)
         status = int(hear(node, lines, "status", is_joined=True)["status"])
     if status:  # the runner stops this node with those of the others, if it is linked to them
@@ -471,16 +546,14 @@ def connect(node: Node) -> Lines:
         else:
             lines.send(job=options.job, node=options.node, nodes=options.nodes)
             return lines
-        node.check_start()
-        if time.monotonic() > node.deadline:
-            raise ClusterError(
-                f"node {options.node} does not reach node 0 at {options.address} within {options.timeout:g} s ({why}):"
-                " see whether ascend-runner runs on node 0, and whether the network lets this port through"
-            )
+        node.check_start(
+            f"node {options.node} has not reached node 0 at {options.address} within {options.timeout:g} s ({why}):"
+            " see whether ascend-runner runs on node 0, and whether the network lets this port through"
+        )
         node.wait(RETRY)
 
 
-def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> Dict[str, Any]:
+def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> dict[str, Any]:
     """Return the next message of node 0, which has a member `name`.
 
     Raises:
