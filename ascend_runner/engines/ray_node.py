@@ -9,8 +9,8 @@ The nodes meet at node 0's MASTER_PORT, over connections that last as long as th
     worker: {"job": NAME, "node": 1, "nodes": 2}    node 0: {"address": HOST:PORT, "session": NAME} or {"refused": WHY}
     worker: {"joined": true}                        node 0: {"status": N}, once the command has ended
 
-So Ray's own ports can be any that are free, nobody joins the cluster of another job, and workers leave in time. That a
-connection is lost proves nothing: the link of the runners, or Ray, tells of nodes that fail.
+So Ray's own ports can be any that are free, nobody joins the cluster of another job, and workers leave in time. A node
+whose process has ended has closed its connection; one that breaks in another way proves nothing, Ray watches its nodes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import functools
 import glob
 import importlib
 import json
@@ -37,10 +38,13 @@ OLDEST = (2, 9)  # of Ray: the first that knows NPUs
 VITAL = ("gcs_server", "raylet")  # without these the node is lost
 HOOK = "RAY_START_HOOK"  # a function that `ray start` calls with its parameters
 ADDRESS_FILE = "ray_current_cluster"  # `ray start` writes it to its temporary directory when the node has joined
+OUTPUT = "ray-start.txt"  # what `ray start` writes
 PAUSE = 0.05  # seconds between two looks for that file
 RETRY = 0.5  # seconds between two attempts to reach node 0
-LAST_WORDS = 2.0  # seconds in which the command may end by itself when Ray has
-FAREWELL = 5.0  # seconds in which the workers leave after a success, or are stopped by their runners after a failure
+LAST_WORDS = (
+    2.0  # seconds in which the command ends by itself when Ray has, or runners that are linked stop their nodes
+)
+FAREWELL = 5.0  # seconds in which the workers leave after a success
 LONGEST = 4096  # bytes of a line
 STRANGERS = 64  # connections that have not said who they are
 
@@ -85,43 +89,48 @@ def end_like(status: int) -> int:
 
 def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) -> int:
     """Become `ray start --block`, and write to `reasons` why it cannot, or why it ends."""
-    why = ""
-    try:
-        ray = importlib.import_module("ray")
-    except ImportError as error:
-        why = f"{sys.executable} cannot import Ray ({error}): install ray, or select its environment with --conda-env"
-    else:
-        if tuple(int(part) for part in ray.__version__.split(".")[:2]) < OLDEST:
-            oldest = ".".join(map(str, OLDEST))
-            why = f"Ray {ray.__version__} of {sys.executable} is too old: install at least version {oldest}"
+    why = why_unusable()
     if why:
         os.write(reasons, why.encode())
         return 1
 
-    def place(parameters: Any, _is_head: object) -> None:
-        """Let Ray use the directory that has been made, where the logs are a link to the job's log directory."""
-        os.environ.pop(HOOK, None)  # or all processes of the cluster would inherit it
-        parameters.temp_dir, parameters.session_name = temp_dir, session
-        parameters.ray_client_server_port = None  # it would listen at a fixed port
-
-    def look(_signum: int, _frame: object) -> None:
-        """Tell of a dead raylet at once: Ray looks once a second, by which time the command may have failed of it."""
-        for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if ended:
-                status = -ended.si_status if ended.si_code != os.CLD_EXITED else ended.si_status
-                os.write(reasons, f"{name} (pid {pid}) {ending(status)}".encode())
-                kill([pid for _name, pid in below(os.getpid())])
-                os._exit(1)
-
-    globals()["place"] = place
+    globals()["place"] = functools.partial(place, temp_dir, session)
     os.environ[HOOK] = "__main__.place"
-    signal.signal(signal.SIGCHLD, look)
+    signal.signal(signal.SIGCHLD, functools.partial(look_for_dead, reasons))
     sys.argv = ["ray", "start", "--block", *arguments]
     try:
         return int(importlib.import_module("ray.scripts.scripts").main() or 0)
     finally:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # now Ray ends its processes itself
+
+
+def why_unusable() -> str:
+    """Return why this Python cannot start Ray, "" if it can."""
+    try:
+        found = importlib.import_module("ray").__version__
+    except ImportError as error:
+        return f"{sys.executable} cannot import Ray ({error}): install ray, or select its environment with --conda-env"
+    if tuple(map(int, found.split(".")[:2])) >= OLDEST:
+        return ""
+    return f"Ray {found} of {sys.executable} is too old: install at least version {'.'.join(map(str, OLDEST))}"
+
+
+def place(temp_dir: str, session: str, parameters: Any, _is_head: object) -> None:
+    """Let Ray use the directory that has been made, where the logs are a link to the job's log directory."""
+    os.environ.pop(HOOK, None)  # or all processes of the cluster would inherit it
+    parameters.temp_dir, parameters.session_name = temp_dir, session
+    parameters.ray_client_server_port = None  # it would listen at a fixed port
+
+
+def look_for_dead(reasons: int, *_signal: object) -> None:
+    """Tell of a dead raylet at once: Ray looks once a second, by which time the command may have failed of it."""
+    for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended:
+            status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+            os.write(reasons, f"{name} (pid {pid}) {ending(status)}".encode())
+            kill([pid for _name, pid in below(os.getpid())])
+            os._exit(1)
 
 
 def ending(status: int) -> str:
@@ -185,43 +194,44 @@ class Node:
                     self._wakers[0].recv(LONGEST)
         return [key.fileobj for key in ready if key.data != "signal"]
 
-    def start_ray(self, session: str, own_address: str, *arguments: str) -> None:
+    def is_asked_soon(self) -> bool:
+        """Whether this process is asked to stop within a moment, by a runner that knows more about a failure."""
+        until = time.monotonic() + LAST_WORDS
+        while not self.asked and time.monotonic() < until:
+            self.wait(until - time.monotonic())
+        return bool(self.asked)
+
+    def start_ray(self, session: str, *arguments: str) -> None:
         """Begin to start this node's part of the cluster."""
-        options, temp_dir = self.options, self.options.scratch
+        temp_dir = self.options.scratch
         self._lock = make_own(temp_dir)
         os.mkdir(os.path.join(temp_dir, session))
         os.makedirs(self.logs, exist_ok=True)
         os.symlink(os.path.abspath(self.logs), os.path.join(temp_dir, session, "logs"))
         self._reasons, reasons = os.pipe()
-        words = [
-            f"--node-name={options.job}-node-{options.node}",
-            f"--resources={json.dumps({'NPU': options.npus})}",
-            # Any free ports: the usual ones are the same for all clusters of a machine.
-            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
-            # Without it, Ray looks for the way to a server of the Internet.
-            *((f"--node-ip-address={own_address}",) if own_address else ()),
-            *arguments,
-        ]
-        environ = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        with open(os.path.join(self.logs, "ray-start.txt"), "ab") as output:
+        starter = (sys.executable, os.path.abspath(__file__), "start", str(reasons), temp_dir, session)
+        with open(os.path.join(self.logs, OUTPUT), "ab") as output:
             self._ray = subprocess.Popen(
-                [
-                    sys.executable,
-                    os.path.abspath(__file__),
-                    "start",
-                    str(reasons),
-                    temp_dir,
-                    session,
-                    self.logs,
-                    *words,
-                ],
+                [*starter, *self._ray_options(), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=(reasons,),
-                env=environ,
+                env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
             )
         os.close(reasons)
+
+    def _ray_options(self) -> list[str]:
+        options = self.options
+        own_address = address_towards(options.address.rpartition(":")[0].strip("[]"))
+        return [
+            f"--node-name={options.job}-node-{options.node}",
+            f"--resources={json.dumps({'NPU': options.npus})}",
+            # Any free ports: the usual ones are the same for all clusters of a machine.
+            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
+            # Without it, Ray looks for the way to a server on the Internet.
+            *((f"--node-ip-address={own_address}",) if own_address else ()),
+        ]
 
     @property
     def address(self) -> str:
@@ -242,7 +252,7 @@ class Node:
         raise ClusterError(f"{what}: {why} (logs in {self.logs})")
 
     def _last_line(self) -> str:
-        with open(os.path.join(self.logs, "ray-start.txt"), errors="replace") as output:
+        with open(os.path.join(self.logs, OUTPUT), errors="replace") as output:
             lines = [line.strip() for line in output if line.strip()]
         return lines[-1] if lines else "ray start has written nothing"
 
@@ -259,6 +269,17 @@ class Node:
         if self._ray and self._ray.poll() is None:
             kill([self._ray.pid, *(pid for _name, pid in below(self._ray.pid))])
             self._ray.wait()
+
+
+def address_towards(host: str) -> str:
+    """Return the address of this machine by which it reaches another one; "" if that may be any of its own."""
+    with contextlib.suppress(OSError):
+        family, kind, protocol, _name, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # sends nothing
+            found = probe.getsockname()[0]
+            return "" if found.startswith("127.") or found == "::1" else str(found)
+    return ""
 
 
 def make_own(path: str) -> int:
@@ -299,6 +320,7 @@ class Lines:
         self.connection = connection
         self.peer = connection.getpeername()[0]
         self.is_welcome = False  # node 0 has told it the address of the cluster
+        self.is_closed = False  # by the process at the other end
         self._rest = b""
         connection.settimeout(FAREWELL)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # networks forget silent connections
@@ -313,6 +335,7 @@ class Lines:
         """Return the messages that have arrived; None: the connection is over, or what arrives is something else."""
         try:
             data = self.connection.recv(LONGEST)
+            self.is_closed = not data
             *lines, self._rest = (self._rest + data).split(b"\n")
             messages = [json.loads(line) for line in lines]
         except (OSError, ValueError):
@@ -328,10 +351,11 @@ class Hub:
     """The connections of the other nodes to node 0."""
 
     def __init__(self, node: Node, session: str) -> None:
-        self._node, self._session = node, session
+        self._node, self.session = node, session
         self._strangers: list[Lines] = []
         self._nodes: dict[int, Lines] = {}
         self._joined: set[int] = set()
+        self.left: int | None = None  # the first node that has left after it had joined
         self._server: socket.socket | None = None
 
     def open(self) -> None:
@@ -378,7 +402,7 @@ class Hub:
         for lines in self._nodes.values() if address else ():
             if not lines.is_welcome:
                 lines.is_welcome = True
-                lines.send(address=address, session=self._session)
+                lines.send(address=address, session=self.session)
 
     def _hear(self, lines: Lines, message: dict[str, Any]) -> None:
         options = self._node.options
@@ -406,6 +430,8 @@ class Hub:
         lines.connection.close()
         self._strangers = [one for one in self._strangers if one is not lines]
         self._nodes = {number: one for number, one in self._nodes.items() if one is not lines}
+        if lines.is_closed:
+            self.left = self.left or next(iter(self._joined - set(self._nodes)), None)
         self._joined &= set(self._nodes)
 
     def close(self) -> None:
@@ -427,27 +453,11 @@ class Hub:
 
 def run_head(node: Node) -> int:
     """Start the head of the cluster, wait for the other nodes, run the command, and return its exit status."""
-    options, session, began = node.options, os.path.basename(node.logs), time.monotonic()
-    hub = Hub(node, session)
-    if options.nodes > 1:
-        hub.open()
-    host = options.address.rpartition(":")[0].strip("[]")
-    node.start_ray(
-        session,
-        own_address(host),
-        "--head",
-        "--port=0",
-        f"--temp-dir={options.scratch}",
-        "--include-dashboard=false",
-        "--disable-usage-stats",
+    hub = Hub(node, os.path.basename(node.logs))
+    complete(node, hub)
+    command = subprocess.Popen(
+        node.options.command, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True
     )
-    while not node.address or hub.missing:
-        hub.attend(PAUSE if not node.address else RETRY)
-        node.check_start(missing_nodes(node, hub.missing))
-    hub.close()
-    nodes = "1 node" if options.nodes == 1 else f"{options.nodes} nodes"
-    say(f"the Ray cluster at {node.address} has {nodes} after {time.monotonic() - began:.1f} s")
-    command = subprocess.Popen(options.command, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
     try:
         attend_command(node, hub, command)
     except ClusterError:  # without Ray's processes the command may wait for them for ever
@@ -460,6 +470,25 @@ def run_head(node: Node) -> int:
     return command.returncode
 
 
+def complete(node: Node, hub: Hub) -> None:
+    """Start the head of the cluster, and wait for the other nodes.
+
+    Raises:
+        ClusterError: One is missing, Ray does not start, or this process is asked to stop.
+    """
+    options, began = node.options, time.monotonic()
+    if options.nodes > 1:
+        hub.open()
+    own = ("--port=0", f"--temp-dir={options.scratch}", "--include-dashboard=false", "--disable-usage-stats")
+    node.start_ray(hub.session, "--head", *own)
+    while not node.address or hub.missing:
+        hub.attend(RETRY if node.address else PAUSE)
+        node.check_start(missing_nodes(node, hub.missing))
+    hub.close()
+    nodes = "1 node" if options.nodes == 1 else f"{options.nodes} nodes"
+    say(f"the Ray cluster at {node.address} has {nodes} after {time.monotonic() - began:.1f} s")
+
+
 def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> None:
     """Wait for the end of the command, and pass on the request to stop: its workers are to live until it has ended.
 
@@ -469,6 +498,8 @@ def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> No
     is_told = False
     while command.poll() is None:
         hub.attend(None)
+        if hub.left and not node.is_asked_soon():
+            raise ClusterError(f"node {hub.left} has left the Ray cluster")
         if node.asked == signal.SIGTERM and not is_told:  # SIGINT has reached every process
             is_told = True
             end_command(command, signal.SIGTERM)
@@ -495,17 +526,6 @@ def missing_nodes(node: Node, missing: list[int]) -> str:
     )
 
 
-def own_address(host: str) -> str:
-    """Return the address of this machine by which it reaches another one; "" if that may be any of its own."""
-    with contextlib.suppress(OSError):
-        family, kind, protocol, _name, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # sends nothing
-            found = probe.getsockname()[0]
-            return "" if found.startswith("127.") or found == "::1" else str(found)
-    return ""
-
-
 # --- The other nodes --------------------------------------------------------------------------------------------------
 
 
@@ -515,18 +535,14 @@ def run_worker(node: Node) -> int:
     node.selector.register(lines.connection, selectors.EVENT_READ)
     with contextlib.closing(lines.connection):
         welcome = hear(node, lines, "address")
-        node.start_ray(welcome["session"], lines.connection.getsockname()[0], f"--address={welcome['address']}")
+        node.start_ray(welcome["session"], f"--address={welcome['address']}")
         while not node.address:
             node.wait(PAUSE)
             node.check_start(f"Ray has not started on node {node.options.node} in time (logs in {node.logs})")
         lines.send(joined=True)
         status = int(hear(node, lines, "status", is_joined=True)["status"])
-    if status:  # the runner stops this node with those of the others, if it is linked to them
-        until = time.monotonic() + FAREWELL
-        while not node.asked and time.monotonic() < until:
-            node.wait(until - time.monotonic())
-        if not node.asked:
-            raise ClusterError(f"the command has failed on node 0 (status {status})")
+    if status and not node.is_asked_soon():
+        raise ClusterError(f"the command has failed on node 0 (status {status})")
     return status
 
 
@@ -559,22 +575,20 @@ def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> dic
     Raises:
         ClusterError: Node 0 refuses this one, Ray has ended, or this process is asked to stop.
     """
-    is_open = True
     while True:
-        for _ready in node.wait(None):
+        for ready in node.wait(None):
             messages = lines.receive()
             if messages is None:
-                node.selector.unregister(lines.connection)
-                is_open = False
+                node.selector.unregister(ready)
+                if not is_joined or (lines.is_closed and not node.is_asked_soon()):
+                    raise ClusterError(f"node 0 at {node.options.address} has closed the connection")
             for message in messages or ():
                 if "refused" in message:
                     raise ClusterError(f"node {node.options.node} cannot join the Ray cluster: {message['refused']}")
                 if name in message:
                     return message
-        if node.asked and not (is_open and is_joined):
+        if node.asked and (not is_joined or lines.is_closed):
             raise ClusterError("stopped")
-        if not (is_open or is_joined):
-            raise ClusterError(f"node 0 at {node.options.address} has closed the connection")
         if not node.asked:
             node.check()
 

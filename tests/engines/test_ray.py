@@ -1,4 +1,4 @@
-"""`--launcher ray` on two nodes of this machine, with a fake of `ray start` (the real one: tests/clients/test_ray.py)."""
+"""`--launcher ray` on two nodes of this machine, with a fake of `ray start`; the real one is in tests/clients."""
 
 from __future__ import annotations
 
@@ -149,18 +149,30 @@ def test_command_can_save_before_it_is_stopped(start: START) -> None:
     assert all("stopped by SIGTERM on node 1" in run.screen for run in runs)
 
 
-def test_killed_runner_leaves_nothing(program: Program, start: START, temporary: str) -> None:
+@pytest.mark.parametrize("link", ["require", "off"])
+def test_killed_runner_leaves_nothing(program: Program, start: START, temporary: str, link: str) -> None:
     """When the runner of a node is killed, everything ends everywhere; the next cluster removes its directory."""
-    runs = start(WAITS)
+    runs = start(WAITS, "--link", link)
     runs[0].wait_for("up")
     left = fake(program, 1)
     os.kill(runs[1].runner_pid, signal.SIGKILL)
 
-    assert [137, 137] == [run.finish() for run in runs]
+    assert [137 if link == "require" else 1, 137] == [run.finish() for run in runs]
+    cause = "the runner of node 1 died" if link == "require" else "ClusterError: node 1 has left the Ray cluster"
+    assert cause in runs[0].screen
     assert all(map(is_gone, left["pids"].values()))
     assert 1 == len(os.listdir(temporary))
     assert [0, 0] == [run.finish() for run in start("pass")]
     assert [] == os.listdir(temporary)
+
+
+def test_failure_ends_nodes_without_a_link(start: START) -> None:
+    """Without a link, the other nodes end as well, and name node 0."""
+    runs = start("import sys; sys.exit(7)", "--link", "off")
+
+    assert [7, 1] == [run.finish() for run in runs]
+    assert "ERROR all failed ranks of this node lost a peer; look at the other nodes" in runs[1].screen
+    assert "| ClusterError: the command has failed on node 0 (status 7)" in runs[1].screen
 
 
 # --- Bad input --------------------------------------------------------------------------------------------------------
