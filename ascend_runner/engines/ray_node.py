@@ -28,6 +28,7 @@ import selectors
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -58,16 +59,16 @@ def main(words: list[str]) -> int:
     sys.path.pop(0)  # this directory, whose modules must not hide others
     if words[0] == "start":
         return start(int(words[1]), *words[2:4], arguments=words[4:])
+    at = words.index("--")
     parser = argparse.ArgumentParser()
     for option in ("--job", "--address", "--scratch", "--logs"):
         parser.add_argument(option, required=True)
     for option in ("--node", "--nodes", "--npus"):
         parser.add_argument(option, type=int, required=True)
     parser.add_argument("--timeout", type=float, required=True)
-    parser.add_argument("command", nargs="+")
-    with contextlib.closing(Node(parser.parse_args(words))) as node:
+    with contextlib.closing(Node(parser.parse_args(words[:at]))) as node:
         try:
-            status = run_head(node) if node.options.node == 0 else run_worker(node)
+            status = run_head(node, words[at + 1 :]) if node.options.node == 0 else run_worker(node)
         except ClusterError as error:
             if not node.asked:
                 say(f"ClusterError: {error}")  # the form of an exception: the last one in a log counts
@@ -94,6 +95,7 @@ def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) ->
         os.write(reasons, why.encode())
         return 1
 
+    os.set_inheritable(reasons, False)
     globals()["place"] = functools.partial(place, temp_dir, session)
     os.environ[HOOK] = "__main__.place"
     signal.signal(signal.SIGCHLD, functools.partial(look_for_dead, reasons))
@@ -149,8 +151,8 @@ def below(parent: int) -> Iterator[tuple[str, int]]:
     """Yield the name and pid of each process below another one, parents before children, also of the dead."""
     found: dict[int, list[tuple[str, int]]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
-            name, _, fields = stat.read().partition("(")[2].rpartition(")")
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            name, _, fields = file.read().partition("(")[2].rpartition(")")
             found.setdefault(int(fields.split()[1]), []).append((name, int(pid)))
     parents = [parent]
     for one in parents:
@@ -170,6 +172,7 @@ class Node:
         self.deadline = time.monotonic() + options.timeout
         self.selector = selectors.DefaultSelector()
         self.logs = os.path.join(options.logs, time.strftime("session_%Y-%m-%d_%H-%M-%S"))
+        self.temp_dir = os.path.join(options.scratch, "t")  # Ray lets everybody write to it
         self._ray: subprocess.Popen[bytes] | None = None
         self._lock = -1
         self._reasons = -1
@@ -203,13 +206,12 @@ class Node:
 
     def start_ray(self, session: str, *arguments: str) -> None:
         """Begin to start this node's part of the cluster."""
-        temp_dir = self.options.scratch
-        self._lock = make_own(temp_dir)
-        os.mkdir(os.path.join(temp_dir, session))
+        self._lock = make_own(self.options.scratch)
+        os.makedirs(os.path.join(self.temp_dir, session))
         os.makedirs(self.logs, exist_ok=True)
-        os.symlink(os.path.abspath(self.logs), os.path.join(temp_dir, session, "logs"))
+        os.symlink(os.path.abspath(self.logs), os.path.join(self.temp_dir, session, "logs"))
         self._reasons, reasons = os.pipe()
-        starter = (sys.executable, os.path.abspath(__file__), "start", str(reasons), temp_dir, session)
+        starter = (sys.executable, os.path.abspath(__file__), "start", str(reasons), self.temp_dir, session)
         with open(os.path.join(self.logs, OUTPUT), "ab") as output:
             self._ray = subprocess.Popen(
                 [*starter, *self._ray_options(), *arguments],
@@ -236,7 +238,7 @@ class Node:
     @property
     def address(self) -> str:
         """The address of the cluster, once this node has joined it."""
-        with contextlib.suppress(OSError), open(os.path.join(self.options.scratch, ADDRESS_FILE)) as file:
+        with contextlib.suppress(OSError), open(os.path.join(self.temp_dir, ADDRESS_FILE)) as file:
             return file.read().strip()
         return ""
 
@@ -263,6 +265,10 @@ class Node:
         self.check()
         if time.monotonic() >= self.deadline:
             raise ClusterError(late)
+
+    def close_logs(self) -> None:
+        """Take back what Ray has permitted: that everybody writes to its directory of logs."""
+        os.chmod(self.logs, stat.S_IMODE(os.stat(self.options.logs).st_mode))
 
     def close(self) -> None:
         """Kill Ray's processes: nothing of them is needed any more."""
@@ -451,13 +457,11 @@ class Hub:
             self.attend(until - time.monotonic())
 
 
-def run_head(node: Node) -> int:
+def run_head(node: Node, words: list[str]) -> int:
     """Start the head of the cluster, wait for the other nodes, run the command, and return its exit status."""
     hub = Hub(node, os.path.basename(node.logs))
     complete(node, hub)
-    command = subprocess.Popen(
-        node.options.command, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True
-    )
+    command = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
     try:
         attend_command(node, hub, command)
     except ClusterError:  # without Ray's processes the command may wait for them for ever
@@ -479,12 +483,13 @@ def complete(node: Node, hub: Hub) -> None:
     options, began = node.options, time.monotonic()
     if options.nodes > 1:
         hub.open()
-    own = ("--port=0", f"--temp-dir={options.scratch}", "--include-dashboard=false", "--disable-usage-stats")
+    own = ("--port=0", f"--temp-dir={node.temp_dir}", "--include-dashboard=false", "--disable-usage-stats")
     node.start_ray(hub.session, "--head", *own)
     while not node.address or hub.missing:
         hub.attend(RETRY if node.address else PAUSE)
         node.check_start(missing_nodes(node, hub.missing))
     hub.close()
+    node.close_logs()
     nodes = "1 node" if options.nodes == 1 else f"{options.nodes} nodes"
     say(f"the Ray cluster at {node.address} has {nodes} after {time.monotonic() - began:.1f} s")
 
@@ -539,6 +544,7 @@ def run_worker(node: Node) -> int:
         while not node.address:
             node.wait(PAUSE)
             node.check_start(f"Ray has not started on node {node.options.node} in time (logs in {node.logs})")
+        node.close_logs()
         lines.send(joined=True)
         status = int(hear(node, lines, "status", is_joined=True)["status"])
     if status and not node.is_asked_soon():

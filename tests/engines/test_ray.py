@@ -119,6 +119,15 @@ def test_death_of_a_vital_process_ends_all_nodes(program: Program, start: START,
     assert all(cause in run.screen for run in runs)
 
 
+def test_restart(start: START) -> None:
+    """All nodes start again together, with a new cluster."""
+    line = "import os, sys; n = os.environ['ASCEND_RUNNER_ATTEMPT']; print('attempt', n); sys.exit(n == '0')"
+    runs = start(line, "--max-restarts", "1", "--restart-on", "1", "--restart-delay", "0")
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert ["attempt 0", "attempt 1"] == [text.split("] ")[1].strip() for text in runs[0].lines if "] attempt" in text]
+
+
 def test_death_of_the_command_by_a_signal(start: START) -> None:
     """A command that is killed ends the job as a rank that is killed does."""
     runs = start("import os; os.kill(os.getpid(), 9)")
