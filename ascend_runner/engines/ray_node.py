@@ -171,7 +171,7 @@ class Node:
         self.asked = 0  # the signal that has asked this process to stop
         self.deadline = time.monotonic() + options.timeout
         self.selector = selectors.DefaultSelector()
-        self.logs = os.path.join(options.logs, time.strftime("session_%Y-%m-%d_%H-%M-%S"))
+        self.logs = os.path.join(options.logs, time.strftime("session_%Y%m%d-%H%M%S"))
         self.temp_dir = os.path.join(options.scratch, "t")  # Ray lets everybody write to it
         self._ray: subprocess.Popen[bytes] | None = None
         self._lock = -1
