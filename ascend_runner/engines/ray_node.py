@@ -42,9 +42,7 @@ ADDRESS_FILE = "ray_current_cluster"  # `ray start` writes it to its temporary d
 OUTPUT = "ray-start.txt"  # what `ray start` writes
 PAUSE = 0.05  # seconds between two looks for that file
 RETRY = 0.5  # seconds between two attempts to reach node 0
-LAST_WORDS = (
-    2.0  # seconds in which the command ends by itself when Ray has, or runners that are linked stop their nodes
-)
+LAST_WORDS = 2.0  # seconds in which the command may end by itself, or a linked runner stops this process
 FAREWELL = 5.0  # seconds in which the workers leave after a success
 LONGEST = 4096  # bytes of a line
 STRANGERS = 64  # connections that have not said who they are
@@ -205,11 +203,19 @@ class Node:
         return bool(self.asked)
 
     def start_ray(self, session: str, *arguments: str) -> None:
-        """Begin to start this node's part of the cluster."""
-        self._lock = make_own(self.options.scratch)
-        os.makedirs(os.path.join(self.temp_dir, session))
-        os.makedirs(self.logs, exist_ok=True)
-        os.symlink(os.path.abspath(self.logs), os.path.join(self.temp_dir, session, "logs"))
+        """Begin to start this node's part of the cluster.
+
+        Raises:
+            ClusterError: A directory cannot be made.
+        """
+        try:
+            self._lock = make_own(self.options.scratch)
+            os.makedirs(os.path.join(self.temp_dir, session))
+            os.makedirs(self.logs, exist_ok=True)
+            os.symlink(os.path.abspath(self.logs), os.path.join(self.temp_dir, session, "logs"))
+        except OSError as error:
+            why = f"cannot make the directory {error.filename} on node {self.options.node}: {error.strerror}"
+            raise ClusterError(why) from error
         self._reasons, reasons = os.pipe()
         starter = (sys.executable, os.path.abspath(__file__), "start", str(reasons), self.temp_dir, session)
         with open(os.path.join(self.logs, OUTPUT), "ab") as output:
@@ -431,7 +437,7 @@ class Hub:
         lines.send(refused=why)
 
     def _drop(self, lines: Lines) -> None:
-        """Forget a connection: until the command runs, its node is missing again; then it is for others to tell."""
+        """Forget a connection: its node is missing again, or has left if its process has ended."""
         self._node.selector.unregister(lines.connection)
         lines.connection.close()
         self._strangers = [one for one in self._strangers if one is not lines]
@@ -461,7 +467,10 @@ def run_head(node: Node, words: list[str]) -> int:
     """Start the head of the cluster, wait for the other nodes, run the command, and return its exit status."""
     hub = Hub(node, os.path.basename(node.logs))
     complete(node, hub)
-    command = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
+    try:
+        command = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
+    except OSError as error:
+        raise ClusterError(f"cannot run {words[0]!r} on node 0: {error.strerror}") from error
     try:
         attend_command(node, hub, command)
     except ClusterError:  # without Ray's processes the command may wait for them for ever
@@ -542,13 +551,14 @@ def run_worker(node: Node) -> int:
         welcome = hear(node, lines, "address")
         node.start_ray(welcome["session"], f"--address={welcome['address']}")
         while not node.address:
-            node.wait(PAUSE)
+            if node.wait(PAUSE):  # node 0 has nothing to say now
+                raise ClusterError(closed(node))
             node.check_start(f"Ray has not started on node {node.options.node} in time (logs in {node.logs})")
         node.close_logs()
         lines.send(joined=True)
         status = int(hear(node, lines, "status", is_joined=True)["status"])
     if status and not node.is_asked_soon():
-        raise ClusterError(f"the command has failed on node 0 (status {status})")
+        raise ClusterError(f"the command on node 0 {ending(status)}")
     return status
 
 
@@ -570,9 +580,14 @@ def connect(node: Node) -> Lines:
             return lines
         node.check_start(
             f"node {options.node} has not reached node 0 at {options.address} within {options.timeout:g} s ({why}):"
-            " see whether ascend-runner runs on node 0, and whether the network lets this port through"
+            " see whether ascend-runner runs on node 0, and whether the network lets this port through (--link-timeout)"
         )
         node.wait(RETRY)
+
+
+def closed(node: Node) -> str:
+    """Return the sentence about a node 0 that has ended."""
+    return f"node 0 at {node.options.address} has closed the connection"
 
 
 def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> dict[str, Any]:
@@ -587,7 +602,7 @@ def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> dic
             if messages is None:
                 node.selector.unregister(ready)
                 if not is_joined or (lines.is_closed and not node.is_asked_soon()):
-                    raise ClusterError(f"node 0 at {node.options.address} has closed the connection")
+                    raise ClusterError(closed(node))
             for message in messages or ():
                 if "refused" in message:
                     raise ClusterError(f"node {node.options.node} cannot join the Ray cluster: {message['refused']}")

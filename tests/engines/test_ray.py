@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -44,16 +45,18 @@ def start(program: Program, ports: tuple[str, str], temporary: str, tmp_path: Pa
     """Return a function that starts a line of Python on a cluster of two nodes, each with four NPUs."""
 
     def start(
-        line: str, *options: str, nodes: tuple[int, ...] = (0, 1), env: dict[str, str] | None = None
+        line: str,
+        *options: str,
+        nodes: tuple[int, ...] = (0, 1),
+        env: dict[str, str] | None = None,
+        command: tuple[str, ...] = (sys.executable, "-c"),
     ) -> list[Run]:
         place = ("--nproc-per-node", "4", "--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", ports[0])
         words = (*place, "--link-port", ports[1], "--launcher", "ray", *options)
         if not (tmp_path / "fake").exists():
             fake_ray.install(tmp_path / "fake")
         variables = {"PYTHONPATH": str(tmp_path / "fake"), "TMPDIR": temporary, **SECRET, **(env or {})}
-        return [
-            program.start(*words, "--node-rank", str(node), sys.executable, "-c", line, env=variables) for node in nodes
-        ]
+        return [program.start(*words, "--node-rank", str(node), *command, line, env=variables) for node in nodes]
 
     return start
 
@@ -181,7 +184,7 @@ def test_failure_ends_nodes_without_a_link(start: START) -> None:
 
     assert [7, 1] == [run.finish() for run in runs]
     assert "ERROR all failed ranks of this node lost a peer; look at the other nodes" in runs[1].screen
-    assert "| ClusterError: the command has failed on node 0 (status 7)" in runs[1].screen
+    assert "| ClusterError: the command on node 0 has ended with exit status 7" in runs[1].screen
 
 
 # --- Bad input --------------------------------------------------------------------------------------------------------
@@ -237,6 +240,22 @@ def test_ray_does_not_start(start: START) -> None:
 
     assert [1, 1] == [run.finish() for run in runs]
     assert "ray-node-0 failed: ClusterError: node 0 cannot start Ray: [ERROR] no room left" in runs[0].screen
+
+
+def test_command_is_missing(start: START) -> None:
+    """It is named on every node, and nothing of the cluster stays."""
+    runs = start("no-such-command", command=())
+
+    assert [1, 1] == [run.finish() for run in runs]
+    assert "ClusterError: cannot run 'no-such-command' on node 0: No such file or directory" in runs[0].screen
+
+
+def test_directory_cannot_be_made(start: START) -> None:
+    """The directory is named, and what prevents it."""
+    (run,) = start(WAITS, *ALONE, nodes=(0,), env={"TMPDIR": "/dev/null"})
+
+    assert 1 == run.finish()
+    assert re.search(r"cannot make the directory /dev/null/ascend-ray-\w+ on node 0: Not a directory", run.screen)
 
 
 def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
