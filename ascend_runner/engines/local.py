@@ -156,6 +156,18 @@ def rewrite_for_ray(request: Request) -> Handover:
     )
 
 
+def variables_of_llama_factory(request: Request) -> dict[str, str]:
+    """Return the variables by which `llamafactory-cli train` starts torchrun on one of several nodes (launcher.py)."""
+    node = request.node
+    if node.nnodes == 1:
+        return {}
+    count = {"NPROC_PER_NODE": str(request.nproc)} if request.nproc else {}
+    place = {"NNODES": str(node.nnodes), "NODE_RANK": str(node.node_rank)}
+    meeting = {"MASTER_ADDR": node.master_addr, "MASTER_PORT": str(node.master_port)}
+    variables = {"FORCE_TORCHRUN": "1", **count, **place, **meeting}
+    return {name: value for name, value in variables.items() if not request.environ.get(name)}
+
+
 def rewrite_for_torchrun(request: Request) -> Handover:
     """Write `torchrun ARGUMENTS SCRIPT ...`."""
     command = _to_hand_over(request)

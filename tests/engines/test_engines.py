@@ -581,6 +581,19 @@ def test_command_that_calls_ray() -> None:
     assert "ray" == engine_in(("ray", "job", "submit"))
 
 
+def test_llama_factory() -> None:
+    """On several nodes it is told its place, where the user has not done that; on one it needs nothing."""
+    line = "llamafactory-cli train x.yaml"
+    given = {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": "8", "NNODES": "2", "NODE_RANK": "1"}
+    meeting = {"MASTER_ADDR": "octopus-worker-0.octopus", "MASTER_PORT": "6789"}
+    request = _request(line, OCTOPUS)
+
+    assert {**given, **meeting} == local.variables_of_llama_factory(request)
+    request = attrs.evolve(request, environ={**given, "NNODES": "4"})
+    assert meeting == local.variables_of_llama_factory(request)
+    assert {} == local.variables_of_llama_factory(_request(line, ALONE))
+
+
 def test_msrun_with_a_python_elsewhere() -> None:
     """The directory of the interpreter comes first in PATH, where msrun looks for python."""
     request = attrs.evolve(_request("/p/bin/python train.py", ALONE), environ={"PATH": "/usr/bin"})
