@@ -78,6 +78,7 @@ PURE_ROOMS: Final = {
 }
 IMPURE_MODULES: Final = {
     *("rank_table.source", "diagnosis.catalogue", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"),
+    "engines.ray_node",  # a script of its own, which no module imports
     *("link.link", "link.process", "link.rules", "link.sockets"),
 }
 PURE_MODULES: Final = set(
@@ -130,6 +131,8 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("cli", "job.launch"): "a usage error, --help and --version need nothing of a job",
     ("cli", "settings.model"): "as above",
     ("cli", "job.simulation"): "only --simulate needs it",
+    ("engines.ray_node", "ray"): "only the process that becomes `ray start`, which tells if there is none",
+    ("engines.ray_node", "ray.scripts.scripts"): "as above",
     ("node.bounded", "subprocess"): "5 ms of --version and status, which run no program",
     ("settings.command_line", "textwrap"): "2 ms that only --help needs",
     ("settings.parsing", "difflib"): "3 ms that only a misspelled word needs",
@@ -249,7 +252,9 @@ def test_only_entrances_read_arguments_and_environment() -> None:
     reading = [
         f"{module.name} reads {name}"
         for module in MODULES
-        if module.room not in ENTRANCES and module.name != "training.rank_calls"  # the entrance of a rank
+        if module.room not in ENTRANCES
+        # The entrances of a rank, and of a node of Ray.
+        and module.name not in {"training.rank_calls", "engines.ray_node"}
         for name in sorted(module.foreign_names)
         if name in names or name.rpartition(".")[0] in names
     ]

@@ -40,9 +40,17 @@ PROGRAMS: Final = (
     ("mpiexec", "mpiexec", "mpiexec"),
     ("deepspeed", "deepspeed", DEEPSPEED_MODULE),
     ("horovodrun", "horovodrun", "horovod.runner.launch"),
+    ("ray", "ray", "ray.scripts.scripts"),
     ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
 )
-ACCELERATE: Final = (("accelerate", "accelerate"), ("accelerate", "accelerate.commands.accelerate_cli"))
+# Programs and modules that are an engine with one first argument only: the name, the program, the module, the argument.
+LLAMA_FACTORY: Final = "llamafactory-cli"
+WITH_ARGUMENT: Final = (
+    ("accelerate launch", "accelerate", "accelerate", "launch"),
+    ("accelerate launch", "accelerate", "accelerate.commands.accelerate_cli", "launch"),
+    (LLAMA_FACTORY, LLAMA_FACTORY, "llamafactory.cli", "train"),
+    (LLAMA_FACTORY, "lmf", "llamafactory.cli", "train"),
+)
 # Programs that run the rest of their words as a command, each with its options that take the next word as a value.
 WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
     "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
@@ -195,10 +203,11 @@ def _engine_in_text(text: str) -> str:
 def _engine(command: Sequence[str]) -> str:
     if not command:
         return ""
-    if any(calls(command, program, module) for program, module in ACCELERATE):
-        python = python_command(command)
-        arguments = python.arguments if python else command[1:]
-        return "accelerate launch" if tuple(arguments[:1]) == ("launch",) else ""
+    python = python_command(command)
+    arguments = python.arguments if python else command[1:]
+    for name, program, module, argument in WITH_ARGUMENT:
+        if calls(command, program, module):
+            return name if tuple(arguments[:1]) == (argument,) else ""
 
     return next((name for name, program, module in PROGRAMS if calls(command, program, module)), "")
 

@@ -11,8 +11,10 @@ training guide this applies to any command that contains torch.distributed.launc
 
 from __future__ import annotations
 
+import hashlib
 import os.path
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -23,12 +25,22 @@ from ascend_runner.engines.command import (
     TORCHRUN_MODULE,
     PythonCommand,
     calls,
+    engine_in,
+    is_python,
     options_of,
     python_command,
     refuse_python_options,
 )
 from ascend_runner.platforms import huawei
 from ascend_runner.platforms.node import LOCALHOST, Node
+
+# What Ray's processes need on NPUs, unless the user sets it. Every actor sees all NPUs of its node: vLLM-Ascend's Ray
+# executor, ROLL and MindSpeed-RL choose by themselves, verl by `get_accelerator_ids()`; with one visible NPU of its own
+# each, their ranks could not find each other's (run_vllm_multi_node.sh of ModelArts; roll/platforms/npu.py;
+# configs/envs/runtime_env.yaml of MindSpeed-RL; ray/_private/accelerators/npu.py).
+RAY_VARIABLES: Final[Mapping[str, str]] = {"RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES": "1"}
+LONGEST: Final = 30  # bytes of a base for sockets: their paths have at most 107 (unix(7)), most of which Ray needs
+RAY_NODE: Final = os.path.join(os.path.dirname(__file__), "ray_node.py")  # a script, which the runner does not import
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -37,7 +49,8 @@ class Request:
 
     `log_dir` is the directory for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
     ended. `resolve` turns a host name into an address, and
-    `read_text` reads a file ("": there is none).
+    `read_text` reads a file ("": there is none). `job` is its name, the same on all nodes, `run` tells its runs apart,
+    and `timeout` are the seconds in which all nodes have to join.
     """
 
     argv: tuple[str, ...]
@@ -48,6 +61,9 @@ class Request:
     report_of_node_0: str
     read_text: Callable[[str], str]
     resolve: Callable[[str], str] = str
+    job: str = ""
+    run: str = ""
+    timeout: float = 0.0
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +71,8 @@ class Handover:
     """The command that replaces the user's, run once on this node, after `files` (content by path) were written.
 
     `note` says what was changed, and `warning` what the engine lacks ("": nothing). With `is_waiting`, it only waits
-    for another node and produces no output.
+    for another node and produces no output; with `is_silent`, it produces no output, but works. `scratch` is a
+    directory that it uses and that is removed when the job has ended ("": none).
     """
 
     argv: tuple[str, ...]
@@ -64,6 +81,8 @@ class Handover:
     variables: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
     is_waiting: bool = False
+    is_silent: bool = False
+    scratch: str = ""
 
 
 def unchanged(request: Request, reason: str) -> Handover:
@@ -104,6 +123,49 @@ def rewrite(request: Request) -> Handover:
         note="running the command with msrun",
         variables={"PATH": path} if folder else {},
     )
+
+
+def rewrite_for_ray(request: Request) -> Handover:
+    """Write `python ray_node.py ARGUMENTS COMMAND`: a node of a Ray cluster, and on node 0 the command once."""
+    if engine_in(request.argv) == "ray":
+        return unchanged(request, "it calls ray itself")
+    node = request.node
+    identity = "\n".join((request.log_dir, str(node.node_rank), request.run))
+    base = next(base for base in (request.environ.get("TMPDIR", ""), "/tmp") if 0 < len(base) <= LONGEST)  # noqa: S108
+    scratch = os.path.join(base, f"ascend-ray-{hashlib.sha256(identity.encode()).hexdigest()[:8]}")
+    own_logs = f"node-{node.node_rank}" if node.nnodes > 1 else ""
+    host = f"[{node.master_addr}]" if ":" in node.master_addr else node.master_addr
+    arguments = (
+        f"--job={request.job}",
+        f"--address={host}:{node.master_port}",
+        f"--scratch={scratch}",
+        f"--logs={os.path.join(request.log_dir, own_logs)}",
+        f"--node={node.node_rank}",
+        f"--nodes={node.nnodes}",
+        f"--npus={request.nproc}",
+        f"--timeout={request.timeout:g}",
+    )
+    return Handover(
+        argv=(next(filter(is_python, request.argv), "python3"), "-u", RAY_NODE, *arguments, "--", *request.argv),
+        note="running the command on a Ray cluster of its own"
+        if node.node_rank == 0
+        else "joining node 0's Ray cluster",
+        variables={name: value for name, value in RAY_VARIABLES.items() if name not in request.environ},
+        is_silent=node.node_rank > 0,
+        scratch=scratch,
+    )
+
+
+def variables_of_llama_factory(request: Request) -> dict[str, str]:
+    """Return the variables by which `llamafactory-cli train` starts torchrun on one of several nodes (launcher.py)."""
+    node = request.node
+    if node.nnodes == 1:
+        return {}
+    count = {"NPROC_PER_NODE": str(request.nproc)} if request.nproc else {}
+    place = {"NNODES": str(node.nnodes), "NODE_RANK": str(node.node_rank)}
+    meeting = {"MASTER_ADDR": node.master_addr, "MASTER_PORT": str(node.master_port)}
+    variables = {"FORCE_TORCHRUN": "1", **count, **place, **meeting}
+    return {name: value for name, value in variables.items() if not request.environ.get(name)}
 
 
 def rewrite_for_torchrun(request: Request) -> Handover:

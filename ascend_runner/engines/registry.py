@@ -18,6 +18,7 @@ ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "mpirun": node_0.rewrite_for_mpirun,
     "deepspeed": node_0.rewrite_for_deepspeed,
     "msrun": local.rewrite,
+    "ray": local.rewrite_for_ray,
 }
 # The Python module of each engine that has one.
 MODULES: Final[Mapping[str, str]] = {

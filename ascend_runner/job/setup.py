@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -272,6 +273,8 @@ class JobSetup:
         if self.precheck:
             self.precheck.end(self.pause)
         self._table_claim.close()  # the one of the attempt before
+        if job.files.scratch:
+            self.resources.callback(shutil.rmtree, job.files.scratch, ignore_errors=True)
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
         if written:
             table, lock = written

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner.engines import node_0
-from ascend_runner.engines.command import program_of
-from ascend_runner.engines.local import Handover, Request
+from ascend_runner.engines.command import LLAMA_FACTORY, program_of
+from ascend_runner.engines.local import Handover, Request, variables_of_llama_factory
 from ascend_runner.engines.registry import DIRECT, ENGINES
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
 from ascend_runner.frameworks import conflicts, env_patch
@@ -636,6 +636,8 @@ class Kind:
     is_passed_through: bool = False
     is_placed: bool = True
     is_waiting: bool = False  # it only waits for node 0, so that neither its silence nor its failure has a meaning
+    is_silent: bool = False  # its silence has no meaning
+    scratch: str = ""  # a directory to remove at the end
 
 
 ORDINARY: Final = Kind()
@@ -680,6 +682,7 @@ def _files(context: PlanContext, processes: Sequence[RankSpec], kind: Kind) -> F
         log_dir=context.log_dir,
         folders=_folders(processes, context),
         host_files=kind.host_files,
+        scratch=kind.scratch,
         table=kind.table,
         rotation=Rotation(max_size=settings.log_max_size),
         has_own_process_logs=not context.environ.get("ASCEND_PROCESS_LOG_PATH"),
@@ -705,8 +708,9 @@ def _stopping(context: PlanContext) -> Stopping:
 
 
 def _watching(settings: Settings, kind: Kind) -> Watching:
+    is_silent = kind.is_waiting or kind.is_silent
     return Watching(
-        hang_timeout=None if kind.is_waiting or settings.hang_timeout == OFF else settings.hang_timeout or AUTO,
+        hang_timeout=None if is_silent or settings.hang_timeout == OFF else settings.hang_timeout or AUTO,
         hang_action=_hang_action(settings),
         perf_pattern=settings.perf_pattern,
         perf_threshold=settings.perf_threshold,
@@ -812,7 +816,10 @@ def with_hosts(engine: str, context: PlanContext, node: Node) -> Handover:
     Raises:
         SettingsError: The engine cannot run this command or this job.
     """
-    return node_0.with_hosts(engine, _request(engine, context, node, node.devices_per_node or 0))
+    request = _request(engine, context, node, node.devices_per_node or 0)
+    if engine == LLAMA_FACTORY:
+        return Handover(argv=request.argv, note="", variables=variables_of_llama_factory(request))
+    return node_0.with_hosts(engine, request)
 
 
 def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Request:
@@ -825,6 +832,9 @@ def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Reque
         report_of_node_0=_report_of_node_0(context),
         resolve=context.resolve,
         read_text=context.read_text,
+        job=context.job_id,
+        run=context.started_at,
+        timeout=context.settings.link_timeout,
     )
 
 
@@ -883,5 +893,7 @@ def plan_handover(executable: str, engine: Handover, share: NodeShare, context: 
         host_files={os.path.join(context.cwd, path): content for path, content in engine.files.items()},
         notes=patch.notes,
         is_waiting=engine.is_waiting,
+        is_silent=engine.is_silent,
+        scratch=engine.scratch,
     )
     return plan_job(share, context, beside=(process,), kind=kind)

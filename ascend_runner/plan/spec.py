@@ -82,6 +82,7 @@ class Files:
     log_dir: str
     folders: tuple[str, ...] = ()  # created before the first process starts
     host_files: Mapping[str, bytes] = {}  # content by path, written before the first process starts
+    scratch: str = ""  # a directory of an engine's own, which is removed when the job has ended ("": none)
     table: TableFile | None = None  # the rank table that the ranks read
     rotation: Rotation = attrs.field(factory=Rotation)
     has_own_process_logs: bool = False  # whether CANN's logs are below the log directory

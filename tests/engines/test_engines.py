@@ -540,6 +540,60 @@ def test_msrun(line: str, given: str) -> None:
     assert given.format(arguments) == " ".join(ENGINES["msrun"](request).argv)
 
 
+@pytest.mark.parametrize(
+    ("line", "python"),
+    [
+        ("/p/python train.py", "/p/python"),
+        ("env A=1 python -c pass", "python"),
+        ("sh train.sh", "python3"),
+    ],
+)
+def test_ray(line: str, python: str) -> None:
+    """A script runs in the Python of the command, on each node; only node 0 runs the command, and has output."""
+    for node in (attrs.evolve(OCTOPUS, node_rank=0), OCTOPUS):
+        handover = ENGINES["ray"](attrs.evolve(_request(line, node), job="job", run="run", timeout=60.0))
+        number, own = node.node_rank, f"--scratch={handover.scratch} --logs=/log/node-{node.node_rank}"
+        arguments = f"--job=job --address=octopus-worker-0.octopus:6789 {own} --node={number} --nodes=2 --npus=8"
+
+        assert f"{python} -u {local.RAY_NODE} {arguments} --timeout=60 -- {line}" == " ".join(handover.argv)
+        assert (number == 1) == handover.is_silent
+
+
+def test_rays_directory() -> None:
+    """Each run on each node has its own, with a short path: sockets are in it."""
+    requests = [
+        attrs.evolve(
+            _request("python train.py", node), run=run, environ={"TMPDIR": "/a/very/long/path/for/sockets/of/ray"}
+        )
+        for run in ("first", "second")
+        for node in (attrs.evolve(OCTOPUS, node_rank=0), OCTOPUS)
+    ]
+    found = {ENGINES["ray"](request).scratch for request in requests}
+
+    assert 4 == len(found)
+    assert all(path.startswith("/tmp/ascend-ray-") for path in found)
+    assert ENGINES["ray"](attrs.evolve(requests[0], environ={"TMPDIR": "/t"})).scratch.startswith("/t/ascend-ray-")
+
+
+def test_command_that_calls_ray() -> None:
+    """It is run as it is."""
+    assert "ray symmetric-run -- python train.py" == _given("ray", "ray symmetric-run -- python train.py", ALONE)
+    assert "ray" == engine_in(("ray", "job", "submit"))
+
+
+def test_llama_factory() -> None:
+    """On several nodes it is told its place, where the user has not done that; on one it needs nothing."""
+    line = "llamafactory-cli train x.yaml"
+    given = {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": "8", "NNODES": "2", "NODE_RANK": "1"}
+    meeting = {"MASTER_ADDR": "octopus-worker-0.octopus", "MASTER_PORT": "6789"}
+    request = _request(line, OCTOPUS)
+
+    assert {**given, **meeting} == local.variables_of_llama_factory(request)
+    request = attrs.evolve(request, environ={**given, "NNODES": "4"})
+    assert meeting == local.variables_of_llama_factory(request)
+    assert {} == local.variables_of_llama_factory(_request(line, ALONE))
+
+
 def test_msrun_with_a_python_elsewhere() -> None:
     """The directory of the interpreter comes first in PATH, where msrun looks for python."""
     request = attrs.evolve(_request("/p/bin/python train.py", ALONE), environ={"PATH": "/usr/bin"})

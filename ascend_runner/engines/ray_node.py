@@ -1,0 +1,618 @@
+"""One node of a Ray cluster, and on node 0 also the command: the process that `--launcher ray` starts on every node.
+
+It runs in the Python of the command, from 3.8 on, and uses nothing but the standard library; only `ray start --block`,
+which it starts from this file as well, imports Ray. `ray symmetric-run` does the same for one cluster per machine: it
+runs `ray stop`, which ends those of others, and hides how its parts have ended.
+
+The nodes meet at node 0's MASTER_PORT, over connections that last as long as the job, one JSON object per line:
+
+    worker: {"job": NAME, "node": 1, "nodes": 2}    node 0: {"address": HOST:PORT, "session": NAME} or {"refused": WHY}
+    worker: {"joined": true}                        node 0: {"status": N}, once the command has ended
+
+So Ray's own ports can be any that are free, nobody joins the cluster of another job, and workers leave in time. A node
+whose process has ended has closed its connection; one that breaks in another way proves nothing, Ray watches its nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import functools
+import glob
+import importlib
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+OLDEST = (2, 9)  # of Ray: the first that knows NPUs
+VITAL = ("gcs_server", "raylet")  # without these the node is lost
+HOOK = "RAY_START_HOOK"  # a function that `ray start` calls with its parameters
+ADDRESS_FILE = "ray_current_cluster"  # `ray start` writes it to its temporary directory when the node has joined
+OUTPUT = "ray-start.txt"  # what `ray start` writes
+PAUSE = 0.05  # seconds between two looks for that file
+RETRY = 0.5  # seconds between two attempts to reach node 0
+LAST_WORDS = 2.0  # seconds in which the command may end by itself, or a linked runner stops this process
+FAREWELL = 5.0  # seconds in which the workers leave after a success
+LONGEST = 4096  # bytes of a line
+STRANGERS = 64  # connections that have not said who they are
+
+
+class ClusterError(Exception):
+    """There is no cluster, or no longer one: a sentence."""
+
+
+def main(words: list[str]) -> int:
+    """Run a node, and return the exit status of the command."""
+    sys.path.pop(0)  # this directory, whose modules must not hide others
+    if words[0] == "start":
+        return start(int(words[1]), *words[2:4], arguments=words[4:])
+    at = words.index("--")
+    parser = argparse.ArgumentParser()
+    for option in ("--job", "--address", "--scratch", "--logs"):
+        parser.add_argument(option, required=True)
+    for option in ("--node", "--nodes", "--npus"):
+        parser.add_argument(option, type=int, required=True)
+    parser.add_argument("--timeout", type=float, required=True)
+    with contextlib.closing(Node(parser.parse_args(words[:at]))) as node:
+        try:
+            status = run_head(node, words[at + 1 :]) if node.options.node == 0 else run_worker(node)
+        except ClusterError as error:
+            if not node.asked:
+                say(f"ClusterError: {error}")  # the form of an exception: the last one in a log counts
+            status = 1
+    return end_like(-node.asked if node.asked and status else status)
+
+
+def end_like(status: int) -> int:
+    """Return an exit status, or die of the signal that a process died of (below 0)."""
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one of the command already
+        signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -status)
+    return status
+
+
+# --- The process that becomes `ray start` -----------------------------------------------------------------------------
+
+
+def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) -> int:
+    """Become `ray start --block`, and write to `reasons` why it cannot, or why it ends."""
+    why = why_unusable()
+    if why:
+        os.write(reasons, why.encode())
+        return 1
+
+    os.set_inheritable(reasons, False)
+    globals()["place"] = functools.partial(place, temp_dir, session)
+    os.environ[HOOK] = "__main__.place"
+    signal.signal(signal.SIGCHLD, functools.partial(look_for_dead, reasons))
+    sys.argv = ["ray", "start", "--block", *arguments]
+    try:
+        return int(importlib.import_module("ray.scripts.scripts").main() or 0)
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # now Ray ends its processes itself
+
+
+def why_unusable() -> str:
+    """Return why this Python cannot start Ray, "" if it can."""
+    try:
+        found = importlib.import_module("ray").__version__
+    except ImportError as error:
+        return f"{sys.executable} cannot import Ray ({error}): install ray, or select its environment with --conda-env"
+    if tuple(map(int, found.split(".")[:2])) >= OLDEST:
+        return ""
+    return f"Ray {found} of {sys.executable} is too old: install at least version {'.'.join(map(str, OLDEST))}"
+
+
+def place(temp_dir: str, session: str, parameters: Any, _is_head: object) -> None:
+    """Let Ray use the directory that has been made, where the logs are a link to the job's log directory."""
+    os.environ.pop(HOOK, None)  # or all processes of the cluster would inherit it
+    parameters.temp_dir, parameters.session_name = temp_dir, session
+    parameters.ray_client_server_port = None  # it would listen at a fixed port
+
+
+def look_for_dead(reasons: int, *_signal: object) -> None:
+    """Tell of a dead raylet at once: Ray looks once a second, by which time the command may have failed of it."""
+    for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended:
+            status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+            os.write(reasons, f"{name} (pid {pid}) {ending(status)}".encode())
+            kill([pid for _name, pid in below(os.getpid())])
+            os._exit(1)
+
+
+def ending(status: int) -> str:
+    """Return how a process has ended."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"has ended with exit status {status}"
+
+
+def kill(pids: list[int]) -> None:
+    """Kill processes. Without a raylet, and even more without the GCS, Ray's workers may stay for many seconds."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def below(parent: int) -> Iterator[tuple[str, int]]:
+    """Yield the name and pid of each process below another one, parents before children, also of the dead."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            name, _, fields = file.read().partition("(")[2].rpartition(")")
+            found.setdefault(int(fields.split()[1]), []).append((name, int(pid)))
+    parents = [parent]
+    for one in parents:
+        yield from found.get(one, ())
+        parents += [child for _name, child in found.get(one, ())]
+
+
+# --- Every node -------------------------------------------------------------------------------------------------------
+
+
+class Node:
+    """What both kinds of nodes have: Ray's processes, the signals, and what to wait for."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.asked = 0  # the signal that has asked this process to stop
+        self.deadline = time.monotonic() + options.timeout
+        self.selector = selectors.DefaultSelector()
+        self.logs = os.path.join(options.logs, time.strftime("session_%Y%m%d-%H%M%S"))
+        self.temp_dir = os.path.join(options.scratch, "t")  # Ray lets everybody write to it
+        self._ray: subprocess.Popen[bytes] | None = None
+        self._lock = -1
+        self._reasons = -1
+        woken, waker = self._wakers = socket.socketpair()
+        for end in self._wakers:
+            end.setblocking(False)
+        self.selector.register(woken, selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(waker.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._ask)
+
+    def _ask(self, signum: int, _frame: object) -> None:
+        self.asked = self.asked or signum
+
+    def wait(self, seconds: float | None) -> list[Any]:
+        """Wait for connections, data, signals and the ends of processes; return the sockets that have something."""
+        ready = [key for key, _events in self.selector.select(seconds)]
+        for key in ready:
+            if key.data == "signal":
+                with contextlib.suppress(BlockingIOError):
+                    self._wakers[0].recv(LONGEST)
+        return [key.fileobj for key in ready if key.data != "signal"]
+
+    def is_asked_soon(self) -> bool:
+        """Whether this process is asked to stop within a moment, by a runner that knows more about a failure."""
+        until = time.monotonic() + LAST_WORDS
+        while not self.asked and time.monotonic() < until:
+            self.wait(until - time.monotonic())
+        return bool(self.asked)
+
+    def start_ray(self, session: str, *arguments: str) -> None:
+        """Begin to start this node's part of the cluster.
+
+        Raises:
+            ClusterError: A directory cannot be made.
+        """
+        try:
+            self._lock = make_own(self.options.scratch)
+            os.makedirs(os.path.join(self.temp_dir, session))
+            os.makedirs(self.logs, exist_ok=True)
+            os.symlink(os.path.abspath(self.logs), os.path.join(self.temp_dir, session, "logs"))
+        except OSError as error:
+            why = f"cannot make the directory {error.filename} on node {self.options.node}: {error.strerror}"
+            raise ClusterError(why) from error
+        self._reasons, reasons = os.pipe()
+        starter = (sys.executable, os.path.abspath(__file__), "start", str(reasons), self.temp_dir, session)
+        with open(os.path.join(self.logs, OUTPUT), "ab") as output:
+            self._ray = subprocess.Popen(
+                [*starter, *self._ray_options(), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(reasons,),
+                env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"},
+            )
+        os.close(reasons)
+
+    def _ray_options(self) -> list[str]:
+        options = self.options
+        own_address = address_towards(options.address.rpartition(":")[0].strip("[]"))
+        return [
+            f"--node-name={options.job}-node-{options.node}",
+            f"--resources={json.dumps({'NPU': options.npus})}",
+            # Any free ports: the usual ones are the same for all clusters of a machine.
+            *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
+            # Without it, Ray looks for the way to a server on the Internet.
+            *((f"--node-ip-address={own_address}",) if own_address else ()),
+        ]
+
+    @property
+    def address(self) -> str:
+        """The address of the cluster, once this node has joined it."""
+        with contextlib.suppress(OSError), open(os.path.join(self.temp_dir, ADDRESS_FILE)) as file:
+            return file.read().strip()
+        return ""
+
+    def check(self) -> None:
+        """Raise a ClusterError if Ray has ended."""
+        if not self._ray or self._ray.poll() is None:
+            return
+        why = os.read(self._reasons, LONGEST).decode()
+        if self.address:
+            what, why = f"Ray has ended on node {self.options.node}", why or f"ray start {ending(self._ray.returncode)}"
+        else:
+            what, why = f"node {self.options.node} cannot start Ray", why or self._last_line()
+        raise ClusterError(f"{what}: {why} (logs in {self.logs})")
+
+    def _last_line(self) -> str:
+        with open(os.path.join(self.logs, OUTPUT), errors="replace") as output:
+            lines = [line.strip() for line in output if line.strip()]
+        return lines[-1] if lines else "ray start has written nothing"
+
+    def check_start(self, late: str) -> None:
+        """Raise a ClusterError if the job is stopped, Ray has ended, or time is over (`late` is what to say then)."""
+        if self.asked:
+            raise ClusterError("stopped")
+        self.check()
+        if time.monotonic() >= self.deadline:
+            raise ClusterError(late)
+
+    def close_logs(self) -> None:
+        """Take back what Ray has permitted: that everybody writes to its directory of logs."""
+        os.chmod(self.logs, stat.S_IMODE(os.stat(self.options.logs).st_mode))
+
+    def close(self) -> None:
+        """Kill Ray's processes: nothing of them is needed any more."""
+        if self._ray and self._ray.poll() is None:
+            kill([self._ray.pid, *(pid for _name, pid in below(self._ray.pid))])
+            self._ray.wait()
+
+
+def address_towards(host: str) -> str:
+    """Return the address of this machine by which it reaches another one; "" if that may be any of its own."""
+    with contextlib.suppress(OSError):
+        family, kind, protocol, _name, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # sends nothing
+            found = probe.getsockname()[0]
+            return "" if found.startswith("127.") or found == "::1" else str(found)
+    return ""
+
+
+def make_own(path: str) -> int:
+    """Make the temporary directory of a cluster, and hold its lock; remove those of clusters that are over."""
+    for left in [path, *glob.glob(os.path.join(os.path.dirname(path), "ascend-ray-*"))]:
+        remove_unless_used(left)  # of the attempt before, or of a job whose runner was killed
+    while True:
+        os.mkdir(path, 0o700)
+        with contextlib.suppress(FileNotFoundError):  # another job has removed it meanwhile
+            folder = os.open(path, os.O_RDONLY)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if os.path.exists(path):
+                return folder
+            os.close(folder)
+
+
+def remove_unless_used(path: str) -> None:
+    """Remove the directory of a cluster that is over: nobody holds its lock."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(folder)
+
+
+def say(text: str) -> None:
+    """Write a line for people."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class Lines:
+    """A connection to another node."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.peer = connection.getpeername()[0]
+        self.is_welcome = False  # node 0 has told it the address of the cluster
+        self.is_closed = False  # by the process at the other end
+        self._rest = b""
+        connection.settimeout(FAREWELL)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # networks forget silent connections
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+
+    def send(self, **members: object) -> None:
+        """Send a message; one that cannot be sent is for a node that has gone."""
+        with contextlib.suppress(OSError):
+            self.connection.sendall(json.dumps(members).encode() + b"\n")
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """Return the messages that have arrived; None: the connection is over, or what arrives is something else."""
+        try:
+            data = self.connection.recv(LONGEST)
+            self.is_closed = not data
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            messages = [json.loads(line) for line in lines]
+        except (OSError, ValueError):
+            return None
+        is_sound = len(self._rest) <= LONGEST and all(isinstance(message, dict) for message in messages)
+        return messages if data and is_sound else None
+
+
+# --- Node 0 -----------------------------------------------------------------------------------------------------------
+
+
+class Hub:
+    """The connections of the other nodes to node 0."""
+
+    def __init__(self, node: Node, session: str) -> None:
+        self._node, self.session = node, session
+        self._strangers: list[Lines] = []
+        self._nodes: dict[int, Lines] = {}
+        self._joined: set[int] = set()
+        self.left: int | None = None  # the first node that has left after it had joined
+        self._server: socket.socket | None = None
+
+    def open(self) -> None:
+        """Listen at MASTER_PORT.
+
+        Raises:
+            ClusterError: The port is taken.
+        """
+        address, port = self._node.options.address.rpartition(":")[::2]
+        family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+        try:
+            self._server = socket.create_server(
+                ("", int(port)), family=family, dualstack_ipv6=family == socket.AF_INET6
+            )
+        except OSError as error:
+            raise ClusterError(
+                f"node 0 cannot listen at port {port} of {address}, where the nodes of the Ray cluster meet"
+                f" ({error.strerror}): end the program that uses it, or set another one with --master-port"
+            ) from error
+        self._node.selector.register(self._server, selectors.EVENT_READ)
+
+    @property
+    def missing(self) -> list[int]:
+        """The nodes that have not joined."""
+        return [number for number in range(1, self._node.options.nodes) if number not in self._joined]
+
+    def attend(self, seconds: float | None) -> None:
+        """Wait for at most `seconds`, and do what the other nodes ask for."""
+        for ready in self._node.wait(seconds):
+            if self._server and ready is self._server:
+                with contextlib.suppress(OSError):
+                    lines = Lines(self._server.accept()[0])
+                    self._strangers.append(lines)
+                    self._node.selector.register(lines.connection, selectors.EVENT_READ)
+                for stranger in self._strangers[:-STRANGERS]:
+                    self._drop(stranger)
+            for lines in [lines for lines in (*self._strangers, *self._nodes.values()) if lines.connection is ready]:
+                messages = lines.receive()
+                for message in messages or ():
+                    self._hear(lines, message)
+                if messages is None:
+                    self._drop(lines)
+        address = self._node.address
+        for lines in self._nodes.values() if address else ():
+            if not lines.is_welcome:
+                lines.is_welcome = True
+                lines.send(address=address, session=self.session)
+
+    def _hear(self, lines: Lines, message: dict[str, Any]) -> None:
+        options = self._node.options
+        if message.get("joined"):
+            self._joined.update(number for number, found in self._nodes.items() if found is lines)
+            return
+        job, number, nodes = (message.get(name) for name in ("job", "node", "nodes"))
+        if (job, nodes) != (options.job, options.nodes):
+            why = f"{options.address} is for job {options.job!r} of {options.nodes} nodes, not for {job!r} of {nodes}"
+        elif not isinstance(number, int) or number not in range(1, options.nodes):
+            why = f"there is no node {number} of {options.nodes}"
+        elif number in self._nodes:
+            why = f"node {number} has already joined from {self._nodes[number].peer}"
+        elif any(one is lines for one in self._strangers):
+            self._strangers = [one for one in self._strangers if one is not lines]
+            self._nodes[number] = lines
+            return
+        else:
+            why = "this connection is another node's"
+        lines.send(refused=why)
+
+    def _drop(self, lines: Lines) -> None:
+        """Forget a connection: its node is missing again, or has left if its process has ended."""
+        self._node.selector.unregister(lines.connection)
+        lines.connection.close()
+        self._strangers = [one for one in self._strangers if one is not lines]
+        self._nodes = {number: one for number, one in self._nodes.items() if one is not lines}
+        if lines.is_closed:
+            self.left = self.left or next(iter(self._joined - set(self._nodes)), None)
+        self._joined &= set(self._nodes)
+
+    def close(self) -> None:
+        """Stop to listen: all nodes have joined."""
+        if self._server:
+            self._node.selector.unregister(self._server)
+            self._server.close()
+            for stranger in self._strangers:
+                self._drop(stranger)
+
+    def dismiss(self, status: int) -> None:
+        """Tell the other nodes that the command has ended, and wait for them after a success."""
+        for lines in self._nodes.values():
+            lines.send(status=status)
+        until = time.monotonic() + FAREWELL
+        while self._nodes and status == 0 and time.monotonic() < until:
+            self.attend(until - time.monotonic())
+
+
+def run_head(node: Node, words: list[str]) -> int:
+    """Start the head of the cluster, wait for the other nodes, run the command, and return its exit status."""
+    hub = Hub(node, os.path.basename(node.logs))
+    complete(node, hub)
+    try:
+        command = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
+    except OSError as error:
+        raise ClusterError(f"cannot run {words[0]!r} on node 0: {error.strerror}") from error
+    try:
+        attend_command(node, hub, command)
+    except ClusterError:  # without Ray's processes the command may wait for them for ever
+        end_command(command, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            command.wait(LAST_WORDS)
+        end_command(command, signal.SIGKILL)
+        raise
+    hub.dismiss(command.returncode)
+    return command.returncode
+
+
+def complete(node: Node, hub: Hub) -> None:
+    """Start the head of the cluster, and wait for the other nodes.
+
+    Raises:
+        ClusterError: One is missing, Ray does not start, or this process is asked to stop.
+    """
+    options, began = node.options, time.monotonic()
+    if options.nodes > 1:
+        hub.open()
+    own = ("--port=0", f"--temp-dir={node.temp_dir}", "--include-dashboard=false", "--disable-usage-stats")
+    node.start_ray(hub.session, "--head", *own)
+    while not node.address or hub.missing:
+        hub.attend(RETRY if node.address else PAUSE)
+        node.check_start(missing_nodes(node, hub.missing))
+    hub.close()
+    node.close_logs()
+    nodes = "1 node" if options.nodes == 1 else f"{options.nodes} nodes"
+    say(f"the Ray cluster at {node.address} has {nodes} after {time.monotonic() - began:.1f} s")
+
+
+def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of the command, and pass on the request to stop: its workers are to live until it has ended.
+
+    Raises:
+        ClusterError: Ray has ended.
+    """
+    is_told = False
+    while command.poll() is None:
+        hub.attend(None)
+        if hub.left and not node.is_asked_soon():
+            raise ClusterError(f"node {hub.left} has left the Ray cluster")
+        if node.asked == signal.SIGTERM and not is_told:  # SIGINT has reached every process
+            is_told = True
+            end_command(command, signal.SIGTERM)
+        if not node.asked:
+            node.check()
+
+
+def end_command(command: subprocess.Popen[bytes], signum: int) -> None:
+    """Send a signal to the command, and to what it has started in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(command.pid, signum)
+
+
+def missing_nodes(node: Node, missing: list[int]) -> str:
+    """Return the sentence about a cluster that is not complete in time."""
+    options = node.options
+    if not missing:
+        return f"Ray has not started on node 0 within {options.timeout:g} s (logs in {node.logs})"
+    names = ", ".join(map(str, missing))
+    are = f"nodes {names} have" if len(missing) > 1 else f"node {names} has"
+    return (
+        f"{are} not joined the Ray cluster within {options.timeout:g} s: see whether ascend-runner runs there, and"
+        f" reaches {options.address} (--link-timeout)"
+    )
+
+
+# --- The other nodes --------------------------------------------------------------------------------------------------
+
+
+def run_worker(node: Node) -> int:
+    """Join the cluster, and stay until the command has ended on node 0; return 0, or its exit status."""
+    lines = connect(node)
+    node.selector.register(lines.connection, selectors.EVENT_READ)
+    with contextlib.closing(lines.connection):
+        welcome = hear(node, lines, "address")
+        node.start_ray(welcome["session"], f"--address={welcome['address']}")
+        while not node.address:
+            if node.wait(PAUSE):  # node 0 has nothing to say now
+                raise ClusterError(closed(node))
+            node.check_start(f"Ray has not started on node {node.options.node} in time (logs in {node.logs})")
+        node.close_logs()
+        lines.send(joined=True)
+        status = int(hear(node, lines, "status", is_joined=True)["status"])
+    if status and not node.is_asked_soon():
+        raise ClusterError(f"the command on node 0 {ending(status)}")
+    return status
+
+
+def connect(node: Node) -> Lines:
+    """Return a connection to node 0, which may start later.
+
+    Raises:
+        ClusterError: There is none in time.
+    """
+    options = node.options
+    host, port = options.address.rpartition(":")[::2]
+    while True:
+        try:
+            lines = Lines(socket.create_connection((host.strip("[]"), int(port)), timeout=FAREWELL))
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            lines.send(job=options.job, node=options.node, nodes=options.nodes)
+            return lines
+        node.check_start(
+            f"node {options.node} has not reached node 0 at {options.address} within {options.timeout:g} s ({why}):"
+            " see whether ascend-runner runs on node 0, and whether the network lets this port through (--link-timeout)"
+        )
+        node.wait(RETRY)
+
+
+def closed(node: Node) -> str:
+    """Return the sentence about a node 0 that has ended."""
+    return f"node 0 at {node.options.address} has closed the connection"
+
+
+def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> dict[str, Any]:
+    """Return the next message of node 0, which has a member `name`.
+
+    Raises:
+        ClusterError: Node 0 refuses this one, Ray has ended, or this process is asked to stop.
+    """
+    while True:
+        for ready in node.wait(None):
+            messages = lines.receive()
+            if messages is None:
+                node.selector.unregister(ready)
+                if not is_joined or (lines.is_closed and not node.is_asked_soon()):
+                    raise ClusterError(closed(node))
+            for message in messages or ():
+                if "refused" in message:
+                    raise ClusterError(f"node {node.options.node} cannot join the Ray cluster: {message['refused']}")
+                if name in message:
+                    return message
+        if node.asked and (not is_joined or lines.is_closed):
+            raise ClusterError("stopped")
+        if not node.asked:
+            node.check()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,38 @@
+"""A fake of `ray start --block`, as the module `ray.scripts.scripts` of a fake of Ray.
+
+The real one passes the same contract tests in tests/clients/test_ray.py: it calls the hook with its parameters, has
+children of the names gcs_server (on the head) and raylet, writes its address file when the node has joined, and blocks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import types
+
+PROGRAMS = pathlib.Path(__file__).with_name("programs")  # of Ray: links to sleep
+
+
+def main() -> int:
+    """Start a node, and block."""
+    arguments = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
+    module, _, name = os.environ["RAY_START_HOOK"].rpartition(".")
+    parameters = types.SimpleNamespace(temp_dir=None, session_name=None, ray_client_server_port=10001)
+    getattr(importlib.import_module(module), name)(parameters, "head" in arguments)
+    if os.environ.get("FAKE_RAY_FAILS"):
+        print("[ERROR] no room left", flush=True)
+        return 1
+    session = os.path.join(parameters.temp_dir, parameters.session_name)
+    names = ["gcs_server", "raylet"] if "head" in arguments else ["raylet"]
+    pids = {name: subprocess.Popen([str(PROGRAMS / name), "600"]).pid for name in names}
+    with open(os.path.join(session, "logs", "fake.json"), "w") as file:
+        json.dump({"pids": pids, "arguments": arguments, "address": os.environ.get("RAY_ADDRESS")}, file)
+    with open(os.path.join(parameters.temp_dir, "ray_current_cluster"), "w") as file:
+        file.write(arguments.get("address", "127.0.0.1:6379"))
+    while True:
+        time.sleep(600)
