@@ -44,6 +44,7 @@ class Settings:
     delay: float | None = None  # this and the next two are as in `job_machine.Policy`
     always: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
+    began: float = 0.0  # when the runner began to open the link, on the clock of `time.monotonic`
     contact: float | None = None  # as the link process before this one has answered a `Ping`
 
 

@@ -30,6 +30,7 @@ from ascend_runner.link.messages import (
     Stage,
     StopAll,
     Warned,
+    already_running,
 )
 from ascend_runner.link.protocol import (
     AFTER_GRACE,
@@ -398,7 +399,7 @@ def _replace(hub: Hub, event: Received, message: FromSpoke, identity: Identity) 
 def _wait_for(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -> Step:
     """Let a second runner wait; it is refused as soon as the first one has answered what was sent after it came."""
     node, known = message.node, hub.peers[message.node]
-    both = f"node {node} is already running on {_place(known.identity)}, and was started again on {_place(identity)}"
+    both = already_running(known.identity, identity)
     rival = hub.contenders.get(node)
     is_same = rival is not None and rival.identity.incarnation == identity.incarnation
     if not is_same and _has_rival(hub, node):
@@ -422,10 +423,6 @@ def _has_rival(hub: Hub, node: int) -> bool:
 def _lease(identity: Identity) -> float:
     """Return how long ranks of a node with these options may stay alive after its last message, in seconds."""
     return identity.link_timeout + identity.grace + KILL_WAIT
-
-
-def _place(identity: Identity) -> str:
-    return identity.pod or identity.host or identity.address or "another machine"
 
 
 # --- Rules: what the hub decides --------------------------------------------------------------------------------------

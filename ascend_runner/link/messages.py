@@ -112,6 +112,16 @@ class Identity:
     link_timeout: float = 600.0  # seconds to wait for nodes that are missing
     versions: tuple[tuple[str, str], ...] = ()  # as in `Local`
 
+    @property
+    def place(self) -> str:
+        """The name by which people know its machine."""
+        return self.pod or self.host or self.address or "another machine"
+
+
+def already_running(first: Identity, second: Identity) -> str:
+    """Return the sentence on two runners that are the same node."""
+    return f"node {first.node} is already running on {first.place}, and was started again on {second.place}"
+
 
 # --- News: what the rules tell the runner -----------------------------------------------------------------------------
 

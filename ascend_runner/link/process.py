@@ -19,7 +19,7 @@ import attrs
 import zmq
 
 from ascend_runner.link import channel, wire
-from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned
+from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned, already_running
 from ascend_runner.link.protocol import (
     HUB,
     Action,
@@ -35,6 +35,7 @@ from ascend_runner.link.protocol import (
     Wake,
 )
 from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, SpokeSocket, derive_keys
+from ascend_runner.members import Members
 from ascend_runner.text import printable
 
 RUNNER: Final = 0  # the descriptor of the socket to the runner
@@ -43,6 +44,8 @@ NEWS_KEPT: Final = 1000  # for a runner that does not read
 BIND_INTERVAL: Final = 10.0  # seconds until the ports of a hub without one are tried again
 LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and the runner starts another process
 LOOKING: Final = 60.0  # seconds for another hub to answer
+INTRODUCTION: Final = "introduction"  # the member of a message from hub to hub
+TIE: Final = 1.0  # seconds between the starts of two runners of node 0, of which neither is the first
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
@@ -102,7 +105,7 @@ class LinkProcess(Generic[State]):
         self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
         self._rivals: list[SpokeSocket] = []  # connect to the hubs of other runners of this node
         self._look_until = NEVER
-        self._introduction = b""  # the first message from this process's spoke to its hub
+        self._introduction: Mapping[str, object] = {}  # the first message from this process's spoke to its hub
         self._news: deque[channel.Answer] = deque(maxlen=NEWS_KEPT)
         self._local: Local | None = None  # the newest that the runner has said
         self._silent_at = NEVER  # when the runner is said to be silent
@@ -110,6 +113,7 @@ class LinkProcess(Generic[State]):
         self._ends_at = NEVER  # when to end although there is something left to say
         self._may_end = False  # once everything is said
         self._is_orphan = False  # the runner has died
+        self._is_refused = False  # node 0 is another runner
         self._bind_at = now if hub else NEVER
         self._told: set[str] = set()  # subjects that are reported once
         self._started = now
@@ -139,7 +143,7 @@ class LinkProcess(Generic[State]):
     def _has_said_all(self, now: float) -> bool:
         """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
         is_alone = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
-        return is_alone or all(machine.is_over for machine in self._machines.values())
+        return self._is_refused or is_alone or all(machine.is_over for machine in self._machines.values())
 
     def _wait(self) -> set[object]:
         """Wait for a message or the next moment; return the descriptors and sockets that are ready."""
@@ -166,34 +170,51 @@ class LinkProcess(Generic[State]):
     # --- Events -------------------------------------------------------------------------------------------------------
 
     def _receive(self, ready: set[object], now: float) -> None:
-        if self._hub:
-            for peer, message in self._hub.receive(ready, now):
-                if message == self._introduction:  # this hub is where node 0 should be
-                    self._stop_looking(elsewhere=True)
-                else:
-                    self._pass_on(SELF, peer, message, now)
-            for address in self._hub.strangers:
-                self._told.add(NAMELESS)
-                place = printable(address.replace(MAPPED, ""))
-                self._tell_once(f"stranger {address}", f"a connection from {place} without this job's key was ignored")
+        for peer, message in [*self._hub.receive(ready, now)] if self._hub else ():
+            self._hear(peer, _decoded(message), now)
+        for address in self._hub.strangers if self._hub else ():
+            self._told.add(NAMELESS)
+            place = printable(address.replace(MAPPED, ""))
+            self._tell_once(f"stranger {address}", f"a connection from {place} without this job's key was ignored")
         if self._spoke:
             for message in self._spoke.receive(ready, now):
-                self._pass_on(HUB, HUB, message, now)
-        for rival in self._rivals:
-            for message in rival.receive(ready, now):
-                self._hear_rival(message)
+                self._pass_on(HUB, HUB, _decoded(message), now)
+        for message in [message for rival in self._rivals for message in rival.receive(ready, now)]:
+            heard = wire.decode_hub(_decoded(message) or {})
+            if heard and heard.view.refusal:
+                self._give_up(heard.view.refusal)
 
-    def _hear_rival(self, message: bytes) -> None:
-        """Tell the runner that it is refused, because another runner of its node is alive."""
-        found = _decoded(message)
-        heard = wire.decode_hub(found) if found else None
-        if heard and heard.view.refusal:
-            self._news.append(Refused(sentence=heard.view.refusal))
+    def _hear(self, peer: bytes, message: Mapping[str, object] | None, now: float) -> None:
+        """Hear a node, or another hub, which introduces itself: of two runners of node 0, the younger one gives up."""
+        found = Members(message or {})
+        introduction, uptime = found.child(INTRODUCTION).members, found.seconds("uptime")
+        if not introduction or uptime is None:
+            self._pass_on(SELF, peer, message, now)
+            return
+        own, other = self._settings, found.text("runner")
+        difference = uptime - (now - own.began)
+        is_older = other < own.identity.incarnation if abs(difference) < TIE else difference > 0
+        rival = wire.decode_spoke(introduction)
+        if other == own.identity.incarnation:  # this hub is where node 0 should be
+            self._stop_looking(elsewhere=True)
+        elif is_older and rival and rival.identity:
+            self._give_up(already_running(rival.identity, own.identity))
+        else:
+            self._pass_on(SELF, peer, introduction, now)
 
-    def _pass_on(self, machine: bytes, peer: bytes, message: bytes, now: float) -> None:
-        found = _decoded(message)
-        if found is not None:
-            self._feed(machine, Received(peer, found, now))
+    def _give_up(self, sentence: str) -> None:
+        """Refuse the runner of this process, and leave the other nodes to the first one: they are told nothing."""
+        if not self._hub:
+            return
+        self._news.append(Refused(sentence=sentence))
+        self._stop_looking()
+        self._hub.close()
+        self._hub, self._bind_at, self._is_refused = None, NEVER, True
+        self._wakes = dict.fromkeys(self._wakes, NEVER)
+
+    def _pass_on(self, machine: bytes, peer: bytes, message: Mapping[str, object] | None, now: float) -> None:
+        if message is not None:
+            self._feed(machine, Received(peer, message, now))
         else:
             self._tell_once("malformed", "a malformed message from another node was ignored")
 
@@ -267,21 +288,21 @@ class LinkProcess(Generic[State]):
         is_bound = hub.bind(self._settings.interface, ports)
         self._bind_at = NEVER if is_bound else now + BIND_INTERVAL
         if not self._rivals:
-            self._look_for_rivals(tuple(hub.passed), now)
+            self._look_for_rivals(hub, now)
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
         self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
 
-    def _look_for_rivals(self, passed: tuple[int, ...], now: float) -> None:
-        """Look for other hubs of this job: where node 0 may be, and at the ports of this machine that are taken."""
-        interface = self._settings.interface
+    def _look_for_rivals(self, hub: HubSocket, now: float) -> None:
+        """Look for other hubs of this job: where node 0 may be, and at the other ports of this machine."""
+        ports, interface = self._settings.ports, self._settings.interface
         here = LOCALHOST if interface == channel.EVERYWHERE else interface
-        places = [(place, self._settings.ports) for place in self._settings.hubs if place != here]
-        for number, (place, ports) in enumerate([*places, (here, passed)], 1):
-            rival = SpokeSocket(self._context, self._keys, (place,), ports, first_thread=number)
+        places = [(place, ports) for place in self._settings.hubs if place != here]
+        others = tuple(port for port in ports if port != hub.port)
+        for number, place in enumerate([*places, (here, others)], 1):
+            rival = SpokeSocket(self._context, self._keys, (place[0],), place[1], first_thread=number)
             rival.dial()
-            rival.send(self._introduction)
             self._rivals.append(rival)
         self._look_until = now + LOOKING
 
@@ -305,7 +326,7 @@ class LinkProcess(Generic[State]):
 
     def _feed(self, machine: bytes, event: Event) -> None:
         """Feed a machine, and perform its actions; messages between hub and spoke of this process are fed at once."""
-        queue: deque[tuple[bytes, Event]] = deque([(machine, event)])
+        queue: deque[tuple[bytes, Event]] = deque([] if self._is_refused else [(machine, event)])
         while queue:
             machine, event = queue.popleft()
             self._machines[machine], actions = self._transition(self._machines[machine], event)
@@ -322,11 +343,14 @@ class LinkProcess(Generic[State]):
                     self._send(action)
 
     def _introduce(self, action: Send) -> None:
-        """Send the introduction to rivals at each beat, since each answers only after it has heard its own runner."""
+        """Introduce this runner to rivals at each beat, since each answers only after it has heard its own runner."""
         if action.peer == HUB:
-            self._introduction = self._introduction or _encoded(action.message)
+            own = self._settings
+            self._introduction = self._introduction or action.message
+            uptime = time.monotonic() - own.began
+            message = {INTRODUCTION: self._introduction, "runner": own.identity.incarnation, "uptime": uptime}
             for rival in self._rivals:
-                rival.send(self._introduction)
+                rival.send(_encoded(message), may_wait=False)
 
     def _send(self, action: Send) -> None:
         message = _encoded(action.message)

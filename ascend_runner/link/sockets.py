@@ -255,9 +255,9 @@ class SpokeSocket:
                 del self._dialled[monitor]
                 _close(dealer, monitor, 0)
 
-    def send(self, message: bytes) -> None:
-        """Send a message, now or as soon as the hub is there, unless a newer one replaces it."""
-        self._last = message
+    def send(self, message: bytes, *, may_wait: bool = True) -> None:
+        """Send a message now, or if it may wait, as soon as the hub is there, unless a newer one replaces it."""
+        self._last = message if may_wait else b""
         try:
             if self._hub and message:
                 self._hub.send(message, zmq.NOBLOCK)

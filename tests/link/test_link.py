@@ -26,6 +26,7 @@ from ascend_runner.link.messages import (
     StopAll,
     VerdictReached,
 )
+from ascend_runner.link.process import TIE
 from ascend_runner.link.sockets import REDIAL
 from tests.helpers.waiting import is_gone, wait_until
 from tests.link.conftest import PORTS, Node, Nodes, own_address
@@ -368,6 +369,53 @@ def test_second_runner_of_node_0_on_another_machine_is_refused(nodes: Nodes) -> 
         one.sentence for one in news.of(1, Refused)
     ]
     assert [] == news.of(0, Refused)
+
+
+def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> None:
+    """Its first port was taken when it started, and the second runner gets that: the older one stays nevertheless."""
+    identity = nodes.settings(0).identity
+    with socket.create_server((nodes.address, PORTS[0])):
+        first = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="z", host="a")), run=RUN)
+        spoke = nodes.open(nodes.settings(1), run=RUN)
+        news = Read([first, spoke])
+        for node in (first, spoke):
+            node.link.tell(Local(stage=Stage.READY))
+        wait_until(lambda: Joined() in news.of(1, Joined))
+    started = time.monotonic()
+    wait_until(lambda: time.monotonic() > started + TIE)
+    second = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="b", host="b")), run=RUN)
+    newest = Read([second])
+    second.link.tell(Local(stage=Stage.READY))
+    wait_until(lambda: newest.of(0, Refused))
+    second.link.tell(Local(stage=Stage.LEFT, status=125))
+    second.link.close()
+
+    assert ["node 0 is already running on a, and was started again on b"] == [
+        one.sentence for one in newest.of(0, Refused)
+    ]
+    assert [] == news.of(0, Refused)
+
+
+def test_nodes_of_a_runner_that_is_refused_are_told_nothing(nodes: Nodes) -> None:
+    """A node that has joined it meanwhile does not take its end for that of the job, and finds the first one."""
+    other, identity = own_address(), nodes.settings(0).identity
+    first = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="a", host="a")), run=RUN)
+    second = nodes.open(
+        nodes.settings(0, identity=attrs.evolve(identity, incarnation="b", host="b"), interface=other), run=RUN
+    )
+    spoke = nodes.open(nodes.settings(1, hubs=(other,)), run=RUN)
+    news = Read([first, second, spoke])
+    for node in (second, spoke):
+        node.link.tell(Local(stage=Stage.READY))
+    wait_until(lambda: Joined() in news.of(2, Joined))
+    first.link.tell(Local(stage=Stage.READY))
+    wait_until(lambda: news.of(1, Refused))
+    second.link.tell(Local(stage=Stage.LEFT, status=125))
+    second.link.close()
+    spoke.link.dial((nodes.address,))
+    wait_until(lambda: Joined() in news.of(0, Joined))
+
+    assert [] == news.of(2, StopAll)
 
 
 def test_hub_is_looked_for_where_it_has_moved(nodes: Nodes) -> None:
