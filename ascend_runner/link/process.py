@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Generic, Optional, Protocol, TypeVar
 
 import attrs
@@ -45,6 +46,7 @@ BIND_INTERVAL: Final = 10.0  # seconds until the ports of a hub without one are 
 LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and the runner starts another process
 LOOKING: Final = 60.0  # seconds for another hub to answer
 INTRODUCTION: Final = "introduction"  # the member of a message from hub to hub
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 TIE: Final = 1.0  # seconds between the starts of two runners of node 0, of which neither is the first
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
@@ -114,6 +116,7 @@ class LinkProcess(Generic[State]):
         self._may_end = False  # once everything is said
         self._is_orphan = False  # the runner has died
         self._is_refused = False  # node 0 is another runner
+        self._boot = _boot_id()
         self._bind_at = now if hub else NEVER
         self._told: set[str] = set()  # subjects that are reported once
         self._started = now
@@ -191,16 +194,21 @@ class LinkProcess(Generic[State]):
         if not introduction or uptime is None:
             self._pass_on(SELF, peer, message, now)
             return
-        own, other = self._settings, found.text("runner")
-        difference = uptime - (now - own.began)
-        is_older = other < own.identity.incarnation if abs(difference) < TIE else difference > 0
-        rival = wire.decode_spoke(introduction)
-        if other == own.identity.incarnation:  # this hub is where node 0 should be
+        own, rival = self._settings.identity, wire.decode_spoke(introduction)
+        if found.text("runner") == own.incarnation:  # this hub is where node 0 should be
             self._stop_looking(elsewhere=True)
-        elif is_older and rival and rival.identity:
-            self._give_up(already_running(rival.identity, own.identity))
+        elif rival and rival.identity and self._is_older(found, uptime, now):
+            self._give_up(already_running(rival.identity, own))
         else:
             self._pass_on(SELF, peer, introduction, now)
+
+    def _is_older(self, other: Members, uptime: float, now: float) -> bool:
+        """Whether another runner was started before this one, as far as two clocks and a network can tell."""
+        own, began = self._settings, other.seconds("began")
+        if began is not None and self._boot and other.text("boot") == self._boot:  # one clock
+            return began < own.began
+        difference = uptime - (now - own.began)
+        return other.text("runner") < own.identity.incarnation if abs(difference) < TIE else difference > 0
 
     def _give_up(self, sentence: str) -> None:
         """Refuse the runner of this process, and leave the other nodes to the first one: they are told nothing."""
@@ -347,8 +355,13 @@ class LinkProcess(Generic[State]):
         if action.peer == HUB:
             own = self._settings
             self._introduction = self._introduction or action.message
-            uptime = time.monotonic() - own.began
-            message = {INTRODUCTION: self._introduction, "runner": own.identity.incarnation, "uptime": uptime}
+            message = {
+                INTRODUCTION: self._introduction,
+                "runner": own.identity.incarnation,
+                "uptime": time.monotonic() - own.began,
+                "began": own.began,
+                "boot": self._boot,
+            }
             for rival in self._rivals:
                 rival.send(_encoded(message), may_wait=False)
 
@@ -385,6 +398,13 @@ class LinkProcess(Generic[State]):
         ending = threading.Thread(target=self._context.destroy, daemon=True)
         ending.start()
         ending.join(LINGER / 1000 + 0.1)
+
+
+def _boot_id() -> str:
+    """Return the id of this run of the kernel, which has one clock; "" if it is unknown."""
+    with suppress(OSError), open(BOOT_ID) as file:
+        return file.read().strip()
+    return ""
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:

@@ -26,7 +26,6 @@ from ascend_runner.link.messages import (
     StopAll,
     VerdictReached,
 )
-from ascend_runner.link.process import TIE
 from ascend_runner.link.sockets import REDIAL
 from tests.helpers.waiting import is_gone, wait_until
 from tests.link.conftest import PORTS, Node, Nodes, own_address
@@ -381,8 +380,6 @@ def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> 
         for node in (first, spoke):
             node.link.tell(Local(stage=Stage.READY))
         wait_until(lambda: Joined() in news.of(1, Joined))
-    started = time.monotonic()
-    wait_until(lambda: time.monotonic() > started + TIE)
     second = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="b", host="b")), run=RUN)
     newest = Read([second])
     second.link.tell(Local(stage=Stage.READY))
