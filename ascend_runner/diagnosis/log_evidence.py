@@ -8,6 +8,7 @@ mpi-btl-tcp.txt.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -121,6 +122,7 @@ TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what su
 NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
 LINES_LIMIT: Final = 64 * 1024  # last lines that are read
 SUMMARY_LIMIT: Final = 300  # characters
+SEVERAL: Final = 2  # escaped line breaks: a logged line often ends with one of its own
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
@@ -139,28 +141,32 @@ def read(tail: bytes, ending: Ending | None = None, plog: Sequence[str] = (), *,
     told = statements.choose(lines, is_late=is_late)
     found = _find_code(lines[-NEAR:] if is_stopped and not told else lines, told, plog)
     found = _judged(_detailed(found, lines, told), told)
-    first = statements.first_record(lines, told) if told else ""
-    if first and found and found.code.kind is Kind.EITHER:
+    first = statements.first_record(lines, told) if told else _first_above(lines, found)
+    if first and (found is None or found.code.kind is Kind.EITHER):
         found = first_phrase([first]) or found
     evidence = _evidence(told, lines, found, first)
     if told is None and found is None:
-        evidence, found = _of_words(evidence, lines, is_late=is_late, is_stopped=is_stopped)
+        says_why = not is_late or bool(ending and ending.signum == signal.SIGABRT)
+        evidence, found = _of_words(evidence, lines, says_why=says_why, is_stopped=is_stopped)
     if found and found.code.kind is not Kind.ROOT:
         points_at, addresses = peers_in([*lines, *plog]), _addresses(told, lines, found)
         evidence = attrs.evolve(evidence, points_at=points_at, peer_addresses=addresses)
     if told is None and found and found.line in lines[-NEAR:]:
         evidence = attrs.evolve(evidence, is_in_collective=statements.names_one(found.line))
     inner = _whole(found.line, [*lines, *plog]) if found else ""
-    summary = _summary(told, inner, first, plog) if told else _bare(evidence.exception or inner)
+    summary = _summary(told, inner, first, plog) if told else _bare(evidence.exception or first or inner)
     return attrs.evolve(_with_code(evidence, found) if found else evidence, summary=summary)
 
 
 def _of_words(
-    evidence: Finding, lines: Sequence[str], *, is_late: bool, is_stopped: bool
+    evidence: Finding, lines: Sequence[str], *, says_why: bool, is_stopped: bool
 ) -> tuple[Finding, Found | None]:
-    """Return the evidence in a log without a traceback and without a known code."""
+    """Return the evidence in a log without a traceback and without a known code.
+
+    Its last line may be the reason if the rank `says_why` it ends, as native code does before it aborts.
+    """
     record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
-    words = "" if record or is_late else statements.last_words(lines)
+    words = statements.last_words(lines) if says_why and not record else ""
     found = class_of([record or words, *lines[-statements.LAST_WORDS :]], is_own=True) if record or words else None
     evidence = attrs.evolve(
         evidence,
@@ -172,10 +178,10 @@ def _of_words(
 
 
 def _lines(tail: bytes) -> list[str]:
-    lines = [_bounded(line) for line in lines_of(end_of(tail.rstrip()))]
+    lines = [_bounded(line) for text in lines_of(end_of(tail.rstrip())) for line in _unescaped(text)]
     while lines and not lines[-1].strip():
         lines.pop()
-    return tracebacks.unboxed(lines)
+    return tracebacks.unboxed(lines[-LINES_LIMIT:])
 
 
 def _with_code(evidence: Finding, found: Found) -> Finding:
@@ -217,11 +223,11 @@ def _whole(line: str, lines: Sequence[str]) -> str:
     return " ".join(map(str.strip, [line, *below]))
 
 
-_REPORT: Final = re.compile(r"\bE[A-Z\d]\d{4}\b|\[FUNC:|errorStr: |^(?:\w+Error|Exception): ")
+_REPORT: Final = re.compile(r"\bE[A-Z\d]\d{4}\b|\[FUNC:|errorStr: |^(?:\w+Error|Exception|nccl\w+): ")
 _FRILLS: Final = re.compile(
     r"^\W*ERROR\W*(?=[A-Z]+\(\d+,)|(?<=[A-Z])\(\d+,[^)]*\)(?=:)|\[\w+\.(?:cc|cpp|h):\d+\] *(?:\[\d+\])?"
     r"|\[(?:FUNC|FILE|LINE|THREAD):[^\]]*\]|\[PID: ?\d+\] ?"
-    r"|\[?\b\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d[\d.,]*\]? ?"
+    r"|\[?\b\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d[\d.,]*\]? ?(?:: [EF] \S+:\d+\] )?"
 )
 _HEAD: Final = re.compile(
     r"(?:\s|[|-]|\[\w*\]\s|\([\w =]+ pid=\d+\)|(?:ERROR|FATAL|CRITICAL)\b[-\d: ]*(?:\[?[\w./]+:\d+\])?)*"
@@ -242,6 +248,14 @@ def end_of(tail: bytes) -> bytes:
         if start < 0:
             return tail
     return tail[start + 1 :]
+
+
+def _first_above(lines: Sequence[str], found: Found | None) -> str:
+    """Return the first record of native code, of those that end with a return code, "" if that is not a record."""
+    if found is None or not found.code.name.isdigit() or found.line not in lines:
+        return ""
+    end = lines.index(found.line) + 1
+    return statements.first_of_natives(since_progress(lines[max(0, end - NEAR) : end]))
 
 
 def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]) -> Found | None:
@@ -310,10 +324,10 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     if found and found.code.kind is Kind.SECONDARY:
         return Found(found.code, next((line for line in lines if "Cluster Exception Location[" in line), found.line))
     message = told.message if told else ()
-    if found and found.code.name.startswith("nccl-") and "Last error:" in message[:-1]:
-        reason = message[message.index("Last error:") :][:2]
-        told_by = first_phrase(reason) or found
-        return Found(told_by.code, f"{found.line} {' '.join(reason)}")
+    reason = message[message.index("Last error:") - 1 :][:3] if "Last error:" in message[1:-1] else ()
+    if found and reason and (found.code.name.startswith("nccl-") or found.line in reason):
+        told_by = first_phrase(reason[1:]) or found
+        return Found(told_by.code, " ".join(reason))
     if found and _COMPILER_STACK in found.line:
         below = message[message.index(found.line) :] if found.line in message else ()
         return Found(found.code, next((line for line in below[1:] if _OF_COMPILER.match(line)), found.line))
@@ -323,11 +337,14 @@ def _detailed(found: Found | None, lines: Sequence[str], told: Traceback | None)
     near = [*message, *lines[max(0, at - NEAR) : at + LAST_LINES]]
     decoded = next((line for line in near if "errorStr: " in line), "")  # what an exception of a kernel means
     stated = next(filter(_STATED.search, message), "") if found.code.name.isdigit() else ""
-    return Found(found.code, decoded or stated or next((line for line in near if _DETAIL.search(line)), found.line))
+    by_phrase = first_phrase([stated]) if stated else None
+    detail = decoded or stated or next((line for line in near if _DETAIL.search(line)), found.line)
+    return by_phrase or Found(found.code, detail)
 
 
 _OF_CANN: Final = "tiling"  # a phrase beside which CANN gives the details of a code
-_STATED: Final = re.compile(r"\w_\w+\(E[A-Z]\d{4}\): \w")  # the name of a code, and the details
+# The name of a code and the details, or the reason that it gives, unless this is another call that failed.
+_STATED: Final = re.compile(r"\w_\w+\(E[A-Z]\d{4}\): \w|\bE[A-Z]\d{4}: .{1,200}\bReason: (?!\w+ execute failed)\w")
 _COMPILER_STACK: Final = "errormsg/stack: "  # begins tracebacks of CANN's operator compiler, which lack a header
 _OF_COMPILER: Final = re.compile(r"(?:[\w.]*Error|Exception): \S")
 _DETAIL: Final = re.compile(r"\[FUNC:(?!GetDevErrMsg)\w+\]\[FILE:")
@@ -447,6 +464,13 @@ def _without_middle(lines: list[str]) -> tuple[str, ...]:
     head = TRACEBACK_LINES // 3
     tail = TRACEBACK_LINES - head - 1
     return (*lines[:head], f"  ... {len(lines) - head - tail} lines ...", *lines[-tail:])
+
+
+def _unescaped(line: str) -> Sequence[str]:
+    """Return the lines of a string with several of them, which a JSON object contains, such as a logged traceback."""
+    if '{"' not in line or line.count("\\n") < SEVERAL:
+        return [line]
+    return line.removesuffix('"}').replace('\\"', '"').split("\\n")
 
 
 def _bounded(line: str) -> str:

@@ -293,15 +293,24 @@ def first_record(lines: Sequence[str], told: Traceback) -> str:
     if not (is_later or any(_ASYNCHRONOUS.search(line) for line in told.message)):
         return ""
     above = since_progress([line for line in lines[max(0, told.start - FAR) : told.start] if not _EPILOGUE.match(line)])
-    forms = [_NATIVE_RECORD, *([_RECORD_OF_LEVEL] if says_nothing(told.exception, told.message) else [])]
-    return next((line.strip() for form in forms for line in above if form.search(line)), "")
+    first = first_of_natives(above)
+    if first or not says_nothing(told.exception, told.message):
+        return first
+    return next((line.strip() for line in above if _RECORD_OF_LEVEL.search(line)), "")
+
+
+def first_of_natives(lines: Sequence[str]) -> str:
+    """Return the first record of an error of native code, "" if there is none."""
+    return next((line.strip() for line in lines if _NATIVE_RECORD.search(line)), "")
 
 
 _ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING|NCCL_DEBUG=INFO", re.IGNORECASE)
-# An assertion, or a record with a level and a place: of glog and c10, of CANN's and ATB's loggers.
+# An assertion, or a record with a level and a place: of glog, c10 and XLA, of CANN's and ATB's loggers. XLA also
+# records that TensorFlow has registered its libraries before.
 _NATIVE_RECORD: Final = re.compile(
     r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\bNCCL WARN .*\bfailed\b|\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
-    r"|(?:\[(?i:error|fatal)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} ).*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
+    r"|(?:\[(?i:error|fatal)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} |^[\d-]+ [\d:.]+: [EF] (?!\S+ Unable to register ))"
+    r".*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
 )
 
 

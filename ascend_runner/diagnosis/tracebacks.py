@@ -100,8 +100,8 @@ def _frames(box: Sequence[str]) -> list[str]:
 _WORDS: Final = re.compile(
     r"ChildFailedError|Process(?:Raised|Exited)Exception|RemoteTraceback|BrokenProcessPool|CalledProcessError"
     r"|(?:RayTask|RayActor|ActorDied|ActorUnavailable|WorkerCrashed|Remote|EngineDead|AsyncEngineDead|MQEngineDead)Error"
-    r"|(?:see|check|refer to)\b[^.]{0,80}\b(?:above|root cause|stack ?trace|worker_\d+\.log)"
-    r"|(?:root cause|messages?|trace) above"
+    r"|(?:see|check|refer to|look (?:at|for))\b[^.]{0,80}\b(?:above|root cause|stack ?trace|worker_\d+\.log)"
+    r"|(?:root cause|messages?|trace|errors|output) above"
     r"|^SystemExit(?:: -?\d+)?$|Failed to load the backend extension: "
     r"|Engine core initialization failed|WorkerProc initialization failed|Background loop has errored already"
     r"|^RuntimeError: Executor failed"
@@ -506,8 +506,17 @@ def _telling(chain: Chain, reports_a_peer: Callable[[Block], bool]) -> Block:
 
 
 def _passes_on(later: Block, earlier: Block) -> bool:
-    """Whether an exception says nothing of its own, and the one before is not how a parent noticed a child's end."""
+    """Whether an exception says nothing of its own, and the one before is not how a parent noticed a child's end.
+
+    Nor does an import say why it failed if the dynamic loader has said it before.
+    """
+    is_import = later.exception.startswith(("ImportError:", "ModuleNotFoundError:"))
+    if is_import and _OF_THE_LOADER.match(earlier.exception):
+        return True
     return says_nothing(later.exception, later.message) and not _is_notice(earlier)
+
+
+_OF_THE_LOADER: Final = re.compile(r"(?:Import|OS)Error: \S{1,400}\.so[\w.]{0,40}: ")  # "/lib/libgomp.so.1: cannot ..."
 
 
 def _is_notice(error: Block) -> bool:

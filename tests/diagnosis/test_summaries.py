@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from signal import SIGABRT, SIGKILL, SIGSEGV
+
 import pytest
 
 from ascend_runner.diagnosis.finding import Finding
@@ -84,6 +86,12 @@ def summary(log: str, *plog: str) -> str:
             id="NCCL",
         ),
         pytest.param(
+            "ncclInvalidUsage: Invalid usage. Last error: Duplicate GPU detected : rank 1 and rank 0 both on device 50",
+            f"{STEP}torch.distributed.DistBackendError: NCCL error in: x.cpp:7, invalid usage\nncclInvalidUsage: "
+            "Invalid usage.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on device 50\n",
+            id="known reason of NCCL",
+        ),
+        pytest.param(
             "NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory",
             "NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory\nNCCL INFO net.cc:7 -> 2\n"
             f"{STEP}RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)\n",
@@ -94,6 +102,13 @@ def summary(log: str, *plog: str) -> str:
             f"{STEP}RuntimeError: NPU function error: call aclnnFoo failed, error code is 161002\n"
             "[PID: 7] 2026-01-02-03:04:05.123.456 Wrong_Argument(EZ1001): Tensor key has 3 dimensions.\n",
             id="named code",
+        ),
+        pytest.param(
+            "EE1001: The argument is invalid.Reason: the list 1,0 must be in ascending order",
+            f"{STEP}RuntimeError: NPU function error: aclrtGetDeviceCount(&count), error code is 207004\n"
+            "EE1001: [PID: 7] 2026-01-02-03:04:05.123.456 The argument is invalid.Reason: "
+            "the list 1,0 must be in ascending order\n",
+            id="reason of CANN",
         ),
         pytest.param(
             "Exception: the kernel is too large",
@@ -119,6 +134,39 @@ def summary(log: str, *plog: str) -> str:
 def test_exception_that_gives_no_reason(statement: str, log: str) -> None:
     """An exception with a number, a reference or nothing in place of a reason yields to the line that says why."""
     assert statement == summary(log)
+
+
+def test_report_in_a_json_string() -> None:
+    """The report of CANN that a JSON object holds is read like one in lines of its own."""
+    log = (
+        '{"detail":"NPU function error: SetDevice(7), error code is 507033\\n[Error]: Failed to start \\"it\\".\\n'
+        'E30006: 2026-01-02-03:04:05.123.456 Failed to verify the OPP"}\n'
+    )
+    found = read(log.encode(), Ending(exit_code=1))
+
+    assert ("E30006", "E30006: Failed to verify the OPP") == (found.code, found.summary)
+
+
+def test_records_up_to_a_return_code() -> None:
+    """In a log of CANN without an exception, the first record of the error says why, not the one with its code."""
+    log = (
+        "step 7\n[ERROR] RUNTIME(7,python):2026-01-02-03:04:05.123.456 [runtime.cc:5]7 Check: the range is [0-2)\n"
+        "[ERROR] RUNTIME(7,python):2026-01-02-03:04:05.123.457 [api.cc:9]7 rtSetDevice:ErrCode=107001, desc=[x]\n"
+    )
+
+    assert "RUNTIME:7 Check: the range is [0-2)" == summary(log)
+    assert "RUNTIME:7 rtSetDevice:ErrCode=107001, desc=[x]" == summary(log.replace("\n", "\nstep 8\n", 2))
+
+
+@pytest.mark.parametrize(
+    ("statement", "ending"),
+    [("ring buffer: cannot map 7 pages", SIGABRT), ("", SIGSEGV), ("", SIGKILL)],
+)
+def test_last_words_before_a_signal(statement: str, ending: int) -> None:
+    """Native code says why it aborts in its last line, which explains no other signal."""
+    found = read(b"step 7\nring buffer: cannot map 7 pages\n", Ending(signum=ending))
+
+    assert statement == found.summary
 
 
 def test_advice_by_the_log_of_nccl() -> None:
@@ -205,6 +253,13 @@ def test_any_finding_has_a_summary() -> None:
             "E0102 03:04:05.123456 4711 queue.cc:88] cannot map the ring buffer",
             "E0102 03:04:05.123456 4711 queue.cc:88] cannot map the ring buffer\nFatal Python error: Aborted\n",
             id="glog",
+        ),
+        pytest.param(
+            "Loaded runtime CuDNN library: 8.5.0 but source was compiled with: 8.6.0.",
+            "2026-01-02 03:04:05.123456: E xla/cuda_dnn.cc:9] Unable to register cuDNN factory: already registered\n"
+            "2026-01-02 03:04:05.123457: E xla/cuda_dnn.cc:427] Loaded runtime CuDNN library: 8.5.0 but source was "
+            f"compiled with: 8.6.0.\n{STEP}XlaRuntimeError: initialization failed. Look at the errors above.\n",
+            id="XLA",
         ),
         pytest.param(
             "shard 7 has no index",

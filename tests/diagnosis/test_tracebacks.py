@@ -428,6 +428,22 @@ def test_clean_up_that_fails_as_well() -> None:
     assert "RuntimeError: unexpected position 64" == found.lines[-1]
 
 
+def test_import_that_the_loader_refused() -> None:
+    """That an import failed says less than what the dynamic loader said of it before."""
+    loader = "ImportError: /lib/libgomp.so.1: cannot allocate memory in static TLS block"
+    raised = b"""\
+Traceback (most recent call last):
+  File "/opt/core.py", line 7, in <module>
+    raise ImportError("cannot import the core")
+ImportError: cannot import the core
+"""
+    link = b"\nDuring handling of the above exception, another exception occurred:\n\n"
+    first = raised.replace(b"ImportError: cannot import the core", loader.encode())
+
+    assert loader == find(first + link + raised).exception
+    assert "ImportError: cannot import the core" == find(raised.replace(b"core", b"part") + link + raised).exception
+
+
 def test_exception_that_only_passes_on_its_cause() -> None:
     """An exception that says only that a worker has ended yields to the one that it was raised from."""
     assert "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed." == find(WORKER).exception
