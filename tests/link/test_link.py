@@ -331,6 +331,7 @@ def test_last_word_of_a_node_whose_link_process_is_frozen(nodes: Nodes) -> None:
     assert [signal.SIGTERM] == [stop.signum for stop in news.of(1, StopAll)]
 
 
+@pytest.mark.deep
 def test_second_runner_of_node_0_is_refused(nodes: Nodes) -> None:
     """It finds the hub of the first one at an earlier port of its machine, and learns where that runs."""
     identities = [
@@ -370,6 +371,7 @@ def test_second_runner_of_node_0_on_another_machine_is_refused(nodes: Nodes) -> 
     assert [] == news.of(0, Refused)
 
 
+@pytest.mark.deep
 def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> None:
     """Its first port was taken when it started, and the second runner gets that: the older one stays nevertheless."""
     identity = nodes.settings(0).identity
@@ -393,6 +395,7 @@ def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> 
     assert [] == news.of(0, Refused)
 
 
+@pytest.mark.deep
 def test_nodes_of_a_runner_that_is_refused_are_told_nothing(nodes: Nodes) -> None:
     """A node that has joined it meanwhile does not take its end for that of the job, and finds the first one."""
     other, identity = own_address(), nodes.settings(0).identity
