@@ -313,8 +313,8 @@ class Child:
                 message = self._channel.recv(LARGEST_MESSAGE + 1)
             except BlockingIOError:
                 return
-            except ConnectionResetError:  # it has ended without reading everything
-                message = b""
+            except ConnectionResetError:  # it has ended without reading everything; what it has sent is still there
+                continue
             if not message:
                 self.end = self._how_it_ended()
                 return
