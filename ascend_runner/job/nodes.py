@@ -393,7 +393,7 @@ class Nodes:
         verdict = None if self._refusal else self._await_verdict()
         end = attrs.evolve(end, signum=self._setup.signals.stop_signum)
         if self._refusal:
-            return attrs.evolve(end, decision=Verdict.NO_LINK)
+            return attrs.evolve(end, decision=Verdict.POINTLESS)
         if verdict is None or verdict.is_alone:
             why = "the other nodes have not agreed on a cause" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")

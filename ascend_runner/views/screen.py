@@ -279,8 +279,8 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
         nodes = f"the other {counted(count - 1, 'node')}" if count > 2 else "the other node"  # noqa: PLR2004
         if verdict.is_stopped:
             fates = {f"stopped on {all_of(count, 'node')}": sorted((there | here) - {culprit})}
-        else:
-            fates[f"ended or not started on {nodes}"] = sorted(there - here - {culprit})
+        elif others := sorted(there - here - {culprit}):
+            fates[f"ended or not started on {nodes}"] = others
     label = "ranks " if culprit is None else "others"
     lines = [f"{fate}: {names(rank_ids, job)}" for fate, rank_ids in fates.items()]
     return [f"  {'      ' if number else label} {line}" for number, line in enumerate(lines)]

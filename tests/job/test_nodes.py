@@ -221,9 +221,10 @@ def test_refused_node_waits_for_no_verdict() -> None:
     """The nodes that are refused are no job, which could have one."""
     scene = Scene()
     scene.send(Joined(), Refused(sentence="node 1 expects 3 nodes, node 0 expects 4"))
-    scene.nodes.confer(FAILED, Outcome(cause=PEER_FAILED))
+    end = scene.nodes.confer(FAILED, Outcome(cause=PEER_FAILED))
 
     assert (0.0, []) == (scene.clock.now(), scene.shown)
+    assert Verdict.POINTLESS is end.decision
 
 
 def test_silence_is_said() -> None:

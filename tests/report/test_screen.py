@@ -460,6 +460,13 @@ def test_ranks_that_ended_otherwise() -> None:
     ] == lines[-3:]
 
 
+def test_no_other_rank_elsewhere() -> None:
+    """Where the failed rank is the only one of the other nodes, nothing is said of further ones there."""
+    here = [rank(number) for number in range(16) if number != 9]
+
+    assert ["  others succeeded: ranks 0-8, 10-15"] == ended_on_node(NODE_FAILED, *here)[-1:]
+
+
 @pytest.mark.parametrize("cause", [Exited(9, FAILED), NODE_FAILED])
 def test_nodes_that_the_verdict_misses(cause: Cause) -> None:
     """Every node names nodes that may have failed first, and nothing is said of ranks that were not heard of."""
