@@ -73,7 +73,6 @@ class HubSocket:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: Keys) -> None:
         self.port = 0  # 0: nowhere yet
-        self.passed: list[int] = []  # ports before that one, which are taken
         self.strangers: dict[str, None] = {}  # addresses of peers that have connected without the key
         self.refused_at = 0.0  # when one has first connected; 0: none has
         self._known: set[str] = set()  # addresses of peers with the key
@@ -98,12 +97,10 @@ class HubSocket:
 
     def bind(self, interface: str, ports: tuple[int, ...]) -> bool:
         """Listen at the first port that is free; return whether there is one."""
-        self.passed = []
         for port in ports:
             try:
                 self._router.bind(f"tcp://{_bracketed(interface)}:{port}")
             except zmq.ZMQError:
-                self.passed.append(port)
                 continue
             self.port = port
             return True
