@@ -707,6 +707,8 @@ def _settings(spec: JobSpec, plan: LinkPlan) -> channel.Settings:
         delay=spec.restarts.delay,
         always=tuple(sorted(spec.restarts.always)),
         never=tuple(sorted(spec.restarts.never)),
+        began=time.monotonic(),
+        boot=Host().boot_id,
     )
 
 

@@ -44,7 +44,8 @@ class Settings:
     delay: float | None = None  # this and the next two are as in `job_machine.Policy`
     always: tuple[int, ...] = ()
     never: tuple[int, ...] = ()
-    began: float = 0.0  # when the runner began to open the link, on the clock of `time.monotonic`
+    began: float = 0.0  # when the runner opened the link, on the monotonic clock
+    boot: str = ""  # the machine's boot id, by which runners know that they share this clock; "": unknown
     contact: float | None = None  # as the link process before this one has answered a `Ping`
 
 

@@ -78,8 +78,7 @@ class Link:
         self, settings: channel.Settings, around: Surroundings, limits: Limits = Limits(), run: str = RUN
     ) -> None:
         self.pids: set[int] = set()  # the link process, which belongs to no rank
-        self._settings = attrs.evolve(settings, began=time.monotonic())
-        self._around, self._limits = around, limits
+        self._settings, self._around, self._limits = settings, around, limits
         self._program = PROGRAM.format(path=sys.path, run=run)
         self._resources = ExitStack()
         self._hubs = settings.hubs  # the newest

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final, Generic, Optional, Protocol, TypeVar
 
 import attrs
@@ -46,7 +45,6 @@ BIND_INTERVAL: Final = 10.0  # seconds until the ports of a hub without one are 
 LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and the runner starts another process
 LOOKING: Final = 60.0  # seconds for another hub to answer
 INTRODUCTION: Final = "introduction"  # the member of a message from hub to hub
-BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 TIE: Final = 1.0  # seconds between the starts of two runners of node 0, of which neither is the first
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
@@ -116,7 +114,6 @@ class LinkProcess(Generic[State]):
         self._may_end = False  # once everything is said
         self._is_orphan = False  # the runner has died
         self._is_refused = False  # node 0 is another runner
-        self._boot = _boot_id()
         self._bind_at = now if hub else NEVER
         self._told: set[str] = set()  # subjects that are reported once
         self._started = now
@@ -205,7 +202,7 @@ class LinkProcess(Generic[State]):
     def _is_older(self, other: Members, uptime: float, now: float) -> bool:
         """Whether another runner was started before this one, as far as two clocks and a network can tell."""
         own, began = self._settings, other.seconds("began")
-        if began is not None and self._boot and other.text("boot") == self._boot:  # one clock
+        if began is not None and own.boot and other.text("boot") == own.boot:
             return began < own.began
         difference = uptime - (now - own.began)
         return other.text("runner") < own.identity.incarnation if abs(difference) < TIE else difference > 0
@@ -360,7 +357,7 @@ class LinkProcess(Generic[State]):
                 "runner": own.identity.incarnation,
                 "uptime": time.monotonic() - own.began,
                 "began": own.began,
-                "boot": self._boot,
+                "boot": own.boot,
             }
             for rival in self._rivals:
                 rival.send(_encoded(message), may_wait=False)
@@ -398,13 +395,6 @@ class LinkProcess(Generic[State]):
         ending = threading.Thread(target=self._context.destroy, daemon=True)
         ending.start()
         ending.join(LINGER / 1000 + 0.1)
-
-
-def _boot_id() -> str:
-    """Return the id of this run of the kernel, which has one clock; "" if it is unknown."""
-    with suppress(OSError), open(BOOT_ID) as file:
-        return file.read().strip()
-    return ""
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:

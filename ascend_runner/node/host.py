@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 READ_LIMIT: Final = 1 << 20  # bytes; mountinfo of a node with many containers has some 100 KB
 
 
@@ -29,6 +30,11 @@ class Host:
     def is_this_machine(self) -> bool:
         """Whether this is the machine that the runner runs on, not a tree of files."""
         return not self.root
+
+    @property
+    def boot_id(self) -> str:
+        """The id of the current boot, which all containers of a machine share; "" if it is unknown."""
+        return self.read_text(BOOT_ID).strip()
 
     def path(self, path: str) -> str:
         """Return the path to open for a path of the machine."""

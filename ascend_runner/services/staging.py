@@ -56,7 +56,6 @@ SECOND: Final = 10**9  # nanoseconds
 DISK_BLOCK: Final = 4096  # bytes; a file takes whole blocks
 LONGEST_SUMMARY: Final = 64 << 10  # bytes: a path, in which each character may be escaped
 DANGLING: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 # Before Linux 5.8, syncfs(2) does not report that something could not be written, so each file is synced. Not always:
 # small files take several times as long.
 SYNCS_EACH: Final = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8)
@@ -250,7 +249,7 @@ class StageTask:
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)  # of `done` and `_reported`
     _began: float = attrs.field(factory=time.monotonic, init=False)
     _reported: float = attrs.field(default=0.0, init=False)  # time of the last report; 0: there is none yet
-    _boot: str = attrs.field(factory=lambda: Host().read_text(BOOT_ID).strip(), init=False)
+    _boot: str = attrs.field(factory=lambda: Host().boot_id, init=False)
 
     def perform(self) -> Staged:
         """Copy what is missing.

@@ -376,13 +376,15 @@ def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> 
     """Its first port was taken when it started, and the second runner gets that: the older one stays nevertheless."""
     identity = nodes.settings(0).identity
     with socket.create_server((nodes.address, PORTS[0])):
-        first = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="z", host="a")), run=RUN)
+        older = attrs.evolve(identity, incarnation="z", host="a")
+        first = nodes.open(nodes.settings(0, identity=older, began=1.0, boot="one"), run=RUN)
         spoke = nodes.open(nodes.settings(1), run=RUN)
         news = Read([first, spoke])
         for node in (first, spoke):
             node.link.tell(Local(stage=Stage.READY))
         wait_until(lambda: Joined() in news.of(1, Joined))
-    second = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="b", host="b")), run=RUN)
+    younger = attrs.evolve(identity, incarnation="b", host="b")
+    second = nodes.open(nodes.settings(0, identity=younger, began=1.5, boot="one"), run=RUN)
     newest = Read([second])
     second.link.tell(Local(stage=Stage.READY))
     wait_until(lambda: newest.of(0, Refused))

@@ -18,6 +18,7 @@ import attrs
 import pytest
 
 from ascend_runner.errors import OutputError
+from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import Stage
 from ascend_runner.record.job_record import Staged
 from ascend_runner.services import staging as datasets
@@ -369,7 +370,7 @@ def test_leftover_that_is_longer(staging: Staging) -> None:
     task, entry = staging.task(), staging.entry("link")
     entry = staging.entry(entry.target)
     (staging.target / "class-0" / "part-0").mkdir(parents=True)
-    boot = Path(datasets.BOOT_ID).read_text().strip()
+    boot = Host().boot_id
     (staging.target / part_name(entry, boot)).write_bytes(b"longer than the file" * 1000)
     task.copy(entry, str(staging.source / entry.path))
 
