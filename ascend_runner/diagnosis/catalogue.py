@@ -23,6 +23,7 @@ import attrs
 from ascend_runner.diagnosis import codes, expressions
 from ascend_runner.diagnosis.codes import Code, Found, Kind
 from ascend_runner.diagnosis.finding import Finding
+from ascend_runner.errors import SettingsError, reason
 from ascend_runner.text import LINE_LIMIT
 
 if sys.version_info >= (3, 11):
@@ -148,14 +149,18 @@ def _read_files() -> Iterator[bytes]:
             yield file.read()
 
 
-def read(path: str) -> bytes:
-    """Return the content of a site's file; a FIFO counts as empty.
+def read(path: str) -> tuple[bytes, list[str]]:
+    """Return the content of a site's file (`--catalogue`), and its faults. A FIFO counts as empty.
 
     Raises:
-        OSError: It cannot be read.
+        SettingsError: The file cannot be read.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return file.read(LARGEST + 1)
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise SettingsError(f"cannot read --catalogue {path!r}: {reason(error)}") from error
+    return data, faults(data, path)
 
 
 LARGEST: Final = 1 << 20  # bytes of a site's file

@@ -262,11 +262,7 @@ class Preparer:
     def _read_catalogue(self, path: str) -> None:
         from ascend_runner.diagnosis import catalogue  # noqa: PLC0415  only --catalogue needs it before a failure
 
-        try:
-            data = catalogue.read(path)
-        except OSError as failure:
-            raise SettingsError(f"cannot read --catalogue {path!r}: {reason(failure)}") from failure
-        faults = catalogue.faults(data, path)
+        data, faults = catalogue.read(path)
         if faults:
             self._found.add(Subject.SETTINGS, map(error, faults), SettingsError(faults[0]))
         self.context = attrs.evolve(self.context, catalogue=data)

@@ -677,11 +677,7 @@ def _site(options: Namespace) -> Catalogue:
     path: str | None = options.catalogue
     if path is None:
         return EMPTY
-    try:
-        data = catalogue.read(path)
-    except OSError as error:
-        raise SettingsError(f"cannot read --catalogue {path!r}: {reason(error)}") from error
-    faults = catalogue.faults(data, path)
+    data, faults = catalogue.read(path)
     for fault in faults[:-1]:
         options.tell(fault)
     if faults:
