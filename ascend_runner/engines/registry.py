@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ascend_runner.engines import local, node_0
-from ascend_runner.engines.command import LAUNCH_MODULE, PROGRAMS
+from ascend_runner.engines.command import LAUNCH_MODULE, LLAMA_FACTORY, PROGRAMS
 from ascend_runner.engines.local import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
@@ -25,3 +25,14 @@ MODULES: Final[Mapping[str, str]] = {
     name: module for name, _program, module in PROGRAMS if name in ENGINES and "." in module
 }
 NAMES: Final = (DIRECT, *ENGINES)
+
+
+def inform(engine: str, request: Request) -> Handover:
+    """Leave a command that is an engine as it is, and tell the engine what it does not find out about the nodes.
+
+    Raises:
+        SettingsError: The engine cannot run this command or this job.
+    """
+    if engine == LLAMA_FACTORY:
+        return Handover(argv=request.argv, note="", variables=local.variables_of_llama_factory(request))
+    return node_0.with_hosts(engine, request)

@@ -115,7 +115,7 @@ class JobSetup:
         self._settings = settings
         self._context: PlanContext | None = None
         self._prepared: Preparation | None = None
-        self._table_claim = self.resources.enter_context(ExitStack())  # keeps other jobs from replacing the rank table
+        self._of_attempt = self.resources.enter_context(ExitStack())  # the claim on the rank table, and a directory
         self._port: tuple[int, socket.socket] | None = None  # the port of node 0, and what reserves it
         self._staging: Staging | None = None
         self._history = History(history.folder(environ), WriteQueue(self.patience))
@@ -272,13 +272,13 @@ class JobSetup:
         """
         if self.precheck:
             self.precheck.end(self.pause)
-        self._table_claim.close()  # the one of the attempt before
+        self._of_attempt.close()
         if job.files.scratch:
-            self.resources.callback(shutil.rmtree, job.files.scratch, ignore_errors=True)
+            self._of_attempt.callback(shutil.rmtree, job.files.scratch, ignore_errors=True)
         written = write(job, self.messages.warning, checks_table=not self._settings.no_table_checks)
         if written:
             table, lock = written
-            self._table_claim.callback(disks.release, lock)
+            self._of_attempt.callback(disks.release, lock)
             job = self._prepared.job(table) if self._prepared and table != job.files.table else job
         self.pause(0.0)
         return job

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.engines import node_0
-from ascend_runner.engines.command import LLAMA_FACTORY, program_of
-from ascend_runner.engines.local import Handover, Request, variables_of_llama_factory
+from ascend_runner.engines import node_0, registry
+from ascend_runner.engines.command import program_of
+from ascend_runner.engines.local import Handover, Request
 from ascend_runner.engines.registry import DIRECT, ENGINES
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
 from ascend_runner.frameworks import conflicts, env_patch
@@ -816,10 +816,7 @@ def with_hosts(engine: str, context: PlanContext, node: Node) -> Handover:
     Raises:
         SettingsError: The engine cannot run this command or this job.
     """
-    request = _request(engine, context, node, node.devices_per_node or 0)
-    if engine == LLAMA_FACTORY:
-        return Handover(argv=request.argv, note="", variables=variables_of_llama_factory(request))
-    return node_0.with_hosts(engine, request)
+    return registry.inform(engine, _request(engine, context, node, node.devices_per_node or 0))
 
 
 def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Request:
