@@ -1,16 +1,16 @@
-"""One node of a Ray cluster, and on node 0 also the command: the process that `--launcher ray` starts on every node.
+"""One node of a Ray cluster, and on node 0 also the command. `--launcher ray` starts this process on every node.
 
-It runs in the Python of the command, from 3.8 on, and uses nothing but the standard library; only `ray start --block`,
-which it starts from this file as well, imports Ray. `ray symmetric-run` does the same for one cluster per machine: it
-runs `ray stop`, which ends those of others, and hides how its parts have ended.
+It runs in the Python of the command (3.8 or newer) and uses only the standard library. Ray is imported only by the
+process that becomes `ray start --block`, which is started from this file as well. `ray symmetric-run` does the same for
+one cluster per machine, but it runs `ray stop`, which ends other clusters, and hides how its processes ended.
 
-The nodes meet at node 0's MASTER_PORT, over connections that last as long as the job, one JSON object per line:
+The nodes meet at MASTER_PORT of node 0. A connection lasts as long as the job and carries one JSON object per line:
 
     worker: {"job": NAME, "node": 1, "nodes": 2}    node 0: {"address": HOST:PORT, "session": NAME} or {"refused": WHY}
     worker: {"joined": true}                        node 0: {"status": N}, once the command has ended
 
-So Ray's own ports can be any that are free, nobody joins the cluster of another job, and workers leave in time. A node
-whose process has ended has closed its connection; one that breaks in another way proves nothing, Ray watches its nodes.
+So Ray can use any free ports, no node joins the cluster of another job, and workers leave in time. A connection is
+closed when the process of its node exits. If it breaks in another way, that proves nothing: Ray watches its nodes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import importlib
 import json
 import os
 import resource
+import select
 import selectors
 import shutil
 import signal
@@ -35,26 +36,26 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-OLDEST = (2, 9)  # of Ray: the first that knows NPUs
-VITAL = ("gcs_server", "raylet")  # without these the node is lost
+OLDEST = (2, 9)  # the first version of Ray that supports NPUs
+VITAL = ("gcs_server", "raylet")  # processes without which a node is lost
 HOOK = "RAY_START_HOOK"  # a function that `ray start` calls with its parameters
-ADDRESS_FILE = "ray_current_cluster"  # `ray start` writes it to its temporary directory when the node has joined
-OUTPUT = "ray-start.txt"  # what `ray start` writes
-PAUSE = 0.05  # seconds between two looks for that file
+ADDRESS_FILE = "ray_current_cluster"  # in the temporary directory; written by `ray start` when the node has joined
+OUTPUT = "ray-start.txt"  # the output of `ray start`
+PAUSE = 0.05  # seconds between two checks for ADDRESS_FILE
 RETRY = 0.5  # seconds between two attempts to reach node 0
-LAST_WORDS = 2.0  # seconds in which the command may end by itself, or a linked runner stops this process
-FAREWELL = 5.0  # seconds in which the workers leave after a success
+LAST_WORDS = 2.0  # seconds for the command to exit by itself, or for a linked runner to stop this process
+FAREWELL = 5.0  # seconds for the workers to leave after a success
 LONGEST = 4096  # bytes of a line
-STRANGERS = 64  # connections that have not said who they are
+STRANGERS = 64  # connections that have not introduced themselves
 
 
 class ClusterError(Exception):
-    """There is no cluster, or no longer one: a sentence."""
+    """The cluster could not be started, or has died."""
 
 
 def main(words: list[str]) -> int:
     """Run a node, and return the exit status of the command."""
-    sys.path.pop(0)  # this directory, whose modules must not hide others
+    sys.path.pop(0)  # this directory: its modules must not shadow others
     if words[0] == "start":
         return start(int(words[1]), *words[2:4], arguments=words[4:])
     at = words.index("--")
@@ -69,15 +70,15 @@ def main(words: list[str]) -> int:
             status = run_head(node, words[at + 1 :]) if node.options.node == 0 else run_worker(node)
         except ClusterError as error:
             if not node.asked:
-                say(f"ClusterError: {error}")  # the form of an exception: the last one in a log counts
+                say(f"ClusterError: {error}")  # like an exception, which the diagnosis finds
             status = 1
     return end_like(-node.asked if node.asked and status else status)
 
 
 def end_like(status: int) -> int:
-    """Return an exit status, or die of the signal that a process died of (below 0)."""
+    """Return an exit status, or die of a signal if the status is negative, as in subprocess."""
     if status < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one of the command already
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has dumped core already
         signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
         os.kill(os.getpid(), -status)
     return status
@@ -87,7 +88,7 @@ def end_like(status: int) -> int:
 
 
 def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) -> int:
-    """Become `ray start --block`, and write to `reasons` why it cannot, or why it ends."""
+    """Become `ray start --block`. Writes to `reasons` why that is impossible, or why it ends."""
     why = why_unusable()
     if why:
         os.write(reasons, why.encode())
@@ -101,7 +102,7 @@ def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) ->
     try:
         return int(importlib.import_module("ray.scripts.scripts").main() or 0)
     finally:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # now Ray ends its processes itself
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # now Ray stops its own processes
 
 
 def why_unusable() -> str:
@@ -116,14 +117,14 @@ def why_unusable() -> str:
 
 
 def place(temp_dir: str, session: str, parameters: Any, _is_head: object) -> None:
-    """Let Ray use the directory that has been made, where the logs are a link to the job's log directory."""
-    os.environ.pop(HOOK, None)  # or all processes of the cluster would inherit it
+    """Make Ray use the prepared directory, where `logs` is a link to the job's log directory."""
+    os.environ.pop(HOOK, None)  # otherwise all processes of the cluster inherit it
     parameters.temp_dir, parameters.session_name = temp_dir, session
-    parameters.ray_client_server_port = None  # it would listen at a fixed port
+    parameters.ray_client_server_port = None  # it would listen on a fixed port
 
 
 def look_for_dead(reasons: int, *_signal: object) -> None:
-    """Tell of a dead raylet at once: Ray looks once a second, by which time the command may have failed of it."""
+    """Report a dead raylet at once. Ray checks once per second, and the command may fail in the meantime."""
     for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended:
@@ -134,19 +135,19 @@ def look_for_dead(reasons: int, *_signal: object) -> None:
 
 
 def ending(status: int) -> str:
-    """Return how a process has ended."""
-    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"has ended with exit status {status}"
+    """Describe how a process ended."""
+    return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
 
 
 def kill(pids: list[int]) -> None:
-    """Kill processes. Without a raylet, and even more without the GCS, Ray's workers may stay for many seconds."""
+    """Kill processes. Without a raylet or the GCS, Ray's workers may stay for many seconds."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def below(parent: int) -> Iterator[tuple[str, int]]:
-    """Yield the name and pid of each process below another one, parents before children, also of the dead."""
+    """Yield the name and pid of each descendant of a process, zombies included, parents before children."""
     found: dict[int, list[tuple[str, int]]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
@@ -162,15 +163,15 @@ def below(parent: int) -> Iterator[tuple[str, int]]:
 
 
 class Node:
-    """What both kinds of nodes have: Ray's processes, the signals, and what to wait for."""
+    """The parts common to all nodes: the processes of Ray, signals, and the selector."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.asked = 0  # the signal that has asked this process to stop
+        self.asked = 0  # the signal by which this process was asked to stop
         self.deadline = time.monotonic() + options.timeout
         self.selector = selectors.DefaultSelector()
         self.logs = os.path.join(options.logs, time.strftime("session_%Y%m%d-%H%M%S"))
-        self.temp_dir = os.path.join(options.scratch, "t")  # Ray lets everybody write to it
+        self.temp_dir = os.path.join(options.scratch, "t")  # Ray makes it writable by everyone
         self._ray: subprocess.Popen[bytes] | None = None
         self._lock = -1
         self._reasons = -1
@@ -187,26 +188,32 @@ class Node:
         self.asked = self.asked or signum
 
     def wait(self, seconds: float | None) -> list[Any]:
-        """Wait for connections, data, signals and the ends of processes; return the sockets that have something."""
+        """Wait for connections, data, signals and the ends of processes; return the sockets that are ready."""
         ready = [key for key, _events in self.selector.select(seconds)]
-        for key in ready:
-            if key.data == "signal":
-                with contextlib.suppress(BlockingIOError):
-                    self._wakers[0].recv(LONGEST)
+        if any(key.data == "signal" for key in ready):
+            self._drain()
         return [key.fileobj for key in ready if key.data != "signal"]
 
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wakers[0].recv(LONGEST)
+
     def is_asked_soon(self) -> bool:
-        """Whether this process is asked to stop within a moment, by a runner that knows more about a failure."""
+        """Whether this process is asked to stop within a moment, by a runner that knows more about a failure.
+
+        Sockets are left alone: one that is ready would end each wait at once.
+        """
         until = time.monotonic() + LAST_WORDS
         while not self.asked and time.monotonic() < until:
-            self.wait(until - time.monotonic())
+            select.select([self._wakers[0]], [], [], max(0.0, until - time.monotonic()))
+            self._drain()
         return bool(self.asked)
 
     def start_ray(self, session: str, *arguments: str) -> None:
-        """Begin to start this node's part of the cluster.
+        """Start Ray on this node. Does not wait until it has joined the cluster.
 
         Raises:
-            ClusterError: A directory cannot be made.
+            ClusterError: A directory cannot be created.
         """
         try:
             self._lock = make_own(self.options.scratch)
@@ -214,7 +221,7 @@ class Node:
             os.makedirs(self.logs, exist_ok=True)
             os.symlink(os.path.abspath(self.logs), os.path.join(self.temp_dir, session, "logs"))
         except OSError as error:
-            why = f"cannot make the directory {error.filename} on node {self.options.node}: {error.strerror}"
+            why = f"cannot create directory {error.filename} on node {self.options.node}: {error.strerror}"
             raise ClusterError(why) from error
         self._reasons, reasons = os.pipe()
         starter = (sys.executable, os.path.abspath(__file__), "start", str(reasons), self.temp_dir, session)
@@ -235,26 +242,30 @@ class Node:
         return [
             f"--node-name={options.job}-node-{options.node}",
             f"--resources={json.dumps({'NPU': options.npus})}",
-            # Any free ports: the usual ones are the same for all clusters of a machine.
+            # Any free ports: the defaults are the same for all clusters on a machine.
             *("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"),
-            # Without it, Ray looks for the way to a server on the Internet.
+            # Otherwise Ray chooses the address that reaches a server on the Internet.
             *((f"--node-ip-address={own_address}",) if own_address else ()),
         ]
 
     @property
     def address(self) -> str:
-        """The address of the cluster, once this node has joined it."""
+        """The address of the cluster, "" until this node has joined it."""
         with contextlib.suppress(OSError), open(os.path.join(self.temp_dir, ADDRESS_FILE)) as file:
             return file.read().strip()
         return ""
 
     def check(self) -> None:
-        """Raise a ClusterError if Ray has ended."""
+        """Check that Ray is running.
+
+        Raises:
+            ClusterError: Ray has died.
+        """
         if not self._ray or self._ray.poll() is None:
             return
         why = os.read(self._reasons, LONGEST).decode()
         if self.address:
-            what, why = f"Ray has ended on node {self.options.node}", why or f"ray start {ending(self._ray.returncode)}"
+            what, why = f"Ray died on node {self.options.node}", why or f"ray start {ending(self._ray.returncode)}"
         else:
             what, why = f"node {self.options.node} cannot start Ray", why or self._last_line()
         raise ClusterError(f"{what}: {why} (logs in {self.logs})")
@@ -262,10 +273,14 @@ class Node:
     def _last_line(self) -> str:
         with open(os.path.join(self.logs, OUTPUT), errors="replace") as output:
             lines = [line.strip() for line in output if line.strip()]
-        return lines[-1] if lines else "ray start has written nothing"
+        return lines[-1] if lines else "ray start printed nothing"
 
     def check_start(self, late: str) -> None:
-        """Raise a ClusterError if the job is stopped, Ray has ended, or time is over (`late` is what to say then)."""
+        """Check that this node may go on waiting for the cluster.
+
+        Raises:
+            ClusterError: The job is being stopped, Ray has died, or the time is over (with the text `late`).
+        """
         if self.asked:
             raise ClusterError("stopped")
         self.check()
@@ -273,18 +288,18 @@ class Node:
             raise ClusterError(late)
 
     def close_logs(self) -> None:
-        """Take back what Ray has permitted: that everybody writes to its directory of logs."""
+        """Restore the permissions of the log directory, which Ray makes writable by everyone."""
         os.chmod(self.logs, stat.S_IMODE(os.stat(self.options.logs).st_mode))
 
     def close(self) -> None:
-        """Kill Ray's processes: nothing of them is needed any more."""
+        """Kill the processes of Ray."""
         if self._ray and self._ray.poll() is None:
             kill([self._ray.pid, *(pid for _name, pid in below(self._ray.pid))])
             self._ray.wait()
 
 
 def address_towards(host: str) -> str:
-    """Return the address of this machine by which it reaches another one; "" if that may be any of its own."""
+    """Return the address from which this machine reaches another one; "" if that is itself, or unknown."""
     with contextlib.suppress(OSError):
         family, kind, protocol, _name, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -295,12 +310,12 @@ def address_towards(host: str) -> str:
 
 
 def make_own(path: str) -> int:
-    """Make the temporary directory of a cluster, and hold its lock; remove those of clusters that are over."""
+    """Create the temporary directory of a cluster and return its lock. Removes directories of ended clusters."""
     for left in [path, *glob.glob(os.path.join(os.path.dirname(path), "ascend-ray-*"))]:
-        remove_unless_used(left)  # of the attempt before, or of a job whose runner was killed
+        remove_unless_used(left)  # by the previous attempt, or by a job whose runner was killed
     while True:
         os.mkdir(path, 0o700)
-        with contextlib.suppress(FileNotFoundError):  # another job has removed it meanwhile
+        with contextlib.suppress(FileNotFoundError):  # another job has just removed it
             folder = os.open(path, os.O_RDONLY)
             fcntl.flock(folder, fcntl.LOCK_EX)
             if os.path.exists(path):
@@ -309,7 +324,7 @@ def make_own(path: str) -> int:
 
 
 def remove_unless_used(path: str) -> None:
-    """Remove the directory of a cluster that is over: nobody holds its lock."""
+    """Remove the directory of a cluster unless a process holds its lock."""
     with contextlib.suppress(OSError):
         folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
@@ -320,7 +335,7 @@ def remove_unless_used(path: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write a line for people."""
+    """Print a line to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -331,20 +346,20 @@ class Lines:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.peer = connection.getpeername()[0]
-        self.is_welcome = False  # node 0 has told it the address of the cluster
-        self.is_closed = False  # by the process at the other end
+        self.is_welcome = False  # whether the address of the cluster was sent to it
+        self.is_closed = False  # whether the other end has closed it
         self._rest = b""
         connection.settimeout(FAREWELL)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # networks forget silent connections
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # some networks drop idle connections
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
 
     def send(self, **members: object) -> None:
-        """Send a message; one that cannot be sent is for a node that has gone."""
+        """Send a message. Errors are ignored: they mean that the node has gone."""
         with contextlib.suppress(OSError):
             self.connection.sendall(json.dumps(members).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return the messages that have arrived; None: the connection is over, or what arrives is something else."""
+        """Return the messages that have arrived, None if the connection is closed or carries anything else."""
         try:
             data = self.connection.recv(LONGEST)
             self.is_closed = not data
@@ -360,18 +375,18 @@ class Lines:
 
 
 class Hub:
-    """The connections of the other nodes to node 0."""
+    """The end of all connections at node 0."""
 
     def __init__(self, node: Node, session: str) -> None:
         self._node, self.session = node, session
         self._strangers: list[Lines] = []
         self._nodes: dict[int, Lines] = {}
         self._joined: set[int] = set()
-        self.left: int | None = None  # the first node that has left after it had joined
+        self.left: int | None = None  # the first node that has left after joining
         self._server: socket.socket | None = None
 
     def open(self) -> None:
-        """Listen at MASTER_PORT.
+        """Listen on MASTER_PORT.
 
         Raises:
             ClusterError: The port is taken.
@@ -384,8 +399,8 @@ class Hub:
             )
         except OSError as error:
             raise ClusterError(
-                f"node 0 cannot listen at port {port} of {address}, where the nodes of the Ray cluster meet"
-                f" ({error.strerror}): end the program that uses it, or set another one with --master-port"
+                f"node 0 cannot listen on port {port} of {address}, where the nodes of the Ray cluster meet"
+                f" ({error.strerror}): stop the program that uses it, or choose another port with --master-port"
             ) from error
         self._node.selector.register(self._server, selectors.EVENT_READ)
 
@@ -395,7 +410,7 @@ class Hub:
         return [number for number in range(1, self._node.options.nodes) if number not in self._joined]
 
     def attend(self, seconds: float | None) -> None:
-        """Wait for at most `seconds`, and do what the other nodes ask for."""
+        """Wait for at most `seconds`, and answer the other nodes."""
         for ready in self._node.wait(seconds):
             if self._server and ready is self._server:
                 with contextlib.suppress(OSError):
@@ -437,7 +452,7 @@ class Hub:
         lines.send(refused=why)
 
     def _drop(self, lines: Lines) -> None:
-        """Forget a connection: its node is missing again, or has left if its process has ended."""
+        """Close a connection. Its node counts as missing again, or as gone if its process has exited."""
         self._node.selector.unregister(lines.connection)
         lines.connection.close()
         self._strangers = [one for one in self._strangers if one is not lines]
@@ -447,7 +462,7 @@ class Hub:
         self._joined &= set(self._nodes)
 
     def close(self) -> None:
-        """Stop to listen: all nodes have joined."""
+        """Stop listening, once all nodes have joined."""
         if self._server:
             self._node.selector.unregister(self._server)
             self._server.close()
@@ -455,7 +470,7 @@ class Hub:
                 self._drop(stranger)
 
     def dismiss(self, status: int) -> None:
-        """Tell the other nodes that the command has ended, and wait for them after a success."""
+        """Send the status of the command to the other nodes. After a success, wait for them to leave."""
         for lines in self._nodes.values():
             lines.send(status=status)
         until = time.monotonic() + FAREWELL
@@ -473,7 +488,7 @@ def run_head(node: Node, words: list[str]) -> int:
         raise ClusterError(f"cannot run {words[0]!r} on node 0: {error.strerror}") from error
     try:
         attend_command(node, hub, command)
-    except ClusterError:  # without Ray's processes the command may wait for them for ever
+    except ClusterError:  # the command may wait for dead processes forever
         end_command(command, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             command.wait(LAST_WORDS)
@@ -487,7 +502,7 @@ def complete(node: Node, hub: Hub) -> None:
     """Start the head of the cluster, and wait for the other nodes.
 
     Raises:
-        ClusterError: One is missing, Ray does not start, or this process is asked to stop.
+        ClusterError: A node is missing, Ray does not start, or this process is asked to stop.
     """
     options, began = node.options, time.monotonic()
     if options.nodes > 1:
@@ -504,17 +519,17 @@ def complete(node: Node, hub: Hub) -> None:
 
 
 def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of the command, and pass on the request to stop: its workers are to live until it has ended.
+    """Wait for the end of the command. A request to stop goes to the command, whose workers live until it has ended.
 
     Raises:
-        ClusterError: Ray has ended.
+        ClusterError: Ray has died, or a node has left.
     """
     is_told = False
     while command.poll() is None:
         hub.attend(None)
         if hub.left and not node.is_asked_soon():
             raise ClusterError(f"node {hub.left} has left the Ray cluster")
-        if node.asked == signal.SIGTERM and not is_told:  # SIGINT has reached every process
+        if node.asked == signal.SIGTERM and not is_told:  # SIGINT from a terminal reaches every process
             is_told = True
             end_command(command, signal.SIGTERM)
         if not node.asked:
@@ -522,21 +537,21 @@ def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> No
 
 
 def end_command(command: subprocess.Popen[bytes], signum: int) -> None:
-    """Send a signal to the command, and to what it has started in its session."""
+    """Send a signal to the process group of the command."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(command.pid, signum)
 
 
 def missing_nodes(node: Node, missing: list[int]) -> str:
-    """Return the sentence about a cluster that is not complete in time."""
+    """Return the error message for a cluster that is not complete in time."""
     options = node.options
     if not missing:
-        return f"Ray has not started on node 0 within {options.timeout:g} s (logs in {node.logs})"
+        return f"Ray did not start on node 0 within {options.timeout:g} s (logs in {node.logs})"
     names = ", ".join(map(str, missing))
     are = f"nodes {names} have" if len(missing) > 1 else f"node {names} has"
     return (
-        f"{are} not joined the Ray cluster within {options.timeout:g} s: see whether ascend-runner runs there, and"
-        f" reaches {options.address} (--link-timeout)"
+        f"{are} not joined the Ray cluster within {options.timeout:g} s: check that ascend-runner is running there and"
+        f" can reach {options.address} (--link-timeout)"
     )
 
 
@@ -551,9 +566,9 @@ def run_worker(node: Node) -> int:
         welcome = hear(node, lines, "address")
         node.start_ray(welcome["session"], f"--address={welcome['address']}")
         while not node.address:
-            if node.wait(PAUSE):  # node 0 has nothing to say now
+            if node.wait(PAUSE):  # node 0 sends nothing now, so it has exited
                 raise ClusterError(closed(node))
-            node.check_start(f"Ray has not started on node {node.options.node} in time (logs in {node.logs})")
+            node.check_start(f"Ray did not start on node {node.options.node} in time (logs in {node.logs})")
         node.close_logs()
         lines.send(joined=True)
         status = int(hear(node, lines, "status", is_joined=True)["status"])
@@ -563,10 +578,10 @@ def run_worker(node: Node) -> int:
 
 
 def connect(node: Node) -> Lines:
-    """Return a connection to node 0, which may start later.
+    """Connect to node 0, which may start later.
 
     Raises:
-        ClusterError: There is none in time.
+        ClusterError: Node 0 cannot be reached in time.
     """
     options = node.options
     host, port = options.address.rpartition(":")[::2]
@@ -579,22 +594,22 @@ def connect(node: Node) -> Lines:
             lines.send(job=options.job, node=options.node, nodes=options.nodes)
             return lines
         node.check_start(
-            f"node {options.node} has not reached node 0 at {options.address} within {options.timeout:g} s ({why}):"
-            " see whether ascend-runner runs on node 0, and whether the network lets this port through (--link-timeout)"
+            f"node {options.node} could not reach node 0 at {options.address} within {options.timeout:g} s ({why}):"
+            " check that ascend-runner is running on node 0, and that the network permits this port (--link-timeout)"
         )
         node.wait(RETRY)
 
 
 def closed(node: Node) -> str:
-    """Return the sentence about a node 0 that has ended."""
-    return f"node 0 at {node.options.address} has closed the connection"
+    """Return the error message for a node 0 that has exited."""
+    return f"node 0 at {node.options.address} closed the connection"
 
 
 def hear(node: Node, lines: Lines, name: str, *, is_joined: bool = False) -> dict[str, Any]:
-    """Return the next message of node 0, which has a member `name`.
+    """Wait for a message of node 0 with the member `name`, and return it.
 
     Raises:
-        ClusterError: Node 0 refuses this one, Ray has ended, or this process is asked to stop.
+        ClusterError: Node 0 refuses this node, Ray has died, or this process is asked to stop.
     """
     while True:
         for ready in node.wait(None):

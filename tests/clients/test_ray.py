@@ -17,7 +17,7 @@ ACTORS = (sys.executable, str(PROGRAMS / "ray_actors.py"))
 CLUSTER = (*RUNNER, "--simulate", "2x2", "--launcher", "ray", "--log-dir", "log", *ACTORS)
 FIRST, SECOND = f"{NAMESPACE_NETWORK}1", f"{NAMESPACE_NETWORK}2"
 WHERE = {f"actor on {address} with NPU {npu}" for address in (FIRST, SECOND) for npu in (0, 1)}
-ENDED = "ClusterError: Ray has ended on node"
+ENDED = "ClusterError: Ray died on node"
 
 
 @pytest.fixture

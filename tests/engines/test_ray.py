@@ -116,9 +116,7 @@ def test_death_of_a_vital_process_ends_all_nodes(program: Program, start: START,
     os.kill(pid, signal.SIGKILL)
 
     assert [1, 1] == [run.finish() for run in runs]
-    cause = (
-        f"ray-node-{node} failed: ClusterError: Ray has ended on node {node}: {name} (pid {pid}) was killed by SIGKILL"
-    )
+    cause = f"ray-node-{node} failed: ClusterError: Ray died on node {node}: {name} (pid {pid}) was killed by SIGKILL"
     assert all(cause in run.screen for run in runs)
 
 
@@ -184,7 +182,7 @@ def test_failure_ends_nodes_without_a_link(start: START) -> None:
 
     assert [7, 1] == [run.finish() for run in runs]
     assert "ERROR all failed ranks of this node lost a peer; look at the other nodes" in runs[1].screen
-    assert "| ClusterError: the command on node 0 has ended with exit status 7" in runs[1].screen
+    assert "| ClusterError: the command on node 0 exited with status 7" in runs[1].screen
 
 
 # --- Bad input --------------------------------------------------------------------------------------------------------
@@ -195,7 +193,7 @@ def test_missing_nodes_are_named(start: START) -> None:
     (run,) = start(WAITS, "--link-timeout", "1", *ALONE, nodes=(0,))
 
     assert 1 == run.finish()
-    assert "node 1 has not joined the Ray cluster within 1 s: see whether ascend-runner runs there" in run.screen
+    assert "node 1 has not joined the Ray cluster within 1 s: check that ascend-runner is running there" in run.screen
 
 
 def test_unreachable_node_0(start: START, ports: tuple[str, str]) -> None:
@@ -203,7 +201,7 @@ def test_unreachable_node_0(start: START, ports: tuple[str, str]) -> None:
     (run,) = start(WAITS, "--link-timeout", "1", *ALONE, nodes=(1,))
 
     assert 1 == run.finish()
-    assert f"node 1 has not reached node 0 at 127.0.0.1:{ports[0]} within 1 s (Connection refused)" in run.screen
+    assert f"node 1 could not reach node 0 at 127.0.0.1:{ports[0]} within 1 s (Connection refused)" in run.screen
 
 
 def test_taken_port(start: START, ports: tuple[str, str]) -> None:
@@ -212,7 +210,7 @@ def test_taken_port(start: START, ports: tuple[str, str]) -> None:
         (run,) = start(WAITS, *ALONE, nodes=(0,))
 
         assert 1 == run.finish()
-    assert f"node 0 cannot listen at port {ports[0]} of 127.0.0.1" in run.screen
+    assert f"node 0 cannot listen on port {ports[0]} of 127.0.0.1" in run.screen
     assert "--master-port" in run.screen
 
 
@@ -255,7 +253,7 @@ def test_directory_cannot_be_made(start: START) -> None:
     (run,) = start(WAITS, *ALONE, nodes=(0,), env={"TMPDIR": "/dev/null"})
 
     assert 1 == run.finish()
-    assert re.search(r"cannot make the directory /dev/null/ascend-ray-\w+ on node 0: Not a directory", run.screen)
+    assert re.search(r"cannot create directory /dev/null/ascend-ray-\w+ on node 0: Not a directory", run.screen)
 
 
 def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
