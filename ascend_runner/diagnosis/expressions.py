@@ -68,15 +68,12 @@ _SINGLE: Final = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN"})  # items of 
 
 
 def _ambiguity(items: Sequence[Item], following: Characters, *, is_repeated: bool) -> str:
-    """Return why a repeated group can match the same text in many ways, so that backtracking explodes, "" if it cannot.
+    """Return why backtracking in a repeated group may take exponential time, "" if it does not.
 
-    It can if a repetition inside it also matches the character that may come next, or if two of its alternatives begin
-    with the same character. `following` are the characters that may follow the items.
+    It does if the group can match one text in many ways: if a repetition inside it also matches the character that may
+    come next, or if two of its alternatives begin with the same character.
     """
-    for at, (code, value) in enumerate(items):
-        name = str(code)
-        after, may_be_empty = _beginnings(items[at + 1 :])
-        after = after | following if may_be_empty else after
+    for name, value, after in _in_context(items, following):
         for part, repeats in _parts(name, value):
             begins = _beginnings(part)[0]
             if is_repeated and name.endswith("_REPEAT") and value[0] != value[1] and begins & after:
@@ -105,14 +102,21 @@ FEW: Final = 10  # a repetition with fewer lengths to try takes no noticeable ti
 
 def _open_ends(items: Sequence[Item], following: Characters) -> int:
     found = 0
-    for at, (code, value) in enumerate(items):
-        name = str(code)
-        after, may_be_empty = _beginnings(items[at + 1 :])
-        after = after | following if may_be_empty else after
+    for name, value, after in _in_context(items, following):
         if name.endswith("_REPEAT") and value[1] - value[0] >= FEW:
             found += bool(_beginnings(value[2])[0] & after)
         found += max((_open_ends(part, after) for part, _repeats in _parts(name, value)), default=0)
     return found
+
+
+def _in_context(items: Sequence[Item], following: Characters) -> Iterator[tuple[str, Any, Characters]]:
+    """Yield the name and the arguments of each item, and the characters that may come next.
+
+    `following` are the characters that may follow the last item.
+    """
+    for at, (code, value) in enumerate(items):
+        after, may_be_empty = _beginnings(items[at + 1 :])
+        yield str(code), value, after | following if may_be_empty else after
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[Sequence[Item], bool]]:
