@@ -275,12 +275,11 @@ LONGEST_TITLE: Final = 40  # characters of a list of ranks, which is in the tabl
 
 @attrs.frozen(kw_only=True)
 class Strip:
-    """The strip of some ranks, from `x` on.
+    """The strip of some ranks, from `x` on, in thousandths of the duration of the job.
 
     The first `quiet` of its `width` are before the first output, the last `silent` after the last one, and the last
-    `stopping` after the rank was asked to stop.
-    At `killed` it was sent SIGKILL. `activity` is a path of SVG, HEIGHT high where most output was written.
-    It `is_unknown` if other strips show theirs.
+    `stopping` after the rank was asked to stop. At `killed`, SIGKILL was sent. `activity` is a path of SVG, HEIGHT high
+    where most output was written; it `is_unknown` if only other strips have one.
     """
 
     title: str
@@ -296,6 +295,16 @@ class Strip:
     activity: str
     is_unknown: bool
     times: str
+
+    @property
+    def end(self) -> int:
+        """The place where the strip ends."""
+        return self.x + self.width
+
+    @property
+    def active(self) -> int:
+        """The width between the first and the last output."""
+        return max(0, self.width - self.quiet - self.silent)
 
 
 @attrs.frozen(kw_only=True)
