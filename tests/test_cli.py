@@ -20,6 +20,7 @@ from ascend_runner.node.host import Host
 from ascend_runner.settings.command_line import help_text
 from ascend_runner.settings.options import Topic
 from tests.helpers.program import run_to_end, sentence
+from tests.helpers.site_catalogue import LICENCE
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
 
@@ -347,18 +348,6 @@ def test_missing_working_directory_is_the_runners_failure(commands: Path) -> Non
 
 
 # --- The catalogue of a site ------------------------------------------------------------------------------------------
-
-LICENCE = """
-[[entry]]
-id = "licence"
-on = "exception"
-match = 'licence server \\S+ refused'
-means = "the licence server refuses this host"
-next = "ask the platform team"
-source = "https://wiki.example.org/licences"
-sample = "RuntimeError: licence server l1 refused the checkout"
-near = "RuntimeError: licence server l1 granted 8 seats"
-"""
 
 
 def test_site_explains_its_own_errors(tmp_path: Path) -> None:

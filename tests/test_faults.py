@@ -13,7 +13,7 @@ import pytest
 
 import ascend_runner
 from ascend_runner.guardian import process_tree
-from tests.helpers.program import Program
+from tests.helpers.program import Program, Run
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT, wait_until
 
@@ -213,10 +213,9 @@ load_batch() if os.environ["RANK"] == "2" else all_reduce()
 """
 
 
-@pytest.mark.deep
-def test_warning_of_a_hang_names_the_rank_that_stands_out(program: Program) -> None:
-    """The screen has one line; the events and the report have the stacks while the job goes on."""
-    (program.folder / "train.py").write_text(WAITING)
+def warned_of_a_hang(program: Program, script: str) -> Run:
+    """Run a script on four ranks that wait for the file `go`, which is made after the warning; return the ended run."""
+    (program.folder / "train.py").write_text(script)
     options = ("--nproc-per-node", "4", "--hang-timeout", "2", "--hang-action", "warn")
     run = program.start(*options, sys.executable, "train.py")
     run.wait_for("the job continues")
@@ -224,6 +223,14 @@ def test_warning_of_a_hang_names_the_rank_that_stands_out(program: Program) -> N
     (program.folder / "go").touch()
 
     assert 0 == run.finish()
+    return run
+
+
+@pytest.mark.deep
+def test_warning_of_a_hang_names_the_rank_that_stands_out(program: Program) -> None:
+    """The screen has one line; the events and the report have the stacks while the job goes on."""
+    run = warned_of_a_hang(program, WAITING)
+
     assert "(--hang-timeout); rank 2 in load_batch (train.py:" in run.screen
     assert "outliers first" not in run.screen
     (stacks,) = [event["sentence"] for event in program.events() if event["event"] == "stacks"]
@@ -244,14 +251,8 @@ def test_warning_of_a_hang_names_no_rank_while_modules_are_imported(program: Pro
     for name, wait in (("fast", "time.sleep(0.05)"), ("slow", "sum(range(99))")):
         (program.folder / f"{name}.py").write_text(SLOW_MODULE.format(wait))
     script = "import os, importlib\nimportlib.import_module('slow' if os.environ['RANK'] == '2' else 'fast')\n"
-    (program.folder / "train.py").write_text(script)
-    options = ("--nproc-per-node", "4", "--hang-timeout", "2", "--hang-action", "warn")
-    run = program.start(*options, sys.executable, "train.py")
-    run.wait_for("the job continues")
-    wait_until(lambda: program.report()["hang"])
-    (program.folder / "go").touch()
+    run = warned_of_a_hang(program, script)
 
-    assert 0 == run.finish()
     assert [] == re.findall(r"\(--hang-timeout\); rank.*", run.screen)
     assert any(2 in group["rank_ids"] and len(group["rank_ids"]) == 1 for group in program.report()["hang"])
 

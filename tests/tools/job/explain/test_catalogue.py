@@ -7,19 +7,10 @@ from typing import Final
 
 import pytest
 
+from tests.helpers.site_catalogue import LICENCE
 from tests.tools.job.conftest import Tool
 
-SITE: Final = """
-[[entry]]
-id = "licence"
-on = "exception"
-match = 'licence server \\S+ refused'
-means = "the licence server refuses this host"
-next = "ask the platform team"
-source = "https://wiki.example.org/licences"
-sample = "RuntimeError: licence server l1 refused the checkout"
-near = "RuntimeError: licence server l1 granted 8 seats"
-
+SITE: Final = f"""{LICENCE}
 [[entry]]
 id = "slow-switch"
 code = "EI0006, exit status 42"
