@@ -204,7 +204,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def without_empty(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the heads, and then the rows, without the columns in which no row has a cell."""
+    """Return the heads, followed by the rows, without the columns that are empty in every row."""
     used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
     return tuple(tuple(row[index] for index in used) for row in (heads, *rows))
 

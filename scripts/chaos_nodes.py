@@ -128,7 +128,7 @@ class Schedule:
         return {fault.node for fault in self.stops if fault.name == "node stopped" and self.restarts}
 
     def may_leave(self) -> bool:
-        """Whether SIGKILL has hit all that would stop what is left of a node: its two processes and the one around."""
+        """Whether SIGKILL has hit all that cleans up after a node: its runner, its guardian and the outer guardian."""
         killed = {(fault.node, fault.name) for fault in self.faults}
         both = ("runner killed", "guardian killed")
         nodes = range(self.nodes)

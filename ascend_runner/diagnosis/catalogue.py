@@ -246,7 +246,7 @@ _CHOICES: Final = {
     "beside": ("disks", "memory", "ports", "shm"),
 }
 LONGEST_ADVICE: Final = 160  # characters, which take two lines of a terminal
-MOST_OPEN_REPETITIONS: Final = 2  # the worst line takes half a second, with a third one a minute
+MOST_OPEN_REPETITIONS: Final = 2  # the worst line takes half a second; with one more, a minute
 SHORTEST: Final = 3  # letters, or bytes of UTF-8, of a literal; a shorter one occurs in most logs
 
 

@@ -1,4 +1,4 @@
-"""Analyses regular expressions: the text that every match contains, and how long a search may take.
+"""Analyzes regular expressions: the text that every match contains, and how long a search may take.
 
 Knows nothing about their purpose.
 """
@@ -47,7 +47,7 @@ def literals(pattern: str) -> Iterator[str]:
 
 
 def faults(pattern: str) -> Iterator[str]:
-    """Yield what is wrong with an expression, whatever it is to match."""
+    """Yield the faults of an expression that do not depend on its purpose."""
     try:
         tree = _parser.parse(pattern, re.IGNORECASE)
     except re.error as error:

@@ -122,7 +122,7 @@ TABLE_LINES: Final = 22  # of a launcher's table of failed workers: with what su
 NEAR: Final = 40  # last lines of a rank that was stopped in which a code explains its failure
 LINES_LIMIT: Final = 64 * 1024  # last lines that are read
 SUMMARY_LIMIT: Final = 300  # characters
-SEVERAL: Final = 2  # escaped line breaks: a logged line often ends with one of its own
+SEVERAL: Final = 2  # escaped line breaks; a single one often ends a message
 LONG_LINE: Final = 4096  # characters; only both ends of a longer line are searched
 
 
@@ -163,7 +163,7 @@ def _of_words(
 ) -> tuple[Finding, Found | None]:
     """Return the evidence in a log without a traceback and without a known code.
 
-    Its last line may be the reason if the rank `says_why` it ends, as native code does before it aborts.
+    With `says_why`, the last line may be the reason, as in native code that aborts.
     """
     record = statements.error_line(since_progress(lines), is_stopped=is_stopped)
     words = statements.last_words(lines) if says_why and not record else ""
@@ -251,7 +251,7 @@ def end_of(tail: bytes) -> bytes:
 
 
 def _first_above(lines: Sequence[str], found: Found | None) -> str:
-    """Return the first record of native code, of those that end with a return code, "" if that is not a record."""
+    """Return the first record of native code above a numeric error code, "" without one."""
     if found is None or not found.code.name.isdigit() or found.line not in lines:
         return ""
     end = lines.index(found.line) + 1
@@ -467,7 +467,7 @@ def _without_middle(lines: list[str]) -> tuple[str, ...]:
 
 
 def _unescaped(line: str) -> Sequence[str]:
-    """Return the lines of a string with several of them, which a JSON object contains, such as a logged traceback."""
+    """Split a line of JSON with a string of several lines, such as a logged traceback."""
     if '{"' not in line or line.count("\\n") < SEVERAL:
         return [line]
     return line.removesuffix('"}').replace('\\"', '"').split("\\n")

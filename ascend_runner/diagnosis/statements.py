@@ -300,13 +300,13 @@ def first_record(lines: Sequence[str], told: Traceback) -> str:
 
 
 def first_of_natives(lines: Sequence[str]) -> str:
-    """Return the first record of an error of native code, "" if there is none."""
+    """Return the first error record of native code, "" if there is none."""
     return next((line.strip() for line in lines if _NATIVE_RECORD.search(line)), "")
 
 
 _ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING|NCCL_DEBUG=INFO", re.IGNORECASE)
-# An assertion, or a record with a level and a place: of glog, c10 and XLA, of CANN's and ATB's loggers. XLA also
-# records that TensorFlow has registered its libraries before.
+# An assertion, or a record with a level and a place: of glog, c10 and XLA, of CANN's and ATB's loggers. XLA's
+# records of libraries that are registered twice are harmless.
 _NATIVE_RECORD: Final = re.compile(
     r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\bNCCL WARN .*\bfailed\b|\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
     r"|(?:\[(?i:error|fatal)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} |^[\d-]+ [\d:.]+: [EF] (?!\S+ Unable to register ))"

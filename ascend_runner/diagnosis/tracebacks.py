@@ -508,7 +508,7 @@ def _telling(chain: Chain, reports_a_peer: Callable[[Block], bool]) -> Block:
 def _passes_on(later: Block, earlier: Block) -> bool:
     """Whether an exception says nothing of its own, and the one before is not how a parent noticed a child's end.
 
-    Nor does an import say why it failed if the dynamic loader has said it before.
+    An import error also passes on an error of the dynamic loader.
     """
     is_import = later.exception.startswith(("ImportError:", "ModuleNotFoundError:"))
     if is_import and _OF_THE_LOADER.match(earlier.exception):

@@ -43,7 +43,7 @@ PROGRAMS: Final = (
     ("ray", "ray", "ray.scripts.scripts"),
     ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
 )
-# Programs and modules that are an engine with one first argument only: the name, the program, the module, the argument.
+# Programs that are an engine only with a certain first argument: name, program, module, argument.
 LLAMA_FACTORY: Final = "llamafactory-cli"
 WITH_ARGUMENT: Final = (
     ("accelerate launch", "accelerate", "accelerate", "launch"),

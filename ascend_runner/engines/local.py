@@ -34,12 +34,14 @@ from ascend_runner.engines.command import (
 from ascend_runner.platforms import huawei
 from ascend_runner.platforms.node import LOCALHOST, Node
 
-# What Ray's processes need on NPUs, unless the user sets it. Every actor sees all NPUs of its node: vLLM-Ascend's Ray
-# executor, ROLL and MindSpeed-RL choose by themselves, verl by `get_accelerator_ids()`; with one visible NPU of its own
-# each, their ranks could not find each other's (run_vllm_multi_node.sh of ModelArts; roll/platforms/npu.py;
+# What Ray needs on NPUs, unless the user sets it. Every actor sees all NPUs of its node. vLLM-Ascend's Ray executor,
+# ROLL and MindSpeed-RL choose one themselves, verl by `get_accelerator_ids()`; a rank that saw only its own NPU could
+# not reach those of the others (run_vllm_multi_node.sh of ModelArts; roll/platforms/npu.py;
 # configs/envs/runtime_env.yaml of MindSpeed-RL; ray/_private/accelerators/npu.py).
 RAY_VARIABLES: Final[Mapping[str, str]] = {"RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES": "1"}
-LONGEST: Final = 30  # bytes of a base for sockets: their paths have at most 107 (unix(7)), most of which Ray needs
+LONGEST: Final = (
+    30  # bytes of the base directory: a path of a socket has at most 107 (unix(7)), and Ray needs most of them
+)
 RAY_NODE: Final = os.path.join(os.path.dirname(__file__), "ray_node.py")  # a script, which the runner does not import
 
 
@@ -48,9 +50,9 @@ class Request:
     """A command for an engine, which is to start `nproc` processes on each node.
 
     `log_dir` is the directory for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
-    ended. `resolve` turns a host name into an address, and
-    `read_text` reads a file ("": there is none). `job` is its name, the same on all nodes, `run` tells its runs apart,
-    and `timeout` are the seconds in which all nodes have to join.
+    ended. `resolve` turns a host name into an address, and `read_text` reads a file ("": there is none). `job` is the
+    name of the job, the same on all nodes, `run` tells its runs apart, and `timeout` is the time for all nodes to join,
+    in seconds.
     """
 
     argv: tuple[str, ...]

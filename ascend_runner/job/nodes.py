@@ -68,8 +68,8 @@ STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, wh
 NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
 ALL_OR_NONE: Final = (
-    "node 0 does not answer, so the ranks of other nodes cannot be asked; if those of this node save alone, "
-    "they may wait for the others forever"
+    "node 0 does not answer, so the other nodes cannot be asked; a checkpoint of this node alone might wait for them "
+    "forever"
 )
 LAST_WORD: Final = 12.0  # seconds beyond the grace for a verdict; the link decides alone after 5
 ANSWER_WAIT: Final = ASK_LIMIT + BEAT + 0.3  # seconds for the link to answer a request; `ascend-job` waits for 5
@@ -586,8 +586,8 @@ class Nodes:
         """Ask all nodes for something, and describe their answers; "" without a link, or if node 0 is not reached.
 
         Raises:
-            ValueError: No node has carried it out, or it is a checkpoint, which may need the ranks of all nodes, and
-                node 0 is not reached any more.
+            ValueError: No node has carried it out; or it is a checkpoint, which may need the ranks of all nodes, and
+                node 0 no longer answers.
         """
         done = self._ask_all(request, argument)
         if not done and request == "checkpoint" and self._joined:

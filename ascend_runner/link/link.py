@@ -283,7 +283,7 @@ class Child:
         return True
 
     def send_newest(self, local: Local | None) -> None:
-        """Send the state of the node unless it was sent already; the next call tries again if there is no room."""
+        """Send the state of the node, unless it was sent before. Without room for it, the next call tries again."""
         if local is not None and local is not self._sent and self.send(local):
             self._sent = local
 
@@ -312,7 +312,7 @@ class Child:
                 message = self._channel.recv(LARGEST_MESSAGE + 1)
             except BlockingIOError:
                 return
-            except ConnectionResetError:  # it has ended without reading everything; what it has sent is still there
+            except ConnectionResetError:  # it has ended with messages unread, but its own can still be read
                 continue
             if not message:
                 self.end = self._how_it_ended()

@@ -114,12 +114,12 @@ class Identity:
 
     @property
     def place(self) -> str:
-        """The name by which people know its machine."""
+        """The name of its machine, as shown to users."""
         return self.pod or self.host or self.address or "another machine"
 
 
 def already_running(first: Identity, second: Identity) -> str:
-    """Return the sentence on two runners that are the same node."""
+    """Return the error message about two runners of one node."""
     return f"node {first.node} is already running on {first.place}, and was started again on {second.place}"
 
 

@@ -43,9 +43,9 @@ SELF: Final = b"self"  # the peer of the hub that is the spoke of this process; 
 NEWS_KEPT: Final = 1000  # for a runner that does not read
 BIND_INTERVAL: Final = 10.0  # seconds until the ports of a hub without one are tried again
 LARGEST_ADDRESS_SPACE: Final = 2 << 30  # bytes. Beyond it libzmq aborts, and the runner starts another process
-LOOKING: Final = 60.0  # seconds for another hub to answer
+LOOKING: Final = 60.0  # seconds to look for other hubs
 INTRODUCTION: Final = "introduction"  # the member of a message from hub to hub
-TIE: Final = 1.0  # seconds between the starts of two runners of node 0, of which neither is the first
+TIE: Final = 1.0  # seconds; runners on two machines that started closer together are ordered by their incarnations
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
@@ -96,7 +96,7 @@ class LinkProcess(Generic[State]):
         self._keys = keys = derive_keys(bytes.fromhex(settings.key))
         now = time.monotonic()
         spoke, hub = make(settings, now)
-        # Name servers that hang are asked side by side, and do not hold up the hub, which has the first thread.
+        # Slow name servers are asked in parallel. They do not delay the hub, which has the first thread.
         threads = (2 if hub else 0) + max(1, len(settings.hubs))
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=threads)
         self._machines = {SELF: hub, HUB: spoke} if hub else {HUB: spoke}  # by the peer whose messages they receive
@@ -185,7 +185,7 @@ class LinkProcess(Generic[State]):
                 self._give_up(heard.view.refusal)
 
     def _hear(self, peer: bytes, message: Mapping[str, object] | None, now: float) -> None:
-        """Hear a node, or another hub, which introduces itself: of two runners of node 0, the younger one gives up."""
+        """Handle a message of a node, or an introduction. Of two runners of node 0, the younger one gives up."""
         found = Members(message or {})
         introduction, uptime = found.child(INTRODUCTION).members, found.seconds("uptime")
         if not introduction or uptime is None:
@@ -200,7 +200,7 @@ class LinkProcess(Generic[State]):
             self._pass_on(SELF, peer, introduction, now)
 
     def _is_older(self, other: Members, uptime: float, now: float) -> bool:
-        """Whether another runner was started before this one, as far as two clocks and a network can tell."""
+        """Whether another runner of node 0 was started before this one. On two machines, this is an estimate."""
         own, began = self._settings, other.seconds("began")
         if began is not None and own.boot and other.text("boot") == own.boot:
             return began < own.began
@@ -208,7 +208,7 @@ class LinkProcess(Generic[State]):
         return other.text("runner") < own.identity.incarnation if abs(difference) < TIE else difference > 0
 
     def _give_up(self, sentence: str) -> None:
-        """Refuse the runner of this process, and leave the other nodes to the first one: they are told nothing."""
+        """Refuse the runner of this process. The other nodes are not told, and look for the other runner."""
         if not self._hub:
             return
         self._news.append(Refused(sentence=sentence))
@@ -348,7 +348,7 @@ class LinkProcess(Generic[State]):
                     self._send(action)
 
     def _introduce(self, action: Send) -> None:
-        """Introduce this runner to rivals at each beat, since each answers only after it has heard its own runner."""
+        """Introduce this runner to other hubs at each beat. They answer only after hearing from their own runners."""
         if action.peer == HUB:
             own = self._settings
             self._introduction = self._introduction or action.message

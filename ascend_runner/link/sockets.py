@@ -184,7 +184,7 @@ class SpokeSocket:
     ) -> None:
         self._context, self._keys = context, keys
         self._hubs, self._ports = hubs, ports
-        self._first_thread = first_thread  # of those that do the I/O
+        self._first_thread = first_thread  # index of the first I/O thread to use
         self._dialled: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}  # sockets by their monitors
         self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
         self._last = b""  # message
@@ -253,7 +253,7 @@ class SpokeSocket:
                 _close(dealer, monitor, 0)
 
     def send(self, message: bytes, *, may_wait: bool = True) -> None:
-        """Send a message now, or if it may wait, as soon as the hub is there, unless a newer one replaces it."""
+        """Send a message now. If it may wait, it is sent once the hub is there, unless a newer one has replaced it."""
         self._last = message if may_wait else b""
         try:
             if self._hub and message:

@@ -25,7 +25,7 @@ def columns(fd: int) -> int:
 
 
 def rows(fd: int) -> int:
-    """Return the height of a terminal, 0 in the same cases as `columns`."""
+    """Return the height of a terminal; 0 if the file is not a terminal, or its height is unknown."""
     return _size(fd).lines
 
 

@@ -341,7 +341,7 @@ def _put_aside(job: JobSpec, warn: Callable[[str], None]) -> None:
 
 
 def point_at_newest(log_dir: str, link: str) -> None:
-    """Make a link beside a log directory point to it. A file or directory of that name stays."""
+    """Make `link` a symlink to the log directory beside it. Leaves any other file or directory of that name."""
     neighbour = f"{link}-{os.urandom(8).hex()}"
     if os.path.lexists(link) and not os.path.islink(link):
         return

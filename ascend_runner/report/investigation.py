@@ -69,7 +69,7 @@ class Investigation:
 
     @staticmethod
     def software_of(rank: RankSpec) -> dict[str, str]:
-        """Return the versions of the software that a rank uses, by name. The disks that this reads may hang."""
+        """Return the versions of the software that a rank uses, by name. Blocks while a disk hangs."""
         return versions.of_rank(Host(), os.path.join(rank.cwd, rank.executable), rank.env)
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:

@@ -242,7 +242,7 @@ def _example() -> str:
 
 
 def _notes(options: Sequence[Option]) -> list[str]:
-    """Return the notes on options in general: on their variables, and the syntax of their values."""
+    """Return the notes that some options share: on their variables, and on the syntax of their values."""
     notes = [_VARIABLES] if any(option.variable for option in options) else []
     notes += [text for form, text in _FORMS.items() if any(form in option.metavar for option in options)]
     return ["", *map(_wrapped, notes)] if notes else []

@@ -427,7 +427,7 @@ def marks_of(sources: Sources) -> dict[int, str]:
 
 
 def content_of(sources: Sources, marks: dict[int, str]) -> Content:
-    """Return the content of a page; the marks of a public one come from what it omits."""
+    """Return the content of a page. `marks` may come from facts that a public page omits."""
     report = sources.report
     masker, known, ranks = Masker(), facts.facts(report), page_ranks.in_order(report.ranks, marks)
     culprit, training = report.failed, page_training.draw(sources.training)
@@ -470,7 +470,7 @@ def _versions(report: JobRecord) -> tuple[tuple[str, str], ...]:
 
 
 def _is_hung(report: JobRecord) -> bool:
-    """Whether a hang has ended the job, or lasts."""
+    """Whether the job hangs, or was ended by a hang."""
     has_ended_it = report.cause is not None and report.cause.kind == HangDetected.report_kind
     return has_ended_it or any(one.condition == cloud_events.HANGING for one in report.conditions)
 

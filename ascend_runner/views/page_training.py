@@ -27,7 +27,7 @@ _LINE_END: Final = re.compile(rb"[\r\n]")
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """The figures at a step, None if unknown. `step` continues across epochs that count from 0 again."""
+    """The figures at a step, None if unknown. `step` keeps counting when the steps of an epoch start from 0 again."""
 
     step: int
     loss: float | None
@@ -166,7 +166,7 @@ def seconds(number: float) -> str:
 
 @attrs.frozen(kw_only=True)
 class Figure:
-    """What a chart shows of each point. Of many points, one stands for several: the `choose` of their values."""
+    """A figure that is plotted over the steps. `choose` picks one of several values if there are too many points."""
 
     title: str
     of: Callable[[Point], float | None]
@@ -177,7 +177,7 @@ class Figure:
 
 FIGURES: Final = (
     Figure(title="Loss", of=lambda one: one.loss, choose=median_low, shape="{:.4g}".format, begins_at_zero=False),
-    # No slow step is lost.
+    # `max`, so that no slow step is lost.
     Figure(title="Time per step", of=lambda one: one.seconds, choose=max, shape=seconds, begins_at_zero=True),
 )
 

@@ -25,7 +25,7 @@ _COLLECTIVE: Final = (
     r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|(?:monitored_)?barrier|reduce|i?send|i?recv"
     r"|batch_isend_irecv|scatter|gather|synchronize)(?:_[a-z_]+)? \("
 )
-_IMPORT: Final = "(<frozen importlib."  # the frames of an import; the code of the module is further inside
+_IMPORT: Final = "(<frozen importlib."  # in the frames of an import, outside of the code of the module
 LONGEST_PLACES: Final = 2000  # characters, so that it fits into a line of the events
 ALL: Final = "stacks of all ranks, outliers first:"
 UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
@@ -62,8 +62,8 @@ def places(groups: Sequence[StackGroup]) -> str:
 def suspects(groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
     """Return the few groups that the others may be waiting for, smallest first; none if the stacks do not show it.
 
-    It is those outside of collectives, if most ranks are in one. Without a collective, or of two groups in one each,
-    the largest group may wait for the others.
+    These are the groups outside of collectives, if most ranks are in one. If no group is, or if there are only two and
+    both are, the largest group may be waiting for the others.
     """
     waiting = [one for one in groups if is_in_collective(one)]
     if not waiting or len(waiting) == len(groups) == 2:  # noqa: PLR2004  two groups in different collectives
@@ -99,7 +99,7 @@ def is_in_collective(group: StackGroup) -> bool:
 
 
 def _may_wait(group: StackGroup) -> bool:
-    """Whether ranks may wait for others: not while they import modules or go on; kernel stacks do not show it."""
+    """Whether ranks may be waiting for others: not while they import modules or move on. Kernel stacks do not tell."""
     if is_in_collective(group):
         return True
     is_python = any(" (" in frame for frame in group.frames)

@@ -1,6 +1,6 @@
-"""A small RL loop on Ray, as verl's: an actor with a policy on each NPU plays, and the learner improves the policy.
+"""A small RL loop on Ray, like verl's: one actor per NPU plays with the policy, and the learner improves it.
 
-The policy chooses among four arms, of which the third one pays most; REINFORCE finds it.
+The policy chooses among four arms. REINFORCE finds the third one, which pays most.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import torch
 
 
 class Player:
-    """Plays with the policy that it is given, on the NPU of its own."""
+    """Plays with a given policy, on an NPU of its own."""
 
     def __init__(self, seed: int) -> None:
         self.random = torch.Generator().manual_seed(seed)
         self.npu = ray.get_runtime_context().get_accelerator_ids()["NPU"][0]  # torch.npu.set_device(int(self.npu))
 
     def play(self, policy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return arms that were chosen, and what they paid."""
+        """Return the chosen arms and their rewards."""
         arms = torch.multinomial(policy.softmax(0), 64, replacement=True, generator=self.random)
         return arms, torch.tensor([0.1, 0.2, 0.9, 0.3])[arms]
 

@@ -1,4 +1,4 @@
-"""Trains a tiny model as Megatron does: pairs of ranks share the columns of its layers, the pairs share the data.
+"""Trains a tiny model with tensor and data parallelism, as Megatron does.
 
 torch_train.py --tensor-model-parallel-size 2
 """
@@ -30,10 +30,10 @@ tensor_groups = [distributed.new_group(list(range(first, first + width))) for fi
 data_groups = [distributed.new_group(list(range(first, size, width))) for first in range(width)]
 tensor_group, data_group = tensor_groups[rank // width], data_groups[rank % width]
 
-torch.manual_seed(rank % width)  # the ranks of a data group begin with the same columns
+torch.manual_seed(rank % width)  # the ranks of a data group start with the same columns
 layer = torch.nn.Linear(16, 16 // width, device=device)
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
-torch.manual_seed(1000 + rank // width)  # those of a tensor group see the same data
+torch.manual_seed(1000 + rank // width)  # the ranks of a tensor group get the same data
 for step in range(1, options.train_iters + 1):
     began = time.monotonic()
     inputs = torch.randn(8, 16, device=device)

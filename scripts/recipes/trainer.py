@@ -1,4 +1,7 @@
-"""Fine-tunes a tiny Llama with HF Trainer. For a real one: `AutoModelForCausalLM.from_pretrained(...)` and its data."""
+"""Fine-tunes a tiny Llama model with the Trainer of Transformers.
+
+To fine-tune a real model, load it with `AutoModelForCausalLM.from_pretrained` and pass its dataset.
+"""
 
 from __future__ import annotations
 

@@ -429,7 +429,7 @@ def test_clean_up_that_fails_as_well() -> None:
 
 
 def test_import_that_the_loader_refused() -> None:
-    """That an import failed says less than what the dynamic loader said of it before."""
+    """An error of the dynamic loader explains the import error after it."""
     loader = "ImportError: /lib/libgomp.so.1: cannot allocate memory in static TLS block"
     raised = b"""\
 Traceback (most recent call last):

@@ -796,7 +796,7 @@ def test_checkpoint_is_for_all_nodes_or_none() -> None:
 
     assert "" == before
     assert "" == scene.nodes.ask("limit")
-    with pytest.raises(ValueError, match=r"^node 0 does not answer, so the ranks of other nodes cannot be asked; "):
+    with pytest.raises(ValueError, match=r"^node 0 does not answer, so the other nodes cannot be asked; "):
         scene.nodes.ask("checkpoint")
 
 

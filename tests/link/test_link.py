@@ -373,7 +373,7 @@ def test_second_runner_of_node_0_on_another_machine_is_refused(nodes: Nodes) -> 
 
 @pytest.mark.deep
 def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> None:
-    """Its first port was taken when it started, and the second runner gets that: the older one stays nevertheless."""
+    """The second runner gets the first port, which was taken before. The older runner stays nevertheless."""
     identity = nodes.settings(0).identity
     with socket.create_server((nodes.address, PORTS[0])):
         older = attrs.evolve(identity, incarnation="z", host="a")
@@ -399,7 +399,7 @@ def test_first_runner_of_node_0_is_not_refused_at_a_later_port(nodes: Nodes) -> 
 
 @pytest.mark.deep
 def test_nodes_of_a_runner_that_is_refused_are_told_nothing(nodes: Nodes) -> None:
-    """A node that has joined it meanwhile does not take its end for that of the job, and finds the first one."""
+    """A node that has joined it does not mistake its end for that of the job, and finds the first runner."""
     other, identity = own_address(), nodes.settings(0).identity
     first = nodes.open(nodes.settings(0, identity=attrs.evolve(identity, incarnation="a", host="a")), run=RUN)
     second = nodes.open(

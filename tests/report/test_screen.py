@@ -461,7 +461,7 @@ def test_ranks_that_ended_otherwise() -> None:
 
 
 def test_no_other_rank_elsewhere() -> None:
-    """Where the failed rank is the only one of the other nodes, nothing is said of further ones there."""
+    """If the failed rank is the only one on the other nodes, no line is about further ranks there."""
     here = [rank(number) for number in range(16) if number != 9]
 
     assert ["  others succeeded: ranks 0-8, 10-15"] == ended_on_node(NODE_FAILED, *here)[-1:]

@@ -782,7 +782,7 @@ def _written_at(path: str) -> float:
 
 
 def _reports_at(word: str) -> list[str]:
-    """Return the paths of the reports in a directory, or the word itself if it is the path of a report."""
+    """Return the paths of the reports in a directory, or `word` if it is the path of a report."""
     try:
         paths = [os.path.join(word, name) for name in sorted(os.listdir(word))] if os.path.isdir(word) else [word]
     except OSError:

@@ -372,7 +372,7 @@ class Observer:
 
 
 def _conditions(parts: Iterable[Part]) -> Iterable[str]:
-    """Return the hangs and the slow trainings of parts, outliers first; an unhealthy node is not about ranks."""
+    """Return the hangs and slow trainings of parts, those with outliers first. Other conditions are not about ranks."""
     found = [one for part in parts for one in part.seen.record.conditions if not part.is_over]
     about_ranks = [one for one in found if one.condition in {cloud_events.HANGING, cloud_events.SLOW}]
     named = [f"{one.condition}: {one.facts['outlier']}" for one in about_ranks if one.facts.get("outlier")]

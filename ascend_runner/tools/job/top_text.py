@@ -73,7 +73,7 @@ class Reader:
         self._may_post.set()
 
     def start(self) -> None:
-        """Begin to read.
+        """Start reading.
 
         Raises:
             AscendRunnerError: No thread can be started.
@@ -81,11 +81,11 @@ class Reader:
         bounded.start_thread(self._run)
 
     def note_handled(self) -> None:
-        """Let the next message follow the one that has arrived."""
+        """Allow the next message to be posted."""
         self._may_post.set()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._has_stopped.set()
 
     def _run(self) -> None:
