@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -55,6 +56,11 @@ def _deep_rows(rows: list[pytest.Item]) -> list[pytest.Item]:
     quick = marker.kwargs.get("quick", 0) if marker else 0
     chosen = {part * len(rows) // quick for part in range(quick)}
     return [row for index, row in enumerate(rows) if index not in chosen]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from examining thousands of tests each time, for a second."""
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
