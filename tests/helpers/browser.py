@@ -14,7 +14,10 @@ from selenium.webdriver.chrome.service import Service
 SCRIPT_LIMIT: Final = 120.0  # seconds for axe-core on a busy machine
 OPTIONS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 RUN_AXE: Final = (
-    "const done = arguments[arguments.length - 1]; axe.run().then(done, error => done({failed: String(error)}));"
+    "const done = arguments[arguments.length - 1];"
+    # What fades in has other colors meanwhile.
+    "Promise.allSettled(document.getAnimations().map(animation => animation.finished))"
+    ".then(() => axe.run()).then(done, error => done({failed: String(error)}));"
 )
 
 
