@@ -19,6 +19,7 @@ from typing import Any, Final
 import pytest
 
 from ascend_runner.guardian import process_tree
+from ascend_runner.link.meeting import SECRET
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
 
@@ -139,9 +140,12 @@ class Program:
         self._runs: list[Run] = []
 
     def start(self, *args: str, env: dict[str, str] | None = None, under: tuple[str, ...] = ()) -> Run:
-        """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1)."""
+        """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1).
+
+        All jobs of tests have the same name; by their secrets they are not runners of one job to each other.
+        """
         command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
-        return self.run(command, {"MA_VJ_NAME": "job", **(env or {})})
+        return self.run(command, {"MA_VJ_NAME": "job", SECRET: f"of the test in {self.folder}", **(env or {})})
 
     def start_patient(self, *args: str) -> Run:
         """Start the program where equal stop signals are copies of one however late they come (workers/patient.py)."""
