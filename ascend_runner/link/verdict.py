@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from ascend_runner.link.messages import Diagnosed, Failure, FailureClass, Identity
+from ascend_runner.link.messages import MOST_NAMED, Diagnosed, Failure, FailureClass, Identity
 from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.text import signal_name
 
@@ -50,6 +50,7 @@ def first_of(candidates: Sequence[Candidate]) -> tuple[Candidate, tuple[Candidat
 def verdict_on(attempt: int, candidates: Sequence[Candidate], missing: tuple[int, ...]) -> JobVerdict:
     """Return the verdict on an attempt that has failed; `missing` are nodes that were not heard."""
     first, tied = first_of(candidates)
+    others = [candidate for candidate in candidates if candidate not in (first, *tied)]
     found = first.diagnosed or _undiagnosed(first)
     most = "certain" if first.kind is FailureClass.OWN and not (tied or missing) else LIKELY
     if first.kind is FailureClass.PEER or tied:
@@ -70,6 +71,7 @@ def verdict_on(attempt: int, candidates: Sequence[Candidate], missing: tuple[int
         pod=first.identity.pod,
         address=first.identity.address,
         tied=tuple(sorted(other.identity.node for other in tied)),
+        failed_too=tuple(sorted(other.identity.node for other in others))[:MOST_NAMED],
         missing=missing,
     )
 

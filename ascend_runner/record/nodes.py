@@ -62,6 +62,7 @@ class JobVerdict:
     pod: str = ""
     address: str = ""
     tied: tuple[int, ...] = ()  # other nodes, whose cause may have been the first as well
+    failed_too: tuple[int, ...] = ()  # other nodes, whose failures are not the cause
     missing: tuple[int, ...] = ()  # nodes that were not heard of before it was made
     is_stopped: bool = False  # every other rank was stopped by its runner; false if unknown
     restarts: bool = False  # whether another attempt follows

@@ -277,6 +277,7 @@ def of_verdict(verdict: JobVerdict) -> Iterator[Fact]:
     yield "node", "" if verdict.node is None else where
     yield "log", f"{verdict.log} on that node" if verdict.log else ""
     yield "also", f"{nodes(verdict.tied)} may have failed first" if verdict.tied else ""
+    yield "also", f"{nodes(verdict.failed_too)} failed as well" if verdict.failed_too else ""
     yield "nodes", f"nothing heard from {nodes(verdict.missing)}" if verdict.missing else ""
 
 

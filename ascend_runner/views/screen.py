@@ -280,7 +280,7 @@ def _others(outcome: Outcome, job: JobSpec) -> list[str]:
         if verdict.is_stopped:
             fates = {f"stopped on {all_of(count, 'node')}": sorted((there | here) - {culprit})}
         elif others := sorted(there - here - {culprit}):
-            fates[f"ended or not started on {nodes}"] = others
+            fates[f"failed, ended or not started on {nodes}"] = others
     label = "ranks " if culprit is None else "others"
     lines = [f"{fate}: {names(rank_ids, job)}" for fate, rank_ids in fates.items()]
     return [f"  {'      ' if number else label} {line}" for number, line in enumerate(lines)]

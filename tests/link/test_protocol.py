@@ -287,6 +287,17 @@ def test_without_a_verdict_the_stop_gives_the_status() -> None:
     assert [(None, 9, True)] == [(verdict.node, verdict.status, verdict.is_alone) for verdict in reached]
 
 
+def test_other_failures_are_named() -> None:
+    """A node that has lost a peer before it was stopped is not the cause, and the verdict names it as well."""
+    world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.01,))).start().play(10.25)
+    world.machines[2].fail()
+    world.machines[1].fail(FailureClass.PEER)
+    world.play(5.0)
+    verdicts = {verdict for machine in world.machines.values() for verdict in machine.verdicts}
+
+    assert {(2, (), (1,))} == {(verdict.node, verdict.tied, verdict.failed_too) for verdict in verdicts}
+
+
 def test_what_the_clocks_cannot_tell_apart_is_a_tie() -> None:
     """Failures that are closer than the time of a message are tied, and neither is called certain."""
     world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.2,))).start().play(10.25)

@@ -456,7 +456,7 @@ def test_ranks_that_ended_otherwise() -> None:
     assert [
         "  others stopped by the runner (SIGTERM): rank 14",
         "         succeeded: rank 15",
-        "         ended or not started on the other 3 nodes: ranks 0-8, 10-13",
+        "         failed, ended or not started on the other 3 nodes: ranks 0-8, 10-13",
     ] == lines[-3:]
 
 
@@ -469,13 +469,14 @@ def test_no_other_rank_elsewhere() -> None:
 
 @pytest.mark.parametrize("cause", [Exited(9, FAILED), NODE_FAILED])
 def test_nodes_that_the_verdict_misses(cause: Cause) -> None:
-    """Every node names nodes that may have failed first, and nothing is said of ranks that were not heard of."""
+    """Every node names nodes that may have failed first or failed too, and nothing is said of ranks not heard of."""
     numbers = (8, 9) if cause.ending else (14, 15)
     lines = ended_on_node(
-        cause, *(rank(number, STOPPED, is_stopped=True) for number in numbers), tied=(1,), missing=(3,)
+        cause, *(rank(number, STOPPED, is_stopped=True) for number in numbers), tied=(1,), failed_too=(0,), missing=(3,)
     )
 
-    assert {"  also   node 1 may have failed first", "  nodes  nothing heard from node 3"} <= {*lines}
+    first = lines.index("  also   node 1 may have failed first")
+    assert ["         node 0 failed as well", "  nodes  nothing heard from node 3"] == lines[first + 1 : first + 3]
     assert "  others stopped by the runner (SIGTERM)" == lines[-1].partition(": ")[0]
 
 
