@@ -180,7 +180,8 @@ class Nodes:
         if self._peers:
             missing = self._joined.missing if self._joined else ()
             others = f"{facts.nodes(missing)} (not joined yet)" if missing else "the other nodes"
-            self._peers.close(self._patience(f"for {others} to hear that the job has ended"))
+            is_cut = self._patience(f"for {others} to hear that the job has ended")
+            self._peers.close(lambda: bool(self._refusal) or is_cut())  # nobody hears a runner that is refused
 
     # --- What this node says ------------------------------------------------------------------------------------------
 
@@ -393,7 +394,7 @@ class Nodes:
         verdict = None if self._refusal else self._await_verdict()
         end = attrs.evolve(end, signum=self._setup.signals.stop_signum)
         if self._refusal:
-            return attrs.evolve(end, decision=Verdict.POINTLESS)
+            return attrs.evolve(end, decision=Verdict.NOT_WANTED)
         if verdict is None or verdict.is_alone:
             why = "the other nodes have not agreed on a cause" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")

@@ -57,7 +57,7 @@ class Verdict(enum.Enum):
     """The decision after a failed attempt, and its reason."""
 
     RESTART = "restart"
-    NOT_WANTED = "not_wanted"  # --max-restarts is 0
+    NOT_WANTED = "not_wanted"  # --max-restarts is 0, or another runner has the place of this one
     USED_UP = "used_up"  # --max-restarts
     SAME_FAILURE = "same_failure"  # too often in a row
     POINTLESS = "pointless"  # by its class

@@ -218,13 +218,15 @@ def test_node_says_whether_its_ranks_were_just_stopped(
 
 
 def test_refused_node_waits_for_no_verdict() -> None:
-    """The nodes that are refused are no job, which could have one."""
+    """Nodes that are refused are no job, which could have one, and no node waits for their last word."""
     scene = Scene()
-    scene.send(Joined(), Refused(sentence="node 1 expects 3 nodes, node 0 expects 4"))
+    scene.peers.until = lambda is_cut: 0.5 if is_cut() else 9.0
+    scene.send(Joined(missing=(2,)), Refused(sentence="node 1 expects 3 nodes, node 0 expects 4"))
     end = scene.nodes.confer(FAILED, Outcome(cause=PEER_FAILED))
+    scene.nodes.close()
 
-    assert (0.0, []) == (scene.clock.now(), scene.shown)
-    assert Verdict.POINTLESS is end.decision
+    assert (0.0, [], 0.5) == (scene.clock.now(), scene.shown, scene.peers.closed_at)
+    assert Verdict.NOT_WANTED is end.decision
 
 
 def test_silence_is_said() -> None:
