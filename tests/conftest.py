@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of examples, unless --hypothesis-profile does."""
+    gc.disable()  # until all tests are collected: half of the time for that would be the collector of garbage's
     config.stash[LEFT_OUT] = 0
     if not config.getoption("hypothesis_profile"):
         hypothesis.settings.load_profile("all" if config.getoption("all") else "quick")
@@ -61,6 +62,7 @@ def _deep_rows(rows: list[pytest.Item]) -> list[pytest.Item]:
 def pytest_collection_finish() -> None:
     """Keep the collector of garbage from examining thousands of tests each time, for a second."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

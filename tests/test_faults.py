@@ -57,6 +57,7 @@ def test_rank_runs_again_by_its_script(program: Program) -> None:
     assert (1, b"1 of 2\n") == (together.returncode, together.stdout)
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     "options",
     [

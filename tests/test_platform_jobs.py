@@ -647,7 +647,7 @@ def _listed(program: Program, host: str) -> dict[str, str]:
     return {**_engine(program, "mpirun"), **_engine(program, "horovodrun"), **lists, **own}
 
 
-@pytest.mark.deep(quick=3)
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("command", "environment"),
     [

@@ -175,6 +175,7 @@ def test_checkpoint_that_is_written_again(program: Program, name: str, *, is_sav
     assert "progress of the training is unknown" not in run.screen
 
 
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("save", "why"),
     [

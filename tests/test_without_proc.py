@@ -27,8 +27,8 @@ def guardian_of(run: Run, under: tuple[str, ...]) -> int:
 @pytest.mark.parametrize("under", SURROUNDINGS)
 def test_grace_is_kept(program: Program, under: tuple[str, ...]) -> None:
     """SIGTERM reaches the whole process group of each rank, and what is left of a group has the grace as well."""
-    saves = f"trap 'echo asked; until [ -e {program.folder}/go ]; do sleep 0.01; done; echo saved; exit' TERM"
-    child = shlex.quote(f"{saves}; echo ready; while :; do sleep 0.01; done")
+    saves = f"trap 'echo asked; until [ -e {program.folder}/go ]; do sleep 0.05; done; echo saved; exit' TERM"
+    child = shlex.quote(f"{saves}; echo ready; while :; do sleep 0.05; done")
     run = program.start(
         *("--nproc-per-node", "2", "--grace", "3600", "sh", "-c", f"sh -c {child} & wait"), under=permitted(*under)
     )

@@ -14,10 +14,11 @@ LIMIT: Final = 60.0  # seconds that any fact may take to come true on a busy mac
 
 def wait_until(is_true: Callable[..., object], *, limit: float = LIMIT) -> None:
     """Poll until a condition holds."""
-    deadline = time.monotonic() + limit
+    deadline, pause = time.monotonic() + limit, 0.001
     while not is_true():
         assert time.monotonic() < deadline, f"still false after {limit:g} s"
-        time.sleep(0.002)
+        pause = min(1.25 * pause, 0.03)  # a long wait leaves the processor to what it waits for
+        time.sleep(pause)
 
 
 def is_gone(pid: int) -> bool:

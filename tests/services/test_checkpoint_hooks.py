@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,12 @@ class Job:
 
     def finish(self) -> None:
         """Wait for the hooks, and check that nothing is left of them."""
-        self.hooks.finish(lambda _seconds: None)
+        pause = threading.Event()
+
+        def wait(seconds: float) -> None:
+            pause.wait(seconds)
+
+        self.hooks.finish(wait)
         assert set() == self.hooks.pids
 
     @property

@@ -26,6 +26,7 @@ from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import wait_until
 
 RANKS: Final = 8
+SAVES: Final = 15
 ROOT: Final = Path(ascend_runner.__file__).parents[1]
 WORKER: Final = Path(__file__).parents[1] / "workers" / "asked.py"
 
@@ -219,7 +220,7 @@ def test_same_step_in_processes(ranks: list[subprocess.Popen[str]], tmp_path: Pa
     """Eight processes that are signalled one by one save at the same steps."""
     lines = [read_line(rank) for rank in ranks]
     saved = []
-    for _ in range(30):
+    for _ in range(SAVES):
         for rank in ranks:
             rank.send_signal(signal.SIGUSR1)
         saved.append({read_line(rank) for rank in ranks})
@@ -227,7 +228,7 @@ def test_same_step_in_processes(ranks: list[subprocess.Popen[str]], tmp_path: Pa
         wait_until_no_copy()
 
     assert ["ready"] * RANKS == lines
-    assert [1] * 30 == [len(steps) for steps in saved]
+    assert [1] * SAVES == [len(steps) for steps in saved]
 
 
 def read_line(rank: subprocess.Popen[str]) -> str:
