@@ -494,16 +494,27 @@ def _form(code: str) -> str:
     return form.format(code.rpartition(" ")[2])
 
 
+# How CANN, torch_npu and the runner print a code, by its first letters. The tests take samples and near misses of each
+# code from them.
+_AT: Final = "build/CMakeFiles/torch_npu.dir/compiler_depend.ts"
 FORMS: Final = {
-    "HCCL ": "HCCL function error: ..., error code is {}",
-    "driver ": "[drv api] ... failed: ..., drvRetCode={}!",
-    "ERR": "[ERROR] ... (PID:4711, Device:0, RankID:0) {} ...",
-    "0x": "... errcode:({}, 0, 0) errorStr: ...",
-    "E": "{}: [PID: 4711] ...",
+    "HCCL ": f"RuntimeError: createHCCLComm:{_AT}:1479 HCCL function error: HcclGetRootInfo(&id), error code is {{}}",
+    "driver ": "[drv api] halMemAlloc failed: device_id=0, size=5046586573(bytes), drvRetCode={}!",
+    "ERR": "[ERROR] 2025-04-08-18:07:20 (PID:4711, Device:0, RankID:0) {} ...",
+    "0x": "The extend info: errcode:({}, 0, 0) errorStr: ...",
+    "E": "{}: [PID: 4711] 2025-04-08-18:07:20.444.436 ...",
     "SIG": "rank 5 failed: killed by {}",
     "exit status ": "rank 5 failed: exit status {}",
-    "207001 ": "NPU function error: aclrtMallocHost(...), error code is 207001",
-    "": "NPU function error: ..., error code is {}",
+    "207001 ": f"RuntimeError: operator():{_AT}:52 NPU function error: aclrtMallocHost(p, size), error code is 207001",
+    **dict.fromkeys(
+        ("161", "361", "561"),
+        f"RuntimeError: operator():{_AT}:1130 NPU function error: call aclnnAdd failed, error code is {{}}",
+    ),
+    **dict.fromkeys(
+        ("145", "245", "500", "545"),
+        f"RuntimeError: InnerRun:{_AT}:234 OPS function error: Conv3D, error code is {{}}",
+    ),
+    "": f"RuntimeError: Sync:{_AT}:340 NPU function error: AclrtSynchronizeStream(stream), error code is {{}}",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.diagnosis import catalogue
+from ascend_runner.diagnosis import catalogue, codes
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.record.job_record import (
     AttemptRecord,
@@ -127,15 +127,38 @@ def test_each_known_error_has_a_page(pages: dict[str, str]) -> None:
 LOOKED_UP: Final = ("SIG", "exit status ", "ERR", "0x")
 
 
-def test_lines_of_codes_are_what_the_program_recognizes(pages: dict[str, str]) -> None:
-    """The line that a page shows for a code is one in which the diagnosis finds it."""
+def test_codes_are_recognized_in_their_lines(pages: dict[str, str]) -> None:
+    """A code is found in the line that its page shows, and not as a part of a longer number, a hex number or a path."""
     for entry in ENTRIES:
         if entry.match or entry.code.startswith(LOOKED_UP):
             continue
         line = re.split(r"(?m)^```.*\n", pages[f"errors/{entry.id}.md"])[1].strip()
-        found = catalogue.first_code([line])
+        first, *_ = names = [*catalogue.code_names(entry.code)]
+        for name in names:
+            printed = _printed(name)
+            sample = line.replace(_printed(first), printed)
+            near = [sample.replace(printed, text) for text in (f"{printed}777777", f"99{printed}", f"0x{printed}")]
+            near += [f"saved /data/step-{printed}/checkpoint_{printed}.pt", f"loss {printed} at step {printed}"]
+            found = catalogue.first_code([sample])
 
-        assert (line, entry.means) == (line, found and found.code.meaning)
+            assert (sample, entry.as_code(name)) == (sample, found and found.code)
+            assert [] == [one for one in near if catalogue.first_code([one])]
+
+
+def test_codes_that_are_only_looked_up(pages: dict[str, str]) -> None:
+    """Those that say less than what is beside them in a log are explained by name, and not found in their lines."""
+    for entry in ENTRIES:
+        if entry.code.startswith(LOOKED_UP) and not entry.match:
+            (line,) = re.findall(r"(?m)^```.*\n(.*)\n```", pages[f"errors/{entry.id}.md"])
+
+            assert [entry] * 2 == [
+                catalogue.entry_of(name) for name in (entry.id, next(catalogue.code_names(entry.code)))
+            ]
+            assert (line, None) == (line, catalogue.first_code([line]))
+
+
+def _printed(code: str) -> str:
+    return code.removesuffix(codes.OF_THE_SERVER).rpartition(" ")[2]
 
 
 def test_each_subject_has_titles(pages: dict[str, str]) -> None:

@@ -270,7 +270,7 @@ def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
         names = (one for one in (entry.id, *code_names(entry.code)) if numbers.setdefault(one, number) != number)
         reasons = [
             *wrong.values(),
-            *_missing(fields),
+            *_missing(fields, is_ours=is_ours),
             *_faults_of_entry(entry, is_ours=is_ours),
             *(f"{one!r} belongs to entry {numbers[one]} already" for one in names if one),
         ]
@@ -294,14 +294,15 @@ def _fault_of_key(key: str, value: object, *, is_ours: bool) -> str:
     return ""
 
 
-def _missing(fields: Mapping[str, object]) -> Iterator[str]:
-    needed = (*_NEEDED, *(("sample", "near") if "match" in fields else ()))
+def _missing(fields: Mapping[str, object], *, is_ours: bool) -> Iterator[str]:
+    needed = (*_NEEDED, *(_CHINESE if is_ours else ()), *(("sample", "near") if "match" in fields else ()))
     yield from (f"missing key {key!r}" for key in needed if key not in fields)
     if "code" not in fields and "match" not in fields:
         yield "missing key 'code' or 'match'"
 
 
 _NEEDED: Final = ("id", "means", "source")
+_CHINESE: Final = ("title_zh", "words_zh")
 
 
 def _faults_of_entry(entry: Entry, *, is_ours: bool) -> Iterator[str]:

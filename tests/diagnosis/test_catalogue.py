@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,7 @@ MATCHING: Final = [entry for entry in ENTRIES if entry.match]
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
 def test_our_entries_have_no_faults(path: Path) -> None:
-    """Each has known keys, matches its sample, and does not match its near miss."""
+    """Each has known keys, Chinese words, matches its sample, and does not match its near miss."""
     assert [] == faults(path.read_bytes(), path.name, is_ours=True)
 
 
@@ -43,6 +44,15 @@ def _id_of(entry: Entry, sample: str) -> str:
     frame = "" if sample.startswith("  File ") else '  File "/job/train.py", line 61, in main\n    step(batch)\n'
     log = f"Traceback (most recent call last):\n{frame}{sample}\n"
     return read(log.encode(), Ending(exit_code=1)).code
+
+
+def test_titles_and_search_words_are_chinese() -> None:
+    """Each entry has a title and a word in Chinese characters, and its words add to the title."""
+    chinese = re.compile("[\u4e00-\u9fff]")
+
+    assert [] == [entry.id for entry in ENTRIES if not chinese.search(entry.title_zh)]
+    assert [] == [entry.id for entry in ENTRIES if not any(map(chinese.search, entry.words_zh))]
+    assert [] == [(entry.id, word) for entry in ENTRIES for word in entry.words_zh if word in entry.title_zh]
 
 
 def test_every_meaning_fits_on_a_line() -> None:
