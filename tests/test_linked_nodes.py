@@ -30,11 +30,16 @@ def start(program: Program) -> START:
         port = str(bound.getsockname()[1])
 
     def start(
-        command: str, *options: str, nodes: tuple[int, ...] = (0, 1), of: int = 2, variable: str = "X"
+        command: str,
+        *options: str,
+        nodes: tuple[int, ...] = (0, 1),
+        of: int = 2,
+        variable: str = "X",
+        program_of_ranks: str = "sh",
     ) -> list[Run]:
         place = ("--nproc-per-node", "2", "--nnodes", f"{of}", "--master-addr", "127.0.0.1", "--link-port", port)
         linked = (*place, "--link", "require", *options)
-        ranks = ("sh", "-c", command)
+        ranks = (program_of_ranks, "-c", command)
         return [
             program.start(*linked, "--node-rank", str(node), *ranks, env={**SECRET, variable: str(node)})
             for node in nodes
@@ -90,6 +95,36 @@ def test_stop_signal_to_one_node_stops_both(program: Program, start: START) -> N
     assert [143, 143] == [run.finish() for run in runs]
     assert "node 1 received SIGTERM" in runs[0].screen
     check_stopped_by_node_1(program, runs)
+
+
+@pytest.mark.parametrize("options", [(), ("--max-restarts", "1")])
+@pytest.mark.parametrize("node", [0, 1])
+def test_command_that_one_node_lacks_stops_all(
+    program: Program, start: START, node: int, options: tuple[str, ...]
+) -> None:
+    """A node that cannot start its ranks tells the others so: they stop theirs, and nothing is restarted."""
+    (well,) = start("echo up; sleep 600", *options, "--link", "auto", nodes=(1 - node,))
+    well.wait_for("up", times=2)
+    (ill,) = start("echo up", *options, "--link", "auto", nodes=(node,), program_of_ranks="no-such-shell")
+
+    assert [127, 127] == [run.finish() for run in (ill, well)]
+    assert "ERROR command not found: 'no-such-shell'" in ill.screen
+    assert f"INFO node {node} failed (command not found: 'no-such-shell'); stopping" in well.screen
+    assert f"ERROR node {node}: command not found: 'no-such-shell'" in well.screen
+    verdict = program.report(f"-node-{1 - node}")["verdict"]
+    assert (node, 127) == (verdict["node"], verdict["status"])
+
+
+@pytest.mark.parametrize("options", [("--rank-table", "table.json"), ("--log-dir", "/proc/nowhere")])
+def test_settings_that_one_node_cannot_use_stop_all(program: Program, start: START, options: tuple[str, ...]) -> None:
+    """A rank table that is none, or a directory that cannot be made, is told as well."""
+    (program.folder / "table.json").write_text('{"status": "completed"}')
+    (well,) = start("echo up; sleep 600", "--link", "auto", nodes=(0,))
+    well.wait_for("up", times=2)
+    (ill,) = start("echo up", "--link", "auto", *options, nodes=(1,))
+
+    assert [125, 125] == [run.finish() for run in (ill, well)]
+    assert f"INFO node 1 failed ({ill.lines[-1].partition(' ERROR ')[2].strip()}); stopping" in well.screen
 
 
 @pytest.mark.deep

@@ -56,7 +56,15 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services import control
 from ascend_runner.services.control import CheckpointAnswer
-from ascend_runner.supervision.causes import Cause, Exited, HangDetected, LimitReached, PeerFailed, SignalReceived
+from ascend_runner.supervision.causes import (
+    Cause,
+    Exited,
+    HangDetected,
+    LimitReached,
+    PeerFailed,
+    Restart,
+    SignalReceived,
+)
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
@@ -167,8 +175,9 @@ class Nodes:
             messages.warning(f"cannot link this node to the others: {reason(error)}")
             return
         self.use(peers)
-        with suppress(AscendRunnerError):  # without a thread, nothing is compared
-            bounded.start_thread(lambda: self._say(versions=versions.of_node(self._spec, Host())))
+        if self._spec.processes:  # otherwise the rank table cannot be used
+            with suppress(AscendRunnerError):  # without a thread, nothing is compared
+                bounded.start_thread(lambda: self._say(versions=versions.of_node(self._spec, Host())))
 
     def use(self, peers: Peers) -> None:
         """Use a link that is open."""
@@ -407,6 +416,31 @@ class Nodes:
         return attrs.evolve(
             end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
         )
+
+    def fail(self, error: AscendRunnerError) -> None:
+        """Tell the others of an error because of which this node starts no ranks, and give it the status of all nodes.
+
+        A node that has not joined tries to for `ALONE` seconds, as after the failure of a rank.
+        """
+        if self._refusal or self._verdict_so_far or isinstance(error, StopRequestedError):
+            return  # they know
+        sentence, kind, status = str(error), FailureClass.OWN, error.exit_status
+        # Later, such as after a change of the rank table, another runner may take the place of this one.
+        restart = Restart.TRANSIENT if self._local.attempt else Restart.NEVER
+        self._note_end()
+        self._say(
+            stage=Stage.DEAD,
+            alive=0,
+            failure=Failure(ending=sentence, status=status, kind=kind, at=time.monotonic()),
+            diagnosed=Diagnosed(
+                sentence=sentence, kind=kind, certainty="certain", status=status, restart=restart.value
+            ),
+        )
+        verdict = self._await_verdict()
+        if verdict and not (verdict.is_alone or verdict.restarts):
+            error.exit_status = verdict.status
+            if verdict.node != self.plan.node:
+                self._setup.messages.error(str(verdict))
 
     def await_end(self, outcome: Outcome) -> Outcome:
         """Return the outcome of an attempt that no failure on this node has ended, as all nodes have it.

@@ -81,6 +81,7 @@ class Preparation:
     plan_with_table: Callable[[TableFile], JobSpec] | None = None  # None: the ranks read none
     problems: tuple[Problem, ...] = ()
     error: AscendRunnerError | None = None
+    outline: JobSpec | None = None  # what is known of a job with an error, and its link to the other nodes
 
     def job(self, table: TableFile | None = None) -> JobSpec:
         """Return the plan of a job that can be started; `table` is its rank table at another path.
@@ -252,6 +253,7 @@ class Preparer:
             plan=plan,
             problems=tuple(self._found.problems),
             error=self._found.error,
+            outline=self._outline(plan) if self._found.error else None,
             node=self._node,
             share=self._share,
             plan_with_table=self._replan if self._plan_with_table else None,
@@ -345,6 +347,15 @@ class Preparer:
         from ascend_runner.job import link_plan  # noqa: PLC0415  most jobs have one node
 
         return link_plan.linked(plan, self.context, node, self._table, self.messages.note)
+
+    def _outline(self, plan: JobSpec | None) -> JobSpec | None:
+        """Return what is known of a job that cannot be started, and of its other nodes."""
+        if self.context.settings.check or self.context.settings.dry_run:
+            return None
+        with suppress(AscendRunnerError):  # the job's name or its secret may be what cannot be used
+            if not plan and self._node and self._node.is_numbered:
+                return self._linked(self._known_part(self._node))
+        return plan
 
     def _replan(self, file: TableFile) -> JobSpec:
         """Plan the ranks with their rank table at another path."""
@@ -459,9 +470,12 @@ class Preparer:
 
     def _begin(self) -> None:
         if self.begin and self._node:
-            share = self._share or ranks.waiting(self._node, self.context)
-            is_placed = bool(self._share) or self._node.is_numbered
-            self.begin(plan_job(share, self.context, kind=Kind(is_placed=is_placed)))
+            self.begin(self._known_part(self._node))
+
+    def _known_part(self, node: Node) -> JobSpec:
+        """Return what is known of a job before its ranks are."""
+        share = self._share or ranks.waiting(node, self.context)
+        return plan_job(share, self.context, kind=Kind(is_placed=bool(self._share) or node.is_numbered))
 
     def _place_table(self, table: RankTable) -> TableFile:
         """Return the file of the rank table, after checking it."""

@@ -112,6 +112,10 @@ class JobRunner:
 
     def fail(self, error: AscendRunnerError) -> None:
         """End the job by an error of the runner."""
+        if not self._nodes:
+            self._open_link()
+        if self._nodes:
+            self._nodes.fail(error)
         self._end.fail(error, self.change)
         if self._nodes:
             self._nodes.leave(error.exit_status)

@@ -24,6 +24,7 @@ VALID = Path(__file__).parents[2] / "fixtures" / "valid"
 TABLE = str(VALID / "group_list_8_devices.json")
 PYTHON = os.path.dirname(sys.executable)
 TWO_RANKS = Settings(nproc_per_node=2)
+TWO_NODES = Settings(nnodes=2, node_rank=1, master_addr="a")
 
 
 @attrs.define
@@ -232,6 +233,26 @@ def test_options_of_several_nodes(preparing: Preparing) -> None:
     prepared = preparing.prepare(attrs.evolve(settings, inspect="warn"))
 
     assert () == prepared.problems
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_link"),
+    [
+        (attrs.evolve(TWO_NODES, nproc_per_node=2), True),
+        (attrs.evolve(TWO_NODES, rank_table="later.json"), True),
+        (attrs.evolve(TWO_NODES, nproc_per_node=2, dry_run=True), False),
+        (attrs.evolve(TWO_NODES, nproc_per_node=2, link="off"), False),
+        (Settings(rank_table="later.json"), False),
+        (TWO_RANKS, False),
+    ],
+)
+def test_other_nodes_are_known_in_spite_of_an_error(
+    preparing: Preparing, settings: Settings, *, has_link: bool
+) -> None:
+    """A node with an error can tell the others, unless its options do not say where they are."""
+    outline = preparing.prepare(settings, "trian").outline
+
+    assert has_link is bool(outline and outline.link)
 
 
 def test_nobody_waits_after_an_error(preparing: Preparing) -> None:
