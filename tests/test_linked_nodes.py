@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.views import page
-from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import bound_to_free_port
+from tests.helpers.program import WORKERS, Program, Run
+from tests.helpers.surroundings import bound_to_free_port, permitted
 
 SECRET = {"ASCEND_RUNNER_LINK_SECRET": "a secret of the test"}
 # Ranks of node 0 that have not been started before the failure are not started at all.
@@ -35,13 +36,14 @@ def start(program: Program) -> START:
         nodes: tuple[int, ...] = (0, 1),
         of: int = 2,
         variable: str = "X",
-        program_of_ranks: str = "sh",
+        under: tuple[str, ...] = (),
     ) -> list[Run]:
-        place = ("--nproc-per-node", "2", "--nnodes", f"{of}", "--master-addr", "127.0.0.1", "--link-port", port)
-        linked = (*place, "--link", "require", *options)
-        ranks = (program_of_ranks, "-c", command)
+        place = ("--nproc-per-node", "2", "--nnodes", f"{of}", "--master-addr", "127.0.0.1")
+        at_port = () if under else ("--link-port", port)  # in namespaces of their own, all eight ports are theirs
+        linked = (*place, *at_port, "--link", "require", *options)
+        ranks = ("sh", "-c", command) if " " in command else (command,)
         return [
-            program.start(*linked, "--node-rank", str(node), *ranks, env={**SECRET, variable: str(node)})
+            program.start(*linked, "--node-rank", str(node), *ranks, env={**SECRET, variable: str(node)}, under=under)
             for node in nodes
         ]
 
@@ -105,12 +107,12 @@ def test_command_that_one_node_lacks_stops_all(
     """A node that cannot start its ranks tells the others so: they stop theirs, and nothing is restarted."""
     (well,) = start("echo up; sleep 600", *options, "--link", "auto", nodes=(1 - node,))
     well.wait_for("up", times=2)
-    (ill,) = start("echo up", *options, "--link", "auto", nodes=(node,), program_of_ranks="no-such-shell")
+    (ill,) = start("trian", *options, "--link", "auto", nodes=(node,))
 
     assert [127, 127] == [run.finish() for run in (ill, well)]
-    assert "ERROR command not found: 'no-such-shell'" in ill.screen
-    assert f"INFO node {node} failed (command not found: 'no-such-shell'); stopping" in well.screen
-    assert f"ERROR node {node}: command not found: 'no-such-shell'" in well.screen
+    assert "ERROR command not found: 'trian'" in ill.screen
+    assert f"INFO node {node} failed (command not found: 'trian'); stopping" in well.screen
+    assert f"ERROR node {node}: command not found: 'trian'" in well.screen
     verdict = program.report(f"-node-{1 - node}")["verdict"]
     assert (node, 127) == (verdict["node"], verdict["status"])
 
@@ -270,6 +272,40 @@ def test_differing_rank_table_is_read_again(program: Program) -> None:
 
     assert [0, 0] == [run.finish() for run in runs]
     assert [b"10.1.0.1\n10.1.0.3\n"] * 2 == [program.log(rank, 0) for rank in (0, 1)]
+
+
+WITH_A_NAME_SERVER = """ip link set lo up
+    echo nameserver 127.0.0.1 > resolv.conf; mount --bind resolv.conf $(realpath /etc/resolv.conf)
+    echo hosts: files dns > nsswitch.conf; mount --bind nsswitch.conf /etc/nsswitch.conf
+    exec "$@"
+"""
+
+
+@pytest.fixture
+def behind(program: Program) -> Callable[[float], tuple[str, ...]]:
+    """Return a function that starts a slow name server in namespaces of its own, and returns what enters them."""
+    own = permitted("unshare", "--net", "--mount")
+    permitted("ip", "-V")
+
+    def begin(seconds: float) -> tuple[str, ...]:
+        server = (sys.executable, "-S", str(WORKERS / "name_server.py"), str(seconds))
+        run = program.run([*own, "sh", "-c", WITH_A_NAME_SERVER, "sh", *server], {})
+        run.wait_for("up")
+        return permitted("nsenter", f"--target={run.popen.pid}", "--net", "--mount", f"--wd={program.folder}")
+
+    return begin
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seconds", [1.0, 0.0])
+def test_slow_name_server(behind: Callable[[float], tuple[str, ...]], start: START, seconds: float) -> None:
+    """A name server that takes a second for each answer delays the link by little more; one without any, no end."""
+    under = behind(seconds)
+    options = ("--master-addr", "node-0.test", "--link-timeout", "6")
+    runs = start("echo up", *options, under=under)
+
+    assert ([0, 0] if seconds else [125, 125]) == [run.finish() for run in runs]
+    assert not any("WARNING" in run.screen for run in runs)
 
 
 @pytest.mark.deep
