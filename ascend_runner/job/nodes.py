@@ -46,7 +46,7 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ALONE, ASK_LIMIT, BEAT, TABLE_WAIT
+from ascend_runner.link.protocol import ALONE, ASK_LIMIT, BEAT, FIRST_WORD, TABLE_WAIT
 from ascend_runner.link.verdict import LIKELY, stopped_by
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
@@ -71,7 +71,6 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import all_of, duration, parse_numbers
 from ascend_runner.views import facts, wording
 
-FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
 STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
 NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
