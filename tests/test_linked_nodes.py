@@ -254,25 +254,46 @@ def table(address: str) -> str:
     return json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers})
 
 
-@pytest.mark.deep
-def test_differing_rank_table_is_read_again(program: Program) -> None:
-    """No rank starts while the tables of the nodes differ; the one that changes is the one that the ranks read."""
+@pytest.fixture
+def start_with_tables(program: Program) -> Callable[..., list[Run]]:
+    """Return a function that starts a shell command on two nodes with a rank table each."""
     with bound_to_free_port() as bound:
         port = str(bound.getsockname()[1])
-    runs = []
-    for node, address in enumerate(("10.1.0.3", "10.1.0.2")):
-        path = program.folder / f"table-{node}.json"
-        path.write_text(table(address))
-        place = ("--node-rank", str(node), "--nnodes", "2", "--master-addr", "127.0.0.1", "--rank-table", str(path))
-        linked = (*place, "--no-table-checks", "--link-port", port, "--link", "require")
-        command = ("sh", "-c", "grep -o '10[.]1[.]0[.].' $RANK_TABLE_FILE")
-        runs.append(program.start(*linked, *command, env=SECRET))
+
+    def start(command: str, *options: str, addresses: tuple[str, str]) -> list[Run]:
+        runs = []
+        for node, address in enumerate(addresses):
+            path = program.folder / f"table-{node}.json"
+            path.write_text(table(address))
+            place = ("--node-rank", str(node), "--nnodes", "2", "--master-addr", "127.0.0.1", "--rank-table", str(path))
+            linked = (*place, "--no-table-checks", "--link-port", port, "--link", "require", *options)
+            runs.append(program.start(*linked, "sh", "-c", command, env=SECRET))
+        return runs
+
+    return start
+
+
+@pytest.mark.deep
+def test_differing_rank_table_is_read_again(program: Program, start_with_tables: Callable[..., list[Run]]) -> None:
+    """No rank starts while the tables of the nodes differ; the one that changes is the one that the ranks read."""
+    runs = start_with_tables("grep -o '10[.]1[.]0[.].' $RANK_TABLE_FILE", addresses=("10.1.0.3", "10.1.0.2"))
     runs[1].wait_for("the rank tables of the nodes differ")
     (program.folder / "table-1.json").write_text(table("10.1.0.3")[:-9])
     (program.folder / "table-1.json").write_text(table("10.1.0.3"))
 
     assert [0, 0] == [run.finish() for run in runs]
     assert [b"10.1.0.1\n10.1.0.3\n"] * 2 == [program.log(rank, 0) for rank in (0, 1)]
+
+
+@pytest.mark.deep
+def test_rank_table_is_not_needed_for_a_restart(start_with_tables: Callable[..., list[Run]]) -> None:
+    """If all runners live on, they start the next attempt with the table of the first, even if its file is gone."""
+    fail = "rm table-$RANK_ID.json; until [ ! -e table-0.json -a ! -e table-1.json ]; do sleep 0.01; done; exit 7"
+    command = f"[ $ASCEND_RUNNER_ATTEMPT -eq 1 ] && grep -c 10.1.0.3 $RANK_TABLE_FILE && exit; {fail}"
+    runs = start_with_tables(command, "--max-restarts", "1", addresses=("10.1.0.3", "10.1.0.3"))
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert [1, 1] == [run.screen.count("] 1\n") for run in runs]
 
 
 WITH_A_NAME_SERVER = """ip link set lo up

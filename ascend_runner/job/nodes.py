@@ -321,6 +321,11 @@ class Nodes:
             self.verdict = None
         return attempt
 
+    @property
+    def awaits_replacement(self) -> bool:
+        """Whether a node has to be replaced before the next attempt, so that the rank table may be written anew."""
+        return self.verdict is None or self.verdict.replaces
+
     def _use_plan(self, plan: LinkPlan) -> None:
         """Say which rank table this node has now, and look for node 0 where that places it."""
         if self._peers and plan.hubs != self.plan.hubs:

@@ -209,7 +209,8 @@ class Preparer:
     """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
     `begin` is called during a wait with the known facts about the job, and `stage` before a wait for the rank table, to
-    copy datasets meanwhile. For a check, a rank table or a host name that is not known yet is a warning.
+    copy datasets meanwhile. For a check, a rank table or a host name that is not known yet is a warning. `former` is a
+    rank table that holds as long as there is no other one.
     """
 
     context: PlanContext
@@ -217,6 +218,7 @@ class Preparer:
     pause: Callable[[float], None]
     begin: Callable[[JobSpec], object] | None = None
     stage: Callable[[PlanContext], object] | None = None
+    former: RankTable | None = None
     _found: Collector = attrs.field(factory=Collector, init=False)
     _node: Node | None = attrs.field(default=None, init=False)
     _share: NodeShare | None = attrs.field(default=None, init=False)
@@ -449,6 +451,8 @@ class Preparer:
     def _read_table(self) -> RankTable | None:
         from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
 
+        if self.former:
+            return tables.newest(self.context) or self.former
         if self._is_worth_waiting:
             if self._node and self._node.is_numbered:
                 self._begin()

@@ -359,7 +359,9 @@ def _tell_verdict(spoke: Spoke) -> Told:
     if is_unknown and spoke.view.attempt > attempt and spoke.local.stage is Stage.DEAD:
         sentence = f"the other nodes are at attempt {spoke.view.attempt}"
         missing = _others(spoke)
-        verdict = JobVerdict(attempt=attempt, sentence=sentence, certainty="open", restarts=True, missing=missing)
+        verdict = JobVerdict(
+            attempt=attempt, sentence=sentence, certainty="open", restarts=True, replaces=True, missing=missing
+        )
     if verdict is None or not spoke.is_welcome or verdict.attempt <= max(spoke.knows, spoke.local.attempt - 1):
         return spoke, ()
     settled = verdict.attempt if verdict.restarts and not verdict.missing else spoke.settled

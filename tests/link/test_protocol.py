@@ -590,6 +590,25 @@ def test_no_restart_without_a_node_that_is_cut_off(survivors: tuple[str, ...], d
     assert decision == world.machines[0].verdicts[-1].decision
 
 
+@pytest.mark.parametrize(
+    ("end", "replaces"),
+    [
+        (lambda machine: machine.fail(), False),
+        (lambda machine: machine.kill_runner(), True),
+        (lambda machine: machine.signal(), True),
+        (lambda machine: machine.vanish(), True),
+    ],
+    ids=["fail", "kill", "signal", "vanish"],
+)
+def test_verdict_says_whether_a_node_has_to_be_replaced(end: Callable[[Machine], None], *, replaces: bool) -> None:
+    """Only then the platform writes the rank table anew."""
+    world = World(nodes=3, max_restarts=1, node_timeout=5.0).start().play(10.0)
+    end(world.machines[2])
+    world.play(30.0)
+
+    assert [replaces] == [verdict.replaces for verdict in world.machines[1].verdicts]
+
+
 def test_restarts_are_counted_at_the_hub() -> None:
     """Whichever node fails, the job is restarted `max_restarts` times."""
     world = World(nodes=3, max_restarts=2).start()
