@@ -752,10 +752,16 @@ def _follow(hub: Hub, verdict: JobVerdict, signum: int) -> Hub:
         return _conclude(hub, attrs.evolve(verdict, decision=decision, status=job.status or verdict.status))
     delay = job.delay
     job, _prepare = job_machine.transition(job, job_machine.DelayOver())
-    verdict = attrs.evolve(verdict, decision=decision, restarts=True, delay=delay)
+    replaces = bool(hub.missing) or any(_is_replaced(hub, peer) for peer in hub.peers.values())
+    verdict = attrs.evolve(verdict, decision=decision, restarts=True, delay=delay, replaces=replaces)
     hub = _at_attempt(attrs.evolve(hub, job=job, verdict=verdict), job.attempt)
     settled = verdict.attempt if not verdict.missing else hub.settled
     return attrs.evolve(hub, start_from=hub.now + delay, give_up_at=_give_up_at(hub, delay), settled=settled)
+
+
+def _is_replaced(hub: Hub, peer: Peer) -> bool:
+    """Whether another runner has to take the place of this one before the next attempt."""
+    return peer.is_gone or peer.is_lost or _is_signalled(hub, peer) or peer.local.stage is Stage.LEFT
 
 
 def _conclude(hub: Hub, verdict: JobVerdict) -> Hub:

@@ -37,6 +37,7 @@ from ascend_runner.link.protocol import (
     ALONE,
     ASK_LIMIT,
     BEAT,
+    FIRST_WORD,
     HUB,
     NO_HUB,
     PARTING,
@@ -321,9 +322,19 @@ def _tell_warning(spoke: Spoke) -> Told:
 def _tell_joined(spoke: Spoke) -> Told:
     is_behind = spoke.view.attempt > max(spoke.local.attempt, spoke.knows + 1)
     joined = Joined(missing=spoke.view.missing, attempt=spoke.view.attempt if is_behind else 0)
-    if not spoke.is_welcome or joined == spoke.joined:
+    if not spoke.is_welcome or joined == spoke.joined or _is_first_open(spoke):
         return spoke, ()
     return attrs.evolve(spoke, joined=joined), (joined,)
+
+
+def _is_first_open(spoke: Spoke) -> bool:
+    """Whether the first attempt may turn out to be over: a new node 0 learns that from the others, who look for it."""
+    is_first = spoke.identity.max_restarts > 0 and spoke.joined is None and spoke.view.attempt == 0
+    return is_first and bool(spoke.view.missing) and spoke.now < _first_at(spoke)
+
+
+def _first_at(spoke: Spoke) -> float:
+    return (spoke.born or 0.0) + FIRST_WORD
 
 
 def _tell_stop(spoke: Spoke) -> Told:
@@ -348,7 +359,9 @@ def _tell_verdict(spoke: Spoke) -> Told:
     if is_unknown and spoke.view.attempt > attempt and spoke.local.stage is Stage.DEAD:
         sentence = f"the other nodes are at attempt {spoke.view.attempt}"
         missing = _others(spoke)
-        verdict = JobVerdict(attempt=attempt, sentence=sentence, certainty="open", restarts=True, missing=missing)
+        verdict = JobVerdict(
+            attempt=attempt, sentence=sentence, certainty="open", restarts=True, replaces=True, missing=missing
+        )
     if verdict is None or not spoke.is_welcome or verdict.attempt <= max(spoke.knows, spoke.local.attempt - 1):
         return spoke, ()
     settled = verdict.attempt if verdict.restarts and not verdict.missing else spoke.settled
@@ -557,8 +570,7 @@ def _times(spoke: Spoke) -> Iterator[float]:
     yield spoke.now + AGAIN
     if not (spoke.is_unlinked or spoke.is_over):
         yield (spoke.sent or 0.0) + BEAT
-    yield _silent_at(spoke)
-    yield spoke.request_until
+    yield from (_silent_at(spoke), _first_at(spoke), spoke.request_until)
     alone = _alone_at(spoke)
     if alone is not None and spoke.knows < spoke.local.attempt:
         yield alone

@@ -29,11 +29,11 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ASK_LIMIT, HUB, LocalChanged, Received, Requested, Send, Tell, Tick
+from ascend_runner.link.protocol import ASK_LIMIT, FIRST_WORD, HUB, LocalChanged, Received, Requested, Send, Tell, Tick
 from ascend_runner.link.spoke import Spoke
 from ascend_runner.link.wire import Header, View
 from ascend_runner.record.nodes import JobVerdict
-from tests.helpers.link_world import Habits, Network, World
+from tests.helpers.link_world import Habits, Machine, Network, World
 
 Kind = TypeVar("Kind")
 
@@ -590,6 +590,25 @@ def test_no_restart_without_a_node_that_is_cut_off(survivors: tuple[str, ...], d
     assert decision == world.machines[0].verdicts[-1].decision
 
 
+@pytest.mark.parametrize(
+    ("end", "replaces"),
+    [
+        (lambda machine: machine.fail(), False),
+        (lambda machine: machine.kill_runner(), True),
+        (lambda machine: machine.signal(), True),
+        (lambda machine: machine.vanish(), True),
+    ],
+    ids=["fail", "kill", "signal", "vanish"],
+)
+def test_verdict_says_whether_a_node_has_to_be_replaced(end: Callable[[Machine], None], *, replaces: bool) -> None:
+    """Only then the platform writes the rank table anew."""
+    world = World(nodes=3, max_restarts=1, node_timeout=5.0).start().play(10.0)
+    end(world.machines[2])
+    world.play(30.0)
+
+    assert [replaces] == [verdict.replaces for verdict in world.machines[1].verdicts]
+
+
 def test_restarts_are_counted_at_the_hub() -> None:
     """Whichever node fails, the job is restarted `max_restarts` times."""
     world = World(nodes=3, max_restarts=2).start()
@@ -615,6 +634,48 @@ def test_a_new_hub_goes_on_with_the_attempt_that_it_hears() -> None:
     world.play(5.0)
 
     assert [2, 2, 2] == [machine.runs[-1][0] for machine in world.machines.values()]
+
+
+@pytest.mark.parametrize(
+    ("end", "attempt"),
+    [(lambda machine: machine.vanish(), 1), (lambda machine: machine.kill_runner(), 2), (lambda it: it.signal(), 2)],
+    ids=["vanish", "kill", "signal"],
+)
+@pytest.mark.parametrize("late", [0.0, 4.0])
+def test_a_new_node_0_does_not_begin_with_an_attempt_that_is_over(
+    end: Callable[[Machine], None], attempt: int, late: float
+) -> None:
+    """It starts no ranks before it has heard the others, or they have had 5 s to reach it."""
+    world = World(nodes=3, max_restarts=3).start().play(10.0)
+    world.machines[1].fail()
+    world.play(5.0)
+    end(world.machines[0])
+    world.play(30.0)
+    for node in (1, 2):
+        world.machines[node].is_cut = True
+    world.start_hub("runner-0-again")
+    world.boot(0, "runner-0-again")
+    world.play(late)
+    for node in (1, 2):
+        world.machines[node].is_cut = False
+    world.play(60.0)
+
+    assert [attempt] == [number for number, _first, _last in world.machines[0].runs]
+    assert all(machine.is_alive and machine.runs[-1][0] == attempt for machine in world.machines.values())
+
+
+@pytest.mark.parametrize(("nodes", "at"), [((0, 1, 2), 0.1), ((0, 1), FIRST_WORD)])
+def test_the_first_attempt_waits_for_no_node_that_is_late(nodes: tuple[int, ...], at: float) -> None:
+    """Where all nodes are started together, restarts delay no rank; otherwise, a rank waits for 5 s."""
+    world = World(nodes=3, max_restarts=1)
+    world.start_hub()
+    for node in nodes:
+        world.boot(node)
+    world.play(10.0)
+
+    assert [at] * len(nodes) == [
+        pytest.approx(world.machines[node].runs[0][1], abs=world.habits.prepare + 0.01) for node in nodes
+    ]
 
 
 def test_a_new_hub_does_not_take_a_stopped_node_for_a_successful_one() -> None:
