@@ -31,6 +31,7 @@ from ascend_runner.link.messages import (
     StopAll,
     Warned,
     already_running,
+    named,
 )
 from ascend_runner.link.protocol import (
     AFTER_GRACE,
@@ -148,7 +149,8 @@ class Hub:
     cleared: frozenset[int] = frozenset()  # nodes with a runner that has replaced one that is dead
     settled: int = -1  # the last attempt after which every node was known to be dead
     refusal: str = ""
-    wait: str = ""
+    wait: str = ""  # this and the next one are as in `View`
+    awaited: tuple[int, ...] = ()
     differ_since: float | None = None  # rank tables that are read again
     warning: str = ""  # about rank tables that differ although ranks of this attempt run with them
     told: frozenset[str] = frozenset()  # subjects of messages that were sent; each is sent only once
@@ -466,7 +468,7 @@ def _watch_missing(hub: Hub) -> Told:
         if not hub.missing or hub.stop or hub.is_final or hub.now < (hub.born or 0.0) + NO_HUB:
             return hub, ()
         subject = MISSING
-        sentence = f"{_nodes(hub.missing)} {_has(hub.missing)} not joined within {duration(NO_HUB)}"
+        sentence = f"{named(hub.missing)} {_has(hub.missing)} not joined within {duration(NO_HUB)}"
     elif hub.missing or COMPLETE in hub.told:
         return hub, ()
     else:
@@ -498,15 +500,21 @@ def _compare_tables(hub: Hub) -> Told:
     Ranks that run have read theirs: then all nodes are warned once, and HCCL decides.
     """
     tables: dict[str, list[int]] = {}
+    known: dict[str, str] = {}
     have_run = []
     for node, peer in sorted(hub.peers.items()):
-        if peer.local.table and peer.attempt == hub.attempt and not peer.has_left:
-            tables.setdefault(peer.local.table, []).append(node)
+        table, _blank, what = peer.local.table.partition(" ")
+        if table and peer.attempt == hub.attempt and not peer.has_left:
+            tables.setdefault(table, []).append(node)
+            known.setdefault(table, what)
             have_run.append(peer.ran == hub.attempt)
     if len(tables) <= 1 or hub.warning or hub.is_final or hub.stop:
         return attrs.evolve(hub, differ_since=None), ()
-    parts = [f"{_nodes(nodes)} {table[:12]}" for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))]
-    sentence = f"the rank tables of the nodes differ: {', '.join(parts[:8])}"
+    parts = [
+        f"{named(nodes)} {_has(nodes)} {known[table]}, SHA-256 {table}"
+        for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))
+    ]
+    sentence = f"the rank tables of the nodes differ: {'; '.join(parts[:MOST_GROUPS])}"
     since = hub.now if hub.differ_since is None else hub.differ_since
     is_over = hub.now >= since + _table_wait(hub)
     if all(have_run):
@@ -575,7 +583,7 @@ def _differences(differing: Iterable[tuple[str, Groups]]) -> dict[str, str]:
 def _difference(name: str, groups: Groups) -> str:
     """Return the sentence about the nodes by their value of a name."""
     *fewer, (value, most) = groups
-    parts = [f"{_nodes(nodes)} {_has(nodes)} {_named(name, other)}" for other, nodes in fewer]
+    parts = [f"{named(nodes)} {_has(nodes)} {_named(name, other)}" for other, nodes in fewer]
     if len(parts) > MOST_GROUPS:
         parts[MOST_GROUPS:] = [f"{sum(len(nodes) for _, nodes in fewer[MOST_GROUPS:])} nodes have other values"]
     rest = "the others" if len(most) > 1 else f"node {most[0]}"
@@ -784,8 +792,7 @@ def _succeed(hub: Hub) -> Told:
     if not done:
         return hub, ()
     if late:
-        wait = f"waiting for {_nodes(late)} to end, because a failure there would restart all nodes"
-        return attrs.evolve(hub, wait=hub.wait or wait), ()
+        return _waiting(hub, "to end, because a failure there would restart all nodes", late), ()
     return _conclude(hub, JobVerdict(attempt=hub.attempt, missing=hub.missing[:MOST_NAMED])), ()
 
 
@@ -801,20 +808,31 @@ def _start(hub: Hub) -> Told:
         return attrs.evolve(hub, start=hub.attempt, give_up_at=math.inf), ()
     if late and hub.now >= hub.give_up_at and not is_leased:
         waited = duration(hub.identity.link_timeout)
-        sentence = f"{_nodes(late)} {'were' if len(late) > 1 else 'was'} not ready for a restart within {waited}"
+        sentence = f"{named(late)} {'were' if len(late) > 1 else 'was'} not ready for a restart within {waited}"
         status = hub.verdict.status if hub.verdict and hub.verdict.status else 1
         missing = tuple(late)[:MOST_NAMED]
         verdict = JobVerdict(attempt=hub.attempt, sentence=sentence, certainty="likely", status=status, missing=missing)
         return _conclude(hub, verdict), ()
-    wait = f"waiting for {_nodes(late)} to be ready for the restart" if late else ""
-    return attrs.evolve(hub, wait=hub.wait or wait), ()
+    unready = [node for node in late if not _has_prepared(hub, node)]
+    if late and not unready:
+        return _waiting(hub, f"waiting until no rank of a former runner of {named(late)} can be alive"), ()
+    return (_waiting(hub, "to be ready for the restart", unready) if unready else hub), ()
+
+
+def _waiting(hub: Hub, wait: str, awaited: Sequence[int] = ()) -> Hub:
+    """Let the nodes say what they wait for, unless that is the rank tables."""
+    return hub if hub.wait else attrs.evolve(hub, wait=wait, awaited=tuple(awaited[:MOST_NAMED]))
 
 
 def _is_ready(hub: Hub, node: int) -> bool:
+    return _has_prepared(hub, node) and not _is_leased(hub, node)
+
+
+def _has_prepared(hub: Hub, node: int) -> bool:
     peer = hub.peers.get(node)
     if peer is None or peer.attempt != hub.attempt or peer.local.stage is not Stage.READY:
         return False
-    return peer.is_reachable(hub.now) and not _is_leased(hub, node)
+    return peer.is_reachable(hub.now)
 
 
 def _is_leased(hub: Hub, node: int) -> bool:
@@ -866,27 +884,11 @@ def _collect(hub: Hub) -> Told:
 
 def _publish(hub: Hub) -> Step:
     """Renew what all are to know, and send it at once if it cannot wait for the next beat."""
-    runner = hub.peers.get(0)
-    left = runner is not None and runner.local.stage is Stage.LEFT and runner.local.status == 0
-    view = View(
-        attempt=hub.attempt,
-        start=hub.start,
-        missing=hub.missing[:MOST_NAMED],
-        stop=hub.stop,
-        verdict=hub.verdict,
-        refusal=hub.refusal,
-        wait=hub.wait,
-        rereads_table=hub.differ_since is not None,
-        warning=hub.warning,
-        is_bye=left,
-        asked=hub.asked,
-        answered=hub.answered,
-        results=hub.results,
-    )
+    view = _view(hub)
     if view == hub.view:
         return hub, ()
     missing = hub.view.missing if view.missing else ()  # with --link require, all wait for the last one
-    is_urgent = attrs.evolve(view, missing=missing, wait=hub.view.wait) != hub.view
+    is_urgent = attrs.evolve(view, missing=missing, wait=hub.view.wait, awaited=hub.view.awaited) != hub.view
     hub = attrs.evolve(hub, view=view, wire_view=wire.encode_view(view))
     if not is_urgent:
         return hub, ()
@@ -895,6 +897,27 @@ def _publish(hub: Hub) -> Step:
         hub, send = _send(hub, peer, hub.wire_view)
         sends.append(send)
     return hub, tuple(sends)
+
+
+def _view(hub: Hub) -> View:
+    runner = hub.peers.get(0)
+    left = runner is not None and runner.local.stage is Stage.LEFT and runner.local.status == 0
+    return View(
+        attempt=hub.attempt,
+        start=hub.start,
+        missing=hub.missing[:MOST_NAMED],
+        stop=hub.stop,
+        verdict=hub.verdict,
+        refusal=hub.refusal,
+        wait=hub.wait,
+        awaited=hub.awaited,
+        rereads_table=hub.differ_since is not None,
+        warning=hub.warning,
+        is_bye=left,
+        asked=hub.asked,
+        answered=hub.answered,
+        results=hub.results,
+    )
 
 
 def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
@@ -991,10 +1014,6 @@ def _signed(peer: Peer) -> str:
     return f"{peer.clock:+.2f} s" if is_off else ""
 
 
-def _nodes(nodes: Sequence[int]) -> str:
-    return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes[:MOST_NAMED])}"
-
-
 def _has(nodes: Sequence[int]) -> str:
     return "have" if len(nodes) > 1 else "has"
 
@@ -1008,7 +1027,7 @@ HANDLERS: Final[Mapping[type[Event], Callable[..., Step]]] = {
     AllDead: _ignore,
 }
 RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
-    lambda hub: (attrs.evolve(hub, wait=""), ()),
+    lambda hub: (attrs.evolve(hub, wait="", awaited=()), ()),
     _adopt,
     _watch_nodes,
     _watch_missing,

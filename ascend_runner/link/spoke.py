@@ -31,6 +31,7 @@ from ascend_runner.link.messages import (
     VerdictReached,
     Waiting,
     Warned,
+    named,
 )
 from ascend_runner.link.protocol import (
     AGAIN,
@@ -304,8 +305,13 @@ def _end_wait(spoke: Spoke) -> Told:
 
 
 def _wait(spoke: Spoke) -> str:
-    is_idle = spoke.local.stage in {Stage.READY, Stage.DEAD} and spoke.local.attempt >= spoke.view.attempt
-    return spoke.view.wait if is_idle or _is_about_this(spoke) else ""
+    """Return what this node waits for, "" for nothing. The hub may not know yet that it is ready."""
+    local, view = spoke.local, spoke.view
+    is_idle = local.stage in {Stage.READY, Stage.DEAD} and local.attempt >= view.attempt
+    others = [node for node in view.awaited if node != spoke.identity.node]
+    if not (is_idle or _is_about_this(spoke)) or (view.awaited and not others):
+        return ""
+    return f"waiting for {named(others)} {view.wait}" if others else view.wait
 
 
 def _is_about_this(spoke: Spoke) -> bool:

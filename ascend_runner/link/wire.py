@@ -77,7 +77,8 @@ class View:
     stop: StopAll | None = None
     verdict: JobVerdict | None = None  # the last one
     refusal: str = ""
-    wait: str = ""
+    wait: str = ""  # a sentence or, of `awaited` nodes, its end: "to be ready for the restart"
+    awaited: tuple[int, ...] = ()
     rereads_table: bool = False
     warning: str = ""  # of all nodes, once
     is_bye: bool = False  # node 0 has succeeded, and leaves

@@ -147,7 +147,7 @@ class LinkPlan:
     timeout: float = 600.0  # seconds to wait for nodes that are missing
     node_timeout: float | None = None  # seconds without contact after which a node is lost (None: that proves nothing)
     is_required: bool = False  # no rank starts before every node has joined
-    table: str = ""  # a hash of the rank table
+    table: str = ""  # of the rank table, its hash and a description; or ""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)

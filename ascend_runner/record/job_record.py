@@ -47,6 +47,7 @@ class CauseRecord:
     may_be_a_peer: bool = False  # whether another rank may have failed before
     is_a_consequence: bool = False  # whether the evidence says that one did
     suspected_peer: Peer | None = None  # if all failed ranks only report a peer
+    is_agreed: bool = False  # whether all nodes of the job have it, with this certainty
 
     def with_certainty(self, ranks: int) -> str:
         """Return the sentence, which may say that it is the cause, with a note on the certainty.
@@ -59,10 +60,11 @@ class CauseRecord:
         return f"{self.sentence}{note}" if self.sentence else ""
 
     def certainty_note(self, ranks: int) -> str:
-        """Return a note on the certainty, "" if it is certain; a rank that is alone has no rivals."""
+        """Return a note on the certainty, "" if it is certain; a rank that is alone in its job has no rivals."""
         if self.is_elsewhere:
             return ""  # the sentence says it
-        word, is_alone = CERTAINTY.get(self.certainty, ""), ranks == 1 and not self.candidates
+        word = CERTAINTY.get(self.certainty, "")
+        is_alone = ranks == 1 and not (self.candidates or self.is_agreed)
         return f" ({word})" if word and not is_alone else ""
 
     @classmethod

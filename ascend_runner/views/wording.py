@@ -201,14 +201,16 @@ def cause_record(outcome: Outcome) -> CauseRecord | None:
         return None
     if outcome.elsewhere:
         kind, certainty = PeerFailed.report_kind, outcome.elsewhere.certainty
-        return CauseRecord(kind=kind, sentence=sentence(outcome), certainty=certainty)
+        return CauseRecord(kind=kind, sentence=sentence(outcome), certainty=certainty, is_agreed=True)
+    verdict = None if outcome.is_from_outside or (outcome.verdict and outcome.verdict.is_alone) else outcome.verdict
     return CauseRecord(
         kind=cause.report_kind,
         sentence=sentence(outcome),
         rank_id=root.rank_id if root else cause.first_exit,
         first_exit=cause.first_exit,
         alike=root.alike if root else (),
-        certainty=root.certainty.value if root else "",
+        certainty=verdict.certainty if verdict else root.certainty.value if root else "",
+        is_agreed=verdict is not None,
         candidates=root.candidates if root else (),
         is_elsewhere=bool(root and root.look_at),
         signal=cause.stop_signal,

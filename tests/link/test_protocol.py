@@ -332,8 +332,15 @@ def with_tables(*tables: str, running: tuple[int, ...] = ()) -> World:
     return world
 
 
-DIFFERENT = "the rank tables of the nodes differ: node 2 111111111111, nodes 0, 1 000000000000"
-TABLES = ("0" * 32, "0" * 32, "1" * 32)
+DIFFERENT = (
+    "the rank tables of the nodes differ: node 2 has /b (1 server, 8 devices), SHA-256 4ded669c; "
+    "nodes 0, 1 have /a (2 servers, 16 devices), SHA-256 c415f2b4"
+)
+TABLES = (
+    "c415f2b4 /a (2 servers, 16 devices)",
+    "c415f2b4 /c (2 servers, 16 devices)",
+    "4ded669c /b (1 server, 8 devices)",
+)
 
 
 def test_rank_tables_that_differ() -> None:
@@ -732,6 +739,8 @@ def test_a_new_hub_waits_for_the_leases_of_nodes_that_it_does_not_know() -> None
     world.play(30.0)
     assert cut.is_alive
     assert [0] == [attempt for attempt, _first, _last in world.machines[0].runs]
+    waits = [told(world, node, Waiting)[-1][1].sentence for node in range(3)]
+    assert ["waiting until no rank of a former runner of nodes 0-2 can be alive"] * 3 == waits
     world.play(90.0)
 
     assert [1] * 3 == [machine.runs[-1][0] for machine in world.machines.values()]
@@ -808,6 +817,24 @@ def test_only_a_wait_that_lasts_is_told() -> None:
     shown = [[news.sentence for _at, news in told(world, node, Waiting) if news.sentence] for node in range(3)]
     late = "waiting for node 2 to be ready for the restart"
     assert [[late], [late], []] == shown
+
+
+@pytest.mark.parametrize(
+    ("awaited", "sentence"),
+    [((0, 1, 2), "waiting for nodes 0, 2 to end"), ((2,), "waiting for node 2 to end"), ((1,), "")],
+)
+def test_no_node_waits_for_itself(awaited: tuple[int, ...], sentence: str) -> None:
+    """Node 0 may not know yet what this node has said, or may be cut off from it."""
+    spoke = Spoke(identity=Identity(node=1, nodes=3, incarnation="r1", max_restarts=1))
+    spoke, _actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=Stage.DEAD), 1.0))
+    view = wire.encode_view(View(wait="to end", awaited=awaited))
+    spoke, _actions = spoke_rules.transition(
+        spoke, Received(HUB, wire.encode_hub(Header(sender="r0", seq=1), view), 1.1)
+    )
+    _spoke, actions = spoke_rules.transition(spoke, Tick(5.0))
+    news = [action.news for action in actions if isinstance(action, Tell)]
+
+    assert [sentence] * bool(sentence) == [one.sentence for one in news if isinstance(one, Waiting)]
 
 
 def test_versions_that_differ_are_said_once() -> None:

@@ -155,6 +155,7 @@ def test_state_follows_from_the_ending(ending: Ending | None) -> None:
         ("rank 2 failed", 8, {"certainty": "certain"}),
         ("rank 2 failed", 1, {"certainty": "open"}),
         ("rank 2 failed (cause unclear)", 1, {"certainty": "open", "candidates": [2, 9]}),
+        ("rank 2 failed (likely the cause)", 1, {"certainty": "likely", "is_agreed": True}),
         ("", 8, {"certainty": "open", "sentence": ""}),
     ],
 )

@@ -432,13 +432,13 @@ def ended_on_node(cause: Cause, *ranks: RankRecord, **changes: object) -> list[s
 
 
 def test_ranks_of_all_nodes() -> None:
-    """Every node says that the other ranks were stopped everywhere, once all nodes have said that."""
+    """Every node is equally certain, and says that the other ranks were stopped everywhere once all have said that."""
     stopped = [rank(number, STOPPED, is_stopped=True) for number in (8, 10, 11)]
     here = ended_on_node(Exited(9, FAILED), stopped[0], rank(9, FAILED), *stopped[1:], is_stopped=True)
     there = ended_on_node(NODE_FAILED, *stopped[1:], is_stopped=True)
     last = "  others stopped on all 4 nodes: ranks 0-8, 10-15"
 
-    assert ["rank 9 failed: exit status 1", last] == [here[0], here[-1]]
+    assert ["rank 9 failed: exit status 1 (likely the cause)", last] == [here[0], here[-1]]
     assert ["rank 9 on node 2 failed: exit status 1 (likely the cause)", last] == [there[0], there[-1]]
 
 
