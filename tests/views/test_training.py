@@ -29,6 +29,14 @@ def test_points() -> None:
     ) == points_of([data])
 
 
+def test_bars_of_other_activities() -> None:
+    """They are drawn only if the log has no steps of the training."""
+    bars = b"".join(b"Processing:  50%%|5   | %d/9 [00:01<00:01,  5.00it/s]\n" % step for step in (1, 2))
+
+    assert (1, 2) == tuple(point.step for point in points_of([bars]))
+    assert (Point(step=4, loss=2.0, seconds=None),) == points_of([bars, b"step 4 loss 2.0\n", bars])
+
+
 def test_page(write: Write) -> None:
     """The page has both charts and compares the ranks; the slow one comes first."""
     text = rendered(write(document(8), lines))
