@@ -69,6 +69,7 @@ def test_outlier_comes_first() -> None:
     assert ["2", "2", "5002", "running,", "outlier", "0", "B"] == first[:7]
     assert "no output expected: only rank 0 prints" == " ".join(first[7:])
     assert ["0", "0", "5000", "running", "9", "B", "11", "min", "30", "s"] == second
+    assert 3 == screens.status(snapshot, BEGAN + 700, 80).count("  only rank 0 prints\n")
 
 
 def test_nodes_of_a_linked_job() -> None:
