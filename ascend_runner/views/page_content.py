@@ -476,9 +476,9 @@ def _is_hung(report: JobRecord) -> bool:
 
 
 def _hung_after(report: JobRecord) -> float | None:
-    """Return the time of the last output of any rank before a hang, None without a hang or any output."""
-    outputs = [rank.last_output_after for rank in report.ranks if rank.last_output_after is not None]
-    return max(outputs, default=None) if _is_hung(report) else None
+    """Return the time of the last output of any rank before a hang, 0 without any output, None without a hang."""
+    outputs = (rank.last_output_after for rank in report.ranks if rank.last_output_after is not None)
+    return max(outputs, default=0.0) if _is_hung(report) else None
 
 
 def _masked(sources: Sources, masker: Masker) -> str:
