@@ -72,6 +72,15 @@ def test_outlier_comes_first() -> None:
     assert 3 == screens.status(snapshot, BEGAN + 700, 80).count("  only rank 0 prints\n")
 
 
+def test_slow_rank() -> None:
+    """A rank that a slow training singles out is marked and has the first line."""
+    slow = {"condition": "slow", "rule": "straggler", "rank_id": 2, "sentence": "rank 2 is slow"}
+    screen = screens.status(running(*map(rank, range(4)), conditions=[slow]), BEGAN + 700)
+
+    assert ["2", "2", "5002", "running,", "slow"] == screen.splitlines()[-4].split()
+    assert 1 == screen.count("running, slow")
+
+
 def test_nodes_of_a_linked_job() -> None:
     """They have a table; of many, those that are missing or behind come first, and the others are counted."""
     nodes = [NodeRecord(node=node, state="running", heard=0.4, ranks=8, alive=8, step=100) for node in range(40)]
