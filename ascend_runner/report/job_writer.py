@@ -6,7 +6,6 @@ therefore always about the newest run: a runner that is killed leaves a report t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -245,8 +244,7 @@ class JobWriter:
         """
         rank = next(iter(self.spec.processes), None)
         if record.ranks and self._software is None and rank and rank.executable:
-            executable = os.path.join(rank.cwd, rank.executable)
-            read = partial(versions.of_rank, Host(), executable, rank.env)
+            read = partial(versions.of_rank, Host(), rank.executable, rank.env, rank.cwd)
             self._software = bounded.on_disk(SOFTWARE_LIMIT, read) or {}
         return composed(attrs.evolve(record, software=self._software or {}))
 
