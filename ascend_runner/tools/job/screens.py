@@ -12,7 +12,7 @@ import os
 import os.path
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -232,13 +232,18 @@ def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
         lines += _labelled(label, shown(Masker().text(text)), width)
     nodes = [*node_lines(snapshot.all_nodes, is_over=snapshot.is_over)]
     if nodes:
-        lines += ["", *(f"  {line}"[:width].rstrip() for line in nodes)]
+        lines += ["", *_indented(nodes, width)]
     if rows:
         cells = [*_rank_cells(snapshot.record, rows[:MOST_RANKS], now, width)]
-        lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(RANK_HEADS, cells))]
+        lines += ["", *_indented(columns(RANK_HEADS, cells), width)]
     if len(rows) > MOST_RANKS:
         lines.append(f"  and {states(rows[MOST_RANKS:])}")
     return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _indented(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """Indent the lines of a table, and clip what is too wide."""
+    return (_clip(f"  {line}", width or len(line) + 2) for line in lines)
 
 
 def _labelled(label: str, text: str, width: int | None) -> list[str]:

@@ -70,6 +70,9 @@ def test_outlier_comes_first() -> None:
     assert "no output expected: only rank 0 prints" == " ".join(first[7:])
     assert ["0", "0", "5000", "running", "9", "B", "11", "min", "30", "s"] == second
     assert 3 == screens.status(snapshot, BEGAN + 700, 80).count("  only rank 0 prints\n")
+    assert [(50, "...")] * 5 == [
+        (len(line), line[-3:]) for line in screens.status(snapshot, BEGAN + 700, 50).splitlines()[-5:]
+    ]
 
 
 def test_slow_rank() -> None:
