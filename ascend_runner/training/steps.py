@@ -111,9 +111,9 @@ _FIGURES = (
     (
         rb"(?<![\w/])(?:[Tt]ime|dt|time_each_step|timing_s/step|perf/time_per_step)[:=]? *"
         rb"(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))|(?<!\w)ms/batch +(?P<ms1>~)"
-        rb"|(?<![\w.])(?:(?P<ms2>~) ?ms|(?P<seconds1>~) ?s)/(?:step|it|iter)\b"
+        rb"|(?<![\w.])(?=[\d.]{1,30} ?m?s/(?:step|it|iter)\b)(?:(?P<ms2>~) ?ms|(?P<seconds1>~))"
     ),
-    rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|(?<![\w.])(?P<rate1>~) ?(?:it|steps?)/s\b",
+    rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|(?<![\w.])(?=[\d.]{1,30} ?(?:it|steps?)/s\b)(?P<rate1>~)",
 )
 _ACTOR = rb"(?<![\w/])(?:actor/(?:pg_)?loss|train/loss):(?P<loss>~)"
 # A description of a bar that never trains: libraries show it while they load or prepare something. A bar of files or

@@ -101,7 +101,8 @@ def gather(report: Members, path: str) -> Sources:
 
 def _training(report: Members, folder: str) -> dict[int, Series]:
     """Return the steps in the logs: of the first, the last and the failed rank, and of others while there is time."""
-    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in report.children("ranks")}
+    written = [rank for rank in report.children("ranks") if rank.whole("log_size") != 0]
+    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in written}
     ranks = sorted(rank_id for rank_id, log in logs.items() if rank_id is not None and log)
     failed = report.child("cause").whole("rank_id")
     chosen = [*dict.fromkeys((*ranks[:1], *ranks[-1:], *(one for one in ranks if one == failed), *ranks))][:MOST_READ]
