@@ -250,7 +250,6 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     findings: tuple[NodeFinding, ...] = ()  # about this node, the newest of each subject
     secrets_masked: int = 0  # in variables and in the ends of logs
-    software: Mapping[str, str] = attrs.field(factory=dict)  # versions of CANN, the ranks' Python and its frameworks
     last_failure: Outcome | None = None  # of the last attempt that failed, if something else ended the job after it
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)  # ranks that failed instead of saving before a stop
     exit_verdict: int | None = None  # the exit status of the runner if that is not `status`: whether a retry may help

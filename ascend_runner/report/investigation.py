@@ -26,11 +26,11 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Death, Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.errors import reason
-from ascend_runner.node import disks, executables, memory, network, versions
+from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
-from ascend_runner.plan.spec import JobSpec, RankSpec
+from ascend_runner.plan.spec import JobSpec
 from ascend_runner.rank_table import codec
 from ascend_runner.record.facts import HangSeen, RankOutput
 from ascend_runner.record.rank_record import Outcome
@@ -66,11 +66,6 @@ class Investigation:
             OSError: It cannot be read.
         """
         catalogue.ours()
-
-    @staticmethod
-    def software_of(rank: RankSpec) -> dict[str, str]:
-        """Return the versions of the software that a rank uses, by name. Blocks while a disk hangs."""
-        return versions.of_rank(Host(), os.path.join(rank.cwd, rank.executable), rank.env)
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.

@@ -72,17 +72,9 @@ class Recorder:
         self._state = State(grace=job.stopping.grace)
         self._state_since = 0.0
         self._memory = memory.sample(Host())
-        self._software: Mapping[str, str] = {}
-        self._loading = threading.Timer(LOAD_AFTER, self._prepare, [JobState.FAILED in job.files.html_states])
+        has_page = JobState.FAILED in job.files.html_states
+        self._loading = threading.Timer(LOAD_AFTER, _load_ahead, kwargs={"has_page": has_page})
         self._loading.daemon = True
-
-    def _prepare(self, has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
-        """Load what a failure needs, and read the versions of the software, whose disk may hang."""
-        _load_ahead(has_page=has_page)
-        rank = next(iter(self._specs.values()), None)
-        if rank and rank.executable:
-            with suppress(ImportError):
-                self._software = _load().software_of(rank)
 
     def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
@@ -166,7 +158,6 @@ class Recorder:
             unsaved=self._stopped.unsaved,
             hang=self._hang,
             secrets_masked=masker.count,
-            software=self._software,
         )
 
     def _diagnose(self, masker: Masker) -> Diagnosis | None:

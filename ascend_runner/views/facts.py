@@ -236,6 +236,11 @@ def why_silent(job: JobRecord) -> str:
     return f"no output expected: only {rank_list(ranks)} print{'s' if len(ranks) == 1 else ''}" if ranks else ""
 
 
+def briefly_silent(why: str, room: int) -> str:
+    """Return why ranks are silent, in a narrow column only "only rank 0 prints"."""
+    return why if len(why) <= room else why.rpartition(": ")[2]
+
+
 def _attempts(job: JobRecord) -> str:
     """Describe the attempts of a job that is or was restarted: "3; the previous attempt failed: rank 2 failed: ..."."""
     is_restarting = job.state is JobState.RESTARTING

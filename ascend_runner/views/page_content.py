@@ -101,7 +101,8 @@ def gather(report: Members, path: str) -> Sources:
 
 def _training(report: Members, folder: str) -> dict[int, Series]:
     """Return the steps in the logs: of the first, the last and the failed rank, and of others while there is time."""
-    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in report.children("ranks")}
+    written = [rank for rank in report.children("ranks") if rank.whole("log_size") != 0]
+    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in written}
     ranks = sorted(rank_id for rank_id, log in logs.items() if rank_id is not None and log)
     failed = report.child("cause").whole("rank_id")
     chosen = [*dict.fromkeys((*ranks[:1], *ranks[-1:], *(one for one in ranks if one == failed), *ranks))][:MOST_READ]
@@ -476,9 +477,9 @@ def _is_hung(report: JobRecord) -> bool:
 
 
 def _hung_after(report: JobRecord) -> float | None:
-    """Return the time of the last output of any rank before a hang, None without a hang or any output."""
-    outputs = [rank.last_output_after for rank in report.ranks if rank.last_output_after is not None]
-    return max(outputs, default=None) if _is_hung(report) else None
+    """Return the time of the last output of any rank before a hang, 0 without any output, None without a hang."""
+    outputs = (rank.last_output_after for rank in report.ranks if rank.last_output_after is not None)
+    return max(outputs, default=0.0) if _is_hung(report) else None
 
 
 def _masked(sources: Sources, masker: Masker) -> str:

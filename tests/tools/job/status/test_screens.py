@@ -69,6 +69,19 @@ def test_outlier_comes_first() -> None:
     assert ["2", "2", "5002", "running,", "outlier", "0", "B"] == first[:7]
     assert "no output expected: only rank 0 prints" == " ".join(first[7:])
     assert ["0", "0", "5000", "running", "9", "B", "11", "min", "30", "s"] == second
+    assert 3 == screens.status(snapshot, BEGAN + 700, 80).count("  only rank 0 prints\n")
+    assert [(50, "...")] * 5 == [
+        (len(line), line[-3:]) for line in screens.status(snapshot, BEGAN + 700, 50).splitlines()[-5:]
+    ]
+
+
+def test_slow_rank() -> None:
+    """A rank that a slow training singles out is marked and has the first line."""
+    slow = {"condition": "slow", "rule": "straggler", "rank_id": 2, "sentence": "rank 2 is slow"}
+    screen = screens.status(running(*map(rank, range(4)), conditions=[slow]), BEGAN + 700)
+
+    assert ["2", "2", "5002", "running,", "slow"] == screen.splitlines()[-4].split()
+    assert 1 == screen.count("running, slow")
 
 
 def test_nodes_of_a_linked_job() -> None:
