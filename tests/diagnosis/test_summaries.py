@@ -261,7 +261,8 @@ def test_any_finding_has_a_summary() -> None:
         ),
         pytest.param(
             "RUNTIME:the queue of kernel 7 is lost",
-            f"[FATAL] RUNTIME(7,python):2026-01-02-03:04:05.123.456 [a.cc:9] the queue of kernel 7 is lost\n{STEP}{ABOVE}",
+            "[FATAL] RUNTIME(7,python):2026-01-02-03:04:05.123.456 [a.cc:9] the queue of kernel 7 is lost\n"
+            f"{STEP}RuntimeError: {TENSOR_CODE}507011\n{LATER}",
             id="fatal record of CANN",
         ),
         pytest.param(
