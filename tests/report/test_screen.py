@@ -394,18 +394,23 @@ def test_unclear_cause(lines: list[str], candidates: tuple[int, ...], summaries:
     assert lines == unclear(candidates, *summaries)
 
 
-def test_all_ranks_failed_alike() -> None:
+@pytest.mark.parametrize(
+    ("line", "certainty"),
+    [
+        ("all 3 ranks failed alike: KeyError: 'lr1' (exit status 1)", Certainty.CERTAIN),
+        ("all 3 ranks report the same error: KeyError: 'lr1' (exit status 1) (cause unclear)", Certainty.OPEN),
+    ],
+)
+def test_all_ranks_failed_alike(line: str, certainty: Certainty) -> None:
     """If all ranks report the same error, apart from numbers, the first line singles out none."""
     ranks = [
         attrs.evolve(rank(number, FAILED), finding=Finding(exception=f"KeyError: 'lr{number}'")) for number in (0, 1, 2)
     ]
-    root = RootCause(rank_id=1, summary="KeyError: 'lr1'", certainty=Certainty.CERTAIN, alike=(0, 1, 2))
+    root = RootCause(rank_id=1, summary="KeyError: 'lr1'", certainty=certainty, alike=(0, 1, 2), candidates=(1,))
     outcome = Outcome(cause=Exited(1, FAILED), ranks=tuple(ranks), root=root)
+    lines = screen.ended(outcome, job(0, 1, 2)).splitlines()
 
-    assert (
-        "all 3 ranks failed alike: KeyError: 'lr1' (exit status 1)"
-        == screen.ended(outcome, job(0, 1, 2)).splitlines()[0]
-    )
+    assert (line, []) == (lines[0], [text for text in lines if text.startswith("  cause")])
 
 
 def test_rank_without_output() -> None:

@@ -420,6 +420,21 @@ rank 2 failed: {SUMMARY}
     ]
 
 
+@pytest.mark.parametrize(
+    ("head", "error"),
+    [("all 4 ranks failed alike: ValueError", NAN), ("all 4 ranks report the same error: RuntimeError", LOST)],
+)
+def test_all_ranks_report_the_same_error(head: str, error: str, tool: Tool, tmp_path: Path) -> None:
+    """None of them is singled out, whether they are the cause or may all be victims."""
+    written(tmp_path, ranks("rank-{}.txt", guilty=error, others=error))
+    first, *lines = tool("explain", str(tmp_path))[1].splitlines()
+
+    assert first.startswith(f"{head}: ")
+    assert "exit status" not in first
+    assert (error is LOST) == first.endswith(" (cause unclear)")
+    assert [] == [line for line in lines if line.startswith(("  cause", "  first", "  also"))]
+
+
 def test_no_known_cause(tool: Tool, tmp_path: Path) -> None:
     """Nothing is guessed."""
     written(tmp_path, {f"rank-{rank}.txt": steps(rank) for rank in range(4)})
