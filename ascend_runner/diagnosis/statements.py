@@ -309,8 +309,8 @@ _ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING|NCCL_DEBUG=IN
 # records of libraries that are registered twice are harmless.
 _NATIVE_RECORD: Final = re.compile(
     r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\bNCCL WARN .*\bfailed\b|\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
-    r"|(?:\[(?i:error|fatal|assert)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} |^[\d-]+ [\d:.]+: [EF] (?!\S+ Unable to register ))"
-    r".*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
+    r"|(?:\[(?i:error|fatal|assert)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} "
+    r"|^[\d-]+ [\d:.]+: [EF] (?!\S+ Unable to register )).*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
 )
 
 

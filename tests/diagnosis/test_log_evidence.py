@@ -491,6 +491,11 @@ def test_code_beside_the_error_of_a_stopped_rank() -> None:
 
 
 RULE: Final = "-" * 60
+# Of torch_npu.
+CALLED: Final = "Since the operator is called asynchronously, the stacktrace may be inaccurate."
+SET: Final = "If you want to get the accurate stacktrace, pleace set the environment variable ASCEND_LAUNCH_BLOCKING=1."
+FORCE: Final = "Note: ASCEND_LAUNCH_BLOCKING=1 will force ops to run in synchronous mode, resulting in degradation."
+UNSET: Final = "Please unset ASCEND_LAUNCH_BLOCKING in time after debugging."
 NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
 
 
@@ -533,10 +538,10 @@ NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
                 "Traceback (most recent call last):",
                 '  File "train.py", line 9, in f',
                 "RuntimeError: The Inner error is reported as above.",
-                " Since the operator is called asynchronously, the stacktrace may be inaccurate. If you want to get the "
-                "accurate stacktrace, pleace set the environment variable ASCEND_LAUNCH_BLOCKING=1.",
-                "Note: ASCEND_LAUNCH_BLOCKING=1 will force ops to run in synchronous mode, resulting in performance "
-                "degradation. Please unset ASCEND_LAUNCH_BLOCKING in time after debugging.",
+                f" {CALLED} {SET}",
+                f"{FORCE} {UNSET}",
+                f" {CALLED}",
+                SET,
                 "[ERROR] ERR00100 PTA call acl api failed.",
             ],
         ),

@@ -97,7 +97,6 @@ def test_the_first_to_end_is_kept() -> None:
     """What the rank whose exit status counts has said is not lost."""
     cause = find(failed(0, LOST), failed(2, NAN))
 
-    assert cause.is_first_a_consequence
     assert "Connection closed by peer" in cause.first_summary
     assert "ValueError: loss is nan at step 17" == cause.summary
 
