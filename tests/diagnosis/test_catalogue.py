@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from ascend_runner.diagnosis import catalogue
+from ascend_runner.diagnosis import catalogue, expressions
 from ascend_runner.diagnosis.catalogue import EXCEPTION, FOLDER, LINE, Entry, faults, first_phrase
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.supervision.causes import Ending
@@ -53,6 +53,29 @@ def test_titles_and_search_words_are_chinese() -> None:
     assert [] == [entry.id for entry in ENTRIES if not chinese.search(entry.title_zh)]
     assert [] == [entry.id for entry in ENTRIES if not any(map(chinese.search, entry.words_zh))]
     assert [] == [(entry.id, word) for entry in ENTRIES for word in entry.words_zh if word in entry.title_zh]
+
+
+def test_expressions_are_compiled_where_their_text_occurs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading compiles none, and a search only those of which an alternative has a text that occurs in the log."""
+    compiled: list[str] = []
+    compile_any = re.compile
+
+    def compile_one(text: str, flags: int = 0) -> re.Pattern[str]:
+        compiled.append(text)
+        return compile_any(text, flags)
+
+    monkeypatch.setattr(re, "compile", compile_one)
+    known = catalogue.build(ENTRIES)
+    in_vain = known.first(LINE, ["nothing to see"])
+
+    assert (None, []) == (in_vain, compiled)
+
+    line = "OSError: [Errno 28] No space left on device"
+    found = known.first(LINE, [line])
+
+    assert found is not None
+    assert [] == [text for text in compiled if not any(one in line.lower() for one in expressions.literals(text))]
+    assert "no-space-left-on-device" == found.code.name
 
 
 def test_every_meaning_fits_on_a_line() -> None:
