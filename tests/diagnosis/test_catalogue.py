@@ -127,7 +127,15 @@ def test_file_of_a_site() -> None:
         ("sample must be a string or a list of strings", '"ERROR licence server l1 refused the checkout"', "[1]"),
         ("invalid on 'file', expected 'line' or 'exception'", '"line"', '"file"'),
         ("invalid id 'Our licence'", '"licence"', '"Our licence"'),
+        ("missing key 'source'", 'source = "https://wiki.example.org/licences"', ""),
+        ("source must be a string, and not empty", '"https://wiki.example.org/licences"', '""'),
+        ("source must be a string, and not empty", '"https://wiki.example.org/licences"', "['https://a']"),
         ("invalid source 'our wiki', expected a URL", "https://wiki.example.org/licences", "our wiki"),
+        ("invalid source 'ftp://wiki.example.org/licences', expected a URL", "https:", "ftp:"),
+        ("invalid source 'https:///licences', expected a URL", "wiki.example.org", ""),
+        ("invalid source 'https://our wiki/licences', expected a URL", "wiki.example.org", "our wiki"),
+        ("invalid source 'see https://wiki.example.org/licences', expected a URL", "https:", "see https:"),
+        ("invalid source 'https://wiki.example.org/our licences', expected a URL", "org/licences", "org/our licences"),
         ("means and next must be one printable line", "ask the platform team", "ask " * 50),
         ("it does not match its sample 'ERROR'", "ERROR licence server l1 refused the checkout", "ERROR"),
         ("it matches its near miss", "granted 8 seats", "refused 8 seats"),
@@ -147,6 +155,14 @@ def test_faults_of_a_site(reason: str, old: str, new: str) -> None:
 
     assert fault.startswith("site.toml, entry 2")
     assert reason in fault
+
+
+def test_fault_of_the_syntax() -> None:
+    """Its line and column are reported."""
+    (fault,) = faults(b"[[entry]]\nid = licence\n", "site.toml")
+
+    assert fault.startswith("site.toml is not TOML: ")
+    assert fault.endswith(" (at line 2, column 6)")
 
 
 def test_all_faults_at_once() -> None:
