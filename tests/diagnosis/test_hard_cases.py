@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis import log_evidence, root_cause
+from ascend_runner.diagnosis.finding import Certainty, RootCause
 from ascend_runner.diagnosis.root_cause import Death
 from ascend_runner.supervision.causes import Ending
 
@@ -64,6 +65,7 @@ class Case:
     ending: Ending = FAILED
 
 
+LAST_WORDS: Final = "a message and no traceback"
 CASES: Final = {
     "own class, then the watchdog": Case(
         truth="data.decode.DecodeError: block 7 of shard 12 is cut off",
@@ -108,7 +110,7 @@ CASES: Final = {
         + traceback("RuntimeError: DataLoader worker (pid(s) 4711) exited unexpectedly"),
         victim=STORE,
     ),
-    "a message and no traceback": Case(
+    LAST_WORDS: Case(
         truth="global_batch_size must be a multiple of 96",
         log="loading /job/config.yaml\nconfig: global_batch_size must be a multiple of 96\n",
         victim=SOCKET,
@@ -157,13 +159,26 @@ def death(rank_id: int, log: str, ending: Ending = FAILED, *, is_stopped: bool =
     return Death(rank_id=rank_id, ending=ending, evidence=evidence, is_stopped=is_stopped)
 
 
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["late", "stopped"])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_rank_that_caused_it(case: Case, is_stopped: bool) -> None:  # noqa: FBT001  a parameter
-    """The rank that caused the end of the others is named, with its reason, although a victim ended before."""
+def root_of(case: Case, *, is_stopped: bool) -> RootCause:
+    """Return the cause of a job whose ranks 0 and 1 are victims, and whose rank 3 trains until it is stopped."""
     culprit = death(CULPRIT, case.log, STOPPED if is_stopped else case.ending, is_stopped=is_stopped)
     victims = [death(rank_id, STEPS + case.victim) for rank_id in (0, 1)]
     others = [death(3, STEPS, STOPPED, is_stopped=True)]
-    root = root_cause.find([*victims, culprit, *others], first_exit=0, suspected=None)
+    return root_cause.find([*victims, culprit, *others], first_exit=0, suspected=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_stopped"),
+    [(name, is_stopped) for name in CASES for is_stopped in (False, True) if not (name == LAST_WORDS and is_stopped)],
+)
+def test_rank_that_caused_it(name: str, is_stopped: bool) -> None:  # noqa: FBT001  a parameter
+    """The rank that caused the end of the others is named, with its reason, although a victim ended before."""
+    case = CASES[name]
+    root = root_of(case, is_stopped=is_stopped)
 
     assert (CULPRIT, True) == (root.rank_id, case.truth in root.summary)
+
+
+def test_last_words_of_a_stopped_rank() -> None:
+    """A line without a level does not accuse a rank that the runner stopped: the cause is open, not another rank."""
+    assert Certainty.OPEN is root_of(CASES[LAST_WORDS], is_stopped=True).certainty
