@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import posixpath
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from signal import Signals
 from typing import Final
 
 import pytest
 
+from ascend_runner import errors, tool
 from ascend_runner.diagnosis import catalogue, codes
 from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
 from ascend_runner.record.job_record import (
@@ -27,6 +30,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.supervision.causes import NodeFinding
+from ascend_runner.tools.job import commands, explain
 
 ROOT: Final = Path(__file__).parent.parent
 READMES: Final = [path for top in ("", "ascend_runner/**/", "scripts/**/") for path in ROOT.glob(f"{top}README.md")]
@@ -121,6 +125,36 @@ def test_each_known_error_has_a_page(pages: dict[str, str]) -> None:
         assert (entry.id, []) == (entry.id, [word for word in words if word.strip("\n") not in page])
         assert ["What the line looks like", "What it means", "What to do", "Where that is from"] == titles
         assert f"](../{entry.id}.md)" in indexes
+
+
+def test_meaning_and_advice_are_on_the_page(pages: dict[str, str]) -> None:
+    """Under their headings, a page has what an entry means and, if that is known, what to do."""
+    for entry in ENTRIES:
+        page = re.sub(r"\[(`[^]]*`)\]\([^)]*\)", r"\1", pages[f"errors/{entry.id}.md"])  # without links from options
+        _, _line, meaning, advice, _source = re.split("<h2 .*>.*</h2>", re.sub(r"[\\`]", "", html.unescape(page)))
+        told = [f"{text.replace(chr(96), '')}." for text in (entry.means, entry.next)]
+
+        assert (entry.id, True) == (entry.id, told[0].lower() in meaning.lower())
+        assert (entry.id, True) == (entry.id, not entry.next or told[1].lower() in advice.lower())
+
+
+def test_exit_statuses_have_a_page(pages: dict[str, str]) -> None:
+    """It explains each exit status of the runner, of a rank that a known signal ended, and of `ascend-job`."""
+    page = pages["exit-status.md"]
+    rows = dict(re.findall(r"(?m)^\| ([\dN][^|]*) \| (.+) \|$", page))
+    signals = {
+        f"{128 + Signals[entry.code]}": f"[{entry.code}](errors/{entry.id}.md) | "
+        for entry in ENTRIES
+        if entry.code.startswith("SIG")
+    }
+    ours = [value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)]
+    explained = [name for names in rows for name in names.split(", ")]
+
+    assert sorted(["0", *map(str, ours), "N", "128 + S", *signals]) == sorted(explained)
+    assert signals == {name: rows[name][: len(words)] for name, words in signals.items()}
+    assert sorted({tool.USAGE, explain.NOTHING_KNOWN, *commands.STATUSES.values()}) == [
+        int(status) for status in re.findall(r"(?m)^(\d)  \w", page)
+    ]
 
 
 # How a rank ended is not seen in its log, and beside the others there is always a code or a message that says more.

@@ -1,8 +1,10 @@
 """The catalogue of known errors: what a code or a message means, what to do about it, and which document says so.
 
 Its entries are the TOML files in the directory `catalogue` beside this module, one for each subject; README.md explains
-their keys. They are read once, after a failure, and checked by the tests alone. A site adds a file of its own with
---catalogue, which is checked before the job starts. Its entries only advise: they never decide which rank is the cause.
+their keys. They are checked by the tests alone, and read once: by `ascend-job explain`, or for a failure by the thread
+that loads ahead of it all that it needs, since which ranks are stopped, and when, depends on the meaning of its error.
+A site adds a file of its own with --catalogue, which is checked before the job starts. Its entries only advise: they
+never decide which rank is the cause.
 
 An expression is compiled only where its longest literal occurs in the text, because compiling all of them would take
 longer than everything else that is done for a failed rank.

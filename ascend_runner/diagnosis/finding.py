@@ -49,7 +49,6 @@ class RootCause:
     summary: str
     certainty: Certainty = attrs.field(converter=Certainty)
     first_summary: str = ""
-    is_first_a_consequence: bool = False
     may_be_a_peer: bool = False
     is_a_consequence: bool = False
     alike: tuple[int, ...] = ()

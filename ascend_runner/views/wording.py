@@ -234,8 +234,8 @@ def sentence(outcome: Outcome) -> str:
         return str(outcome.elsewhere)
     if root and root.look_at:
         return f"{LOST_PEERS}{root.look_at}"
-    if alike := _alike(outcome):
-        return alike
+    if same := alike(outcome):
+        return same
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
             return f"{outcome.failed.title if outcome.failed else f'rank {root.rank_id}'}{CAUSED}{root.summary}"
@@ -244,7 +244,7 @@ def sentence(outcome: Outcome) -> str:
     return "; ".join([f"{cause}{likely}", *failed(outcome.unsaved)]) if cause else ""
 
 
-def _alike(outcome: Outcome) -> str:
+def alike(outcome: Outcome) -> str:
     """Return the sentence on a failure of all ranks that report the same error, apart from numbers; else ""."""
     cause, root = outcome.cause, outcome.root
     ranks = [rank for rank in outcome.ranks if not rank.name]
@@ -252,8 +252,10 @@ def _alike(outcome: Outcome) -> str:
     is_one = len(ranks) > 1 and len(errors) == 1 and "" not in errors
     if not (is_one and cause and cause.ending and root):
         return ""
-    status = "" if root.summary in str(cause.ending) else f" ({cause.ending.in_parentheses})"
-    return f"{all_of(len(ranks), 'rank')} failed alike: {root.summary}{status}"
+    is_told = cause.ending.is_success or root.summary in str(cause.ending)  # the ending is unknown, or is the summary
+    status = "" if is_told else f" ({cause.ending.in_parentheses})"
+    verb = "report the same error" if root.is_open else "failed alike"
+    return f"{all_of(len(ranks), 'rank')} {verb}: {root.summary}{status}"
 
 
 def sentence_with_certainty(outcome: Outcome) -> str:

@@ -491,6 +491,11 @@ def test_code_beside_the_error_of_a_stopped_rank() -> None:
 
 
 RULE: Final = "-" * 60
+# Of torch_npu.
+CALLED: Final = "Since the operator is called asynchronously, the stacktrace may be inaccurate."
+SET: Final = "If you want to get the accurate stacktrace, pleace set the environment variable ASCEND_LAUNCH_BLOCKING=1."
+FORCE: Final = "Note: ASCEND_LAUNCH_BLOCKING=1 will force ops to run in synchronous mode, resulting in degradation."
+UNSET: Final = "Please unset ASCEND_LAUNCH_BLOCKING in time after debugging."
 NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
 
 
@@ -506,6 +511,15 @@ NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
             ["step 1", "step 2", *(f"worker-1: task {number} has failed" for number in range(7, 40))],
         ),
         (
+            ["step 1", "step 2", "09:47:39.12 worker-1: task ad3f of 0x7f9b has failed"],
+            [
+                "step 1",
+                "step 2",
+                "09:47:36.5 worker-1: task c07e of 0x7f3a has failed",
+                "09:47:39.12 worker-1: task ad3f of 0x7f9b has failed",
+            ],
+        ),
+        (
             ["RuntimeError: CUDA error: illegal instruction"],
             [
                 "Traceback (most recent call last):",
@@ -518,10 +532,23 @@ NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
                 "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
             ],
         ),
+        (
+            ["RuntimeError: The Inner error is reported as above.", "[ERROR] ERR00100 PTA call acl api failed."],
+            [
+                "Traceback (most recent call last):",
+                '  File "train.py", line 9, in f',
+                "RuntimeError: The Inner error is reported as above.",
+                f" {CALLED} {SET}",
+                f"{FORCE} {UNSET}",
+                f" {CALLED}",
+                SET,
+                "[ERROR] ERR00100 PTA call acl api failed.",
+            ],
+        ),
     ],
 )  # fmt: skip
 def test_rows_that_say_nothing(expected: list[str], log: list[str]) -> None:
-    """Rules, blank lines, marks, hints on debugging and errors that differ only in numbers take no rows."""
+    """Rules, blank lines, marks, hints on debugging, and errors again with other numbers, addresses or times."""
     excerpt = read("\n".join(log).encode(), Ending(exit_code=1)).excerpt
 
     assert expected == list(excerpt[-len(expected) :])

@@ -570,8 +570,9 @@ class LogReader:
         ended = root.rank_id if self.first is None or self.first not in found.findings else self.first
         exited = Exited(ended, self._endings.get(ended) or Ending(), name=self.ranks[ended].name)
         root = attrs.evolve(root, candidates=tuple(rank_id for rank_id in root.candidates if rank_id >= 0))
-        cause = wording.cause_record(Outcome(cause=exited, ranks=ranks, root=root, suspected_peer=found.suspected_peer))
-        if cause is None or root.rank_id in self._endings:
+        outcome = Outcome(cause=exited, ranks=ranks, root=root, suspected_peer=found.suspected_peer)
+        cause = wording.cause_record(outcome)
+        if cause is None or root.rank_id in self._endings or wording.alike(outcome):
             return cause
         title = rank_title(root.rank_id, self.ranks[root.rank_id].name)  # its exit status is unknown
         first = None if ended == root.rank_id else ended
