@@ -509,7 +509,7 @@ class Nodes:
         what = f"{duration(seconds)} for the other nodes to stop their ranks"
         if self._joined is None:  # the link decides alone, unless it hears of node 0
             what = f"{duration(ALONE)} for node 0 to answer"
-        self._await(lambda: self._verdict_so_far is not None, seconds, what)
+        self._await(lambda: self._verdict_so_far is not None or bool(self._refusal), seconds, what)
         return self._verdict_so_far
 
     @property

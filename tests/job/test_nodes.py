@@ -426,6 +426,15 @@ def test_error_before_the_start_gets_the_status_of_all(verdict: JobVerdict, stat
     assert (1.0, status, shown) == (scene.clock.now(), error.exit_status, scene.shown)
 
 
+def test_second_runner_with_an_error_is_refused_at_once() -> None:
+    """It waits for no verdict, which is about the first one."""
+    scene, error = Scene(), copy(ERROR)
+    scene.send_at(1.0, Refused(sentence="node 1 is already running"))
+    scene.nodes.fail(error)
+
+    assert (1.0, 127) == (scene.clock.now(), error.exit_status)
+
+
 @pytest.mark.parametrize(
     ("news", "error"),
     [
