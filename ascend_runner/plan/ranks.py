@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.engines import node_0, registry
+from ascend_runner.engines import node_0
 from ascend_runner.engines.command import program_of
 from ascend_runner.engines.local import Handover, Request
 from ascend_runner.engines.registry import DIRECT, ENGINES
@@ -816,7 +816,7 @@ def with_hosts(engine: str, context: PlanContext, node: Node) -> Handover:
     Raises:
         SettingsError: The engine cannot run this command or this job.
     """
-    return registry.inform(engine, _request(engine, context, node, node.devices_per_node or 0))
+    return node_0.with_hosts(engine, _request(engine, context, node, node.devices_per_node or 0))
 
 
 def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Request:

@@ -442,6 +442,26 @@ def test_engine_as_the_command_runs_once(preparing: Preparing) -> None:
     assert "RANK_ID" not in job.processes[0].env
 
 
+@pytest.mark.parametrize(
+    ("settings", "environ", "count"),
+    [
+        (TWO_RANKS, {}, "2"),
+        (Settings(), {"SLOTS": "2", "WORLD_SIZE": "1", "RANK": "0"}, "2"),
+        (Settings(rank_table=TABLE), {}, "8"),
+    ],
+)
+def test_command_that_starts_torchrun_itself(
+    preparing: Preparing, settings: Settings, environ: dict[str, str], count: str
+) -> None:
+    """It runs once as well, and learns the number of processes, wherever that comes from."""
+    command, path = ("swift", "sft", "--model", "x"), _program(preparing.folder, "swift")
+    job = preparing.prepare(settings, *command, environ={**path, **environ}).job()
+
+    assert [("swift", command)] == [(process.title, process.argv) for process in job.processes]
+    assert count == job.processes[0].env["NPROC_PER_NODE"]
+    assert "RANK_TABLE_FILE" not in job.processes[0].env
+
+
 TORCH_NODES = {"SLOTS": "2", "WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "a"}
 ONE_NODE = Settings(nnodes=1)
 
