@@ -29,6 +29,7 @@ config = LlamaConfig(
 LlamaForCausalLM(config).save_pretrained(MODEL)
 
 DATA.mkdir(exist_ok=True)
-sums = [{"instruction": f"{one} + {other}", "output": str(one + other)} for one in range(8) for other in range(8)]
+pairs = [(one, other) for one in range(8) for other in range(8)]
+sums = [{"instruction": f"{one} + {other}", "input": "", "output": str(one + other)} for one, other in pairs]
 (DATA / "sums.json").write_text(json.dumps(sums))
 (DATA / "dataset_info.json").write_text(json.dumps({"sums": {"file_name": "sums.json"}}))
