@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import programs
 from ascend_runner.engines import command, local, node_0
 from ascend_runner.engines.command import engine_in, names_other_nodes
 from ascend_runner.engines.registry import BY_VARIABLES, DIRECT
@@ -316,7 +317,7 @@ def _find_executable(name: str, cwd: str, search_path: str) -> str:
     try:
         return executables.find_executable(name, cwd=cwd, search_path=search_path)
     except CommandError as error:
-        hint = command_line.suggestion_for_script(name)
+        hint = command_line.suggestion_for_script(name) or programs.suggestion(name)
         raise CommandError(f"{error}{hint}", exit_status=error.exit_status) from error
 
 

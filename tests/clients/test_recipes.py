@@ -7,11 +7,12 @@ import re
 import shlex
 import shutil
 import sys
+import venv
 from pathlib import Path
 
 import pytest
 
-from tests.clients.conftest import PATH, free_port, run
+from tests.clients.conftest import PATH, RUNNER, free_port, run
 
 RECIPES = Path(__file__).parents[2] / "scripts" / "recipes"
 README = (RECIPES / "README.md").read_text("utf-8")
@@ -25,6 +26,17 @@ SHOWS = {
     "ms_swift.yaml": "world_size: 4, local_world_size: 2",
     "mindspore_train.py": "step 5 of 2 processes, loss",
     "rl_on_ray.py": "the policy prefers arm 2",
+}
+MISSING = "a package is missing in this Python: "
+LACKS = {
+    "torch_train.py": f"{MISSING}torch",
+    "trainer.py": f"{MISSING}torch",
+    "accelerated.py": f"{MISSING}torch",
+    "lightning_train.py": f"{MISSING}lightning",
+    "llama_factory.yaml": "command not found: 'llamafactory-cli' (pip install llamafactory)",
+    "ms_swift.yaml": "command not found: 'swift' (pip install ms-swift)",
+    "mindspore_train.py": f"{MISSING}mindspore",
+    "rl_on_ray.py": "cannot import Ray (No module named 'ray'): install ray",
 }
 TINY_MODEL = "tiny_model.py"
 ON_TWO_NODES = {"ms_swift.yaml", "rl_on_ray.py"}
@@ -60,6 +72,19 @@ def test_recipe_runs_as_pasted(line: str, tmp_path: Path, request: pytest.Fixtur
 
     assert 0 == ended.status, ended.screen
     assert SHOWS[recipe] in ended.screen
+
+
+@pytest.mark.parametrize("line", ROWS)
+def test_missing_framework(line: str, tmp_path: Path) -> None:
+    """In a Python without packages, the screen names the one to install."""
+    venv.create(tmp_path / "venv")
+    recipe = _recipe(line)
+    shutil.copy(RECIPES / recipe, tmp_path)
+    env = {"PATH": f"{tmp_path}/venv/bin:/usr/bin:/bin"}
+    ended = run(*RUNNER, "--nproc-per-node", "1", *shlex.split(line)[1:], env=env, cwd=tmp_path)
+
+    assert 0 != ended.status
+    assert LACKS[recipe] in ended.screen
 
 
 def _recipe(line: str) -> str:
