@@ -53,6 +53,20 @@ def _python() -> str:
     return name if _on_path(name) == sys.executable else shlex.quote(sys.executable)
 
 
+# The packages of programs and modules that have another name.
+PACKAGES: Final = {
+    "llamafactory-cli": "llamafactory",
+    "lmf": "llamafactory",
+    "megatron": "ms-swift",
+    "swift": "ms-swift",
+}
+
+
+def suggestion(name: str) -> str:
+    """Return the command that installs a program or module whose package has another name, in parentheses, or ""."""
+    return f" (pip install {PACKAGES[name]})" if name in PACKAGES else ""
+
+
 def installing(package: str, extra: str) -> str:
     """Return the command line that installs a package of an extra for this Python; pip(1) does not know a bundle."""
     bundle, _has_own_python = _bundle()

@@ -19,6 +19,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import programs
 from ascend_runner.diagnosis import endings
 from ascend_runner.diagnosis.codes import Kind
 from ascend_runner.diagnosis.endings import Circumstances, signal_behind
@@ -410,7 +411,8 @@ def _finding(death: Death, circumstances: Circumstances, places: Mapping[int, Pl
 
 def _code_meaning(evidence: Finding, circumstances: Circumstances) -> str:
     package = _PACKAGE.search(evidence.code_line) if evidence.code == "no-module-named" else None
-    meaning = f"{evidence.code_meaning}: {package[1]}" if package else evidence.code_meaning
+    missing = f": {package[1]}{programs.suggestion(package[1].partition('.')[0])}" if package else ""
+    meaning = f"{evidence.code_meaning}{missing}"
     return "; ".join(filter(None, (meaning, endings.beside(evidence.code, circumstances))))
 
 

@@ -43,13 +43,17 @@ PROGRAMS: Final = (
     ("ray", "ray", "ray.scripts.scripts"),
     ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
 )
-# Programs that are an engine only with a certain first argument: name, program, module, argument.
+# Programs that are an engine only with certain first arguments: name, program, module, arguments.
 LLAMA_FACTORY: Final = "llamafactory-cli"
+SWIFT: Final = "swift"
+MEGATRON_SWIFT: Final = "megatron"  # of ms-swift
 WITH_ARGUMENT: Final = (
-    ("accelerate launch", "accelerate", "accelerate", "launch"),
-    ("accelerate launch", "accelerate", "accelerate.commands.accelerate_cli", "launch"),
-    (LLAMA_FACTORY, LLAMA_FACTORY, "llamafactory.cli", "train"),
-    (LLAMA_FACTORY, "lmf", "llamafactory.cli", "train"),
+    ("accelerate launch", "accelerate", "accelerate", ("launch",)),
+    ("accelerate launch", "accelerate", "accelerate.commands.accelerate_cli", ("launch",)),
+    (LLAMA_FACTORY, LLAMA_FACTORY, "llamafactory.cli", ("train",)),
+    (LLAMA_FACTORY, "lmf", "llamafactory.cli", ("train",)),
+    (SWIFT, SWIFT, "swift.cli.main", ("pt", "sft", "rlhf", "infer")),
+    (MEGATRON_SWIFT, MEGATRON_SWIFT, "swift.cli._megatron.main", ("pt", "sft", "rlhf", "export")),
 )
 # Programs that run the rest of their words as a command, each with its options that take the next word as a value.
 WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
@@ -205,9 +209,9 @@ def _engine(command: Sequence[str]) -> str:
         return ""
     python = python_command(command)
     arguments = python.arguments if python else command[1:]
-    for name, program, module, argument in WITH_ARGUMENT:
+    for name, program, module, first in WITH_ARGUMENT:
         if calls(command, program, module):
-            return name if tuple(arguments[:1]) == (argument,) else ""
+            return name if "".join(arguments[:1]) in first else ""
 
     return next((name for name, program, module in PROGRAMS if calls(command, program, module)), "")
 

@@ -20,6 +20,7 @@ import attrs
 
 from ascend_runner.engines.command import (
     LAUNCH_MODULE,
+    LLAMA_FACTORY,
     MSRUN_MODULE,
     PATH,
     TORCHRUN_MODULE,
@@ -158,16 +159,28 @@ def rewrite_for_ray(request: Request) -> Handover:
     )
 
 
-def variables_of_llama_factory(request: Request) -> dict[str, str]:
-    """Return the variables by which `llamafactory-cli train` starts torchrun on one of several nodes (launcher.py)."""
-    node = request.node
-    if node.nnodes == 1:
-        return {}
-    count = {"NPROC_PER_NODE": str(request.nproc)} if request.nproc else {}
-    place = {"NNODES": str(node.nnodes), "NODE_RANK": str(node.node_rank)}
-    meeting = {"MASTER_ADDR": node.master_addr, "MASTER_PORT": str(node.master_port)}
-    variables = {"FORCE_TORCHRUN": "1", **count, **place, **meeting}
-    return {name: value for name, value in variables.items() if not request.environ.get(name)}
+def give_place(request: Request) -> Handover:
+    """Leave a command that starts torchrun itself as it is, with the variables for the arguments of its torchrun.
+
+    Variables of the user's stay. Without them LLaMA-Factory starts a process per device (llamafactory/launcher.py), and
+    ms-swift a single one (swift/cli/main.py).
+    """
+    node, nproc, environ = request.node, request.nproc, request.environ
+    switch = {"FORCE_TORCHRUN": "1"} if engine_in(request.argv) == LLAMA_FACTORY else {}
+    place = {"NNODES": str(node.nnodes), "NODE_RANK": str(node.node_rank), "MASTER_ADDR": node.master_addr}
+    variables = {
+        **(switch if node.nnodes * nproc > 1 else {}),
+        **({"NPROC_PER_NODE": str(nproc)} if nproc > 1 else {}),
+        **(place if node.nnodes > 1 else {}),
+        **({"MASTER_PORT": str(node.master_port)} if node.nnodes > 1 or node.has_own_port else {}),
+    }
+    given = {name: value for name, value in variables.items() if not environ.get(name)}
+    words = "".join(f" {name}={value}" for name, value in given.items())
+    return Handover(
+        argv=request.argv,
+        variables=given,
+        note=f"running the command once, because it starts torchrun itself{', with' if words else ''}{words}",
+    )
 
 
 def rewrite_for_torchrun(request: Request) -> Handover:

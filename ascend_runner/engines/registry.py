@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ascend_runner.engines import local, node_0
-from ascend_runner.engines.command import LAUNCH_MODULE, LLAMA_FACTORY, PROGRAMS
+from ascend_runner.engines.command import LAUNCH_MODULE, LLAMA_FACTORY, MEGATRON_SWIFT, PROGRAMS, SWIFT
 from ascend_runner.engines.local import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
+# Commands that start torchrun themselves: engines without --launcher.
+BY_VARIABLES: Final = (LLAMA_FACTORY, SWIFT, MEGATRON_SWIFT)
 # How each engine rewrites a command, by its name as `--launcher` takes it; a SettingsError means that it cannot run it.
 ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "torchrun": local.rewrite_for_torchrun,
@@ -19,20 +21,10 @@ ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "deepspeed": node_0.rewrite_for_deepspeed,
     "msrun": local.rewrite,
     "ray": local.rewrite_for_ray,
+    **dict.fromkeys(BY_VARIABLES, local.give_place),
 }
 # The Python module of each engine that has one.
 MODULES: Final[Mapping[str, str]] = {
     name: module for name, _program, module in PROGRAMS if name in ENGINES and "." in module
 }
-NAMES: Final = (DIRECT, *ENGINES)
-
-
-def inform(engine: str, request: Request) -> Handover:
-    """Leave a command that is an engine as it is, and tell the engine what it does not find out about the nodes.
-
-    Raises:
-        SettingsError: The engine cannot run this command or this job.
-    """
-    if engine == LLAMA_FACTORY:
-        return Handover(argv=request.argv, note="", variables=local.variables_of_llama_factory(request))
-    return node_0.with_hosts(engine, request)
+NAMES: Final = (DIRECT, *(name for name in ENGINES if name not in BY_VARIABLES))

@@ -9,9 +9,10 @@ from typing import Final
 
 import attrs
 
+from ascend_runner import programs
 from ascend_runner.engines import command, local, node_0
 from ascend_runner.engines.command import engine_in, names_other_nodes
-from ascend_runner.engines.registry import DIRECT
+from ascend_runner.engines.registry import BY_VARIABLES, DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.frameworks import env_patch
 from ascend_runner.frameworks.registry import AUTO
@@ -35,6 +36,7 @@ WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 DISK_LIMIT: Final = 3.0  # seconds
 NOT_YET: Final = "does not exist yet; the training has to create it"
 RANKS_HERE: Final = "use --nproc-per-node N to start N ranks on this node"
+WITHOUT_MPIRUN: Final = "use --nproc-per-node N to start N ranks without mpirun"
 NO_RESTARTS: Final = (
     "--max-restarts requires a link between the nodes (--link auto), because ranks that are restarted on one node alone"
     " would wait forever for the others; or let the platform restart the whole job (Slurm: sbatch --requeue, Volcano:"
@@ -72,7 +74,16 @@ def cluster(context: PlanContext) -> Mapping[str, str]:
     )
 
 
-def prepared_for_mpirun(context: PlanContext) -> str:
+def own_launcher(context: PlanContext) -> tuple[str, str]:
+    """Return the engine of a command without --launcher, and what has chosen it; ("direct", "") if there is none."""
+    engine = engine_in(context.command)
+    if engine in BY_VARIABLES:
+        return engine, engine
+    variable = _prepared_for_mpirun(context)
+    return ("mpirun", f"{variable} is set ({WITHOUT_MPIRUN})") if variable else (DIRECT, "")
+
+
+def _prepared_for_mpirun(context: PlanContext) -> str:
     """Return the variable that shows Horovod's mode of the task-training platform, "" in any other one.
 
     The platform puts mpirun before a command that lacks it. The user's own ranks, and a rank table, take precedence.
@@ -127,7 +138,7 @@ def refuse_restarts(settings: Settings, *, is_part: bool) -> None:
 
 def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
     engine = engine_in(argv)
-    if not engine:
+    if not engine or engine in BY_VARIABLES:
         return None
     if settings.rank_table is not None or (settings.nproc_per_node or 1) > 1:
         option = "--rank-table" if settings.rank_table is not None else f"--nproc-per-node {settings.nproc_per_node}"
@@ -306,7 +317,7 @@ def _find_executable(name: str, cwd: str, search_path: str) -> str:
     try:
         return executables.find_executable(name, cwd=cwd, search_path=search_path)
     except CommandError as error:
-        hint = command_line.suggestion_for_script(name)
+        hint = command_line.suggestion_for_script(name) or programs.suggestion(name)
         raise CommandError(f"{error}{hint}", exit_status=error.exit_status) from error
 
 

@@ -225,7 +225,7 @@ class Preparer:
     _table: RankTable | None = attrs.field(default=None, init=False)
     _plan_with_table: Callable[[TableFile], JobSpec] | None = attrs.field(default=None, init=False)
     _why: str = attrs.field(default="", init=False)
-    _mode: str = attrs.field(default="", init=False)  # the variable that has chosen the launcher, "": the option has
+    _chosen_by: str = attrs.field(default="", init=False)  # what has chosen the launcher, "": the option has
 
     def prepare(self) -> Preparation:
         """Plan the command.
@@ -284,9 +284,10 @@ class Preparer:
 
     def _plan(self) -> JobSpec | None:
         alone = self._found.ask(Subject.VARIABLES, commands.find_single, self.context)
-        if self._is_direct and not alone and (variable := commands.prepared_for_mpirun(self.context)):
-            settings = attrs.evolve(self.context.settings, launcher="mpirun")
-            self.context, self._mode = attrs.evolve(self.context, settings=settings), variable
+        if self._is_direct and not alone:
+            launcher, self._chosen_by = commands.own_launcher(self.context)
+            settings = attrs.evolve(self.context.settings, launcher=launcher)
+            self.context = attrs.evolve(self.context, settings=settings)
         if not self._is_direct and not alone:
             self._found.ask(Subject.SETTINGS, ranks.refuse_options_of_ranks, self.context.settings)
         if not self._is_direct or alone:
@@ -383,11 +384,7 @@ class Preparer:
         name = executable = engine.argv[0]
         if not executables.is_relative(name):
             executable = self._found.ask(Subject.SETTINGS, commands.find_engine, name, self.context) or name
-        if self._mode:
-            hint = "use --nproc-per-node N to start N ranks without mpirun"
-            self.messages.note(f"{self._mode} is set: {engine.note} ({hint})")
-        else:
-            self.messages.note(f"--launcher {self.context.settings.launcher}: {engine.note}")
+        self.messages.note(f"{self._chosen_by or f'--launcher {self.context.settings.launcher}'}: {engine.note}")
         return self._found.ask(Subject.VARIABLES, ranks.plan_handover, executable, engine, share, self.context)
 
     # --- Checks -------------------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ascend_runner.engines import node_0, registry
+from ascend_runner.engines import node_0
 from ascend_runner.engines.command import program_of
 from ascend_runner.engines.local import Handover, Request
-from ascend_runner.engines.registry import DIRECT, ENGINES
+from ascend_runner.engines.registry import BY_VARIABLES, DIRECT, ENGINES
 from ascend_runner.errors import NodeNotFoundError, RankTableError, SettingsError
 from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
@@ -313,7 +313,8 @@ def needs_table(context: PlanContext, node: Node | None) -> bool:
         return True
     is_announced = bool(platform_table.announced_table(context.environ, context.is_folder))
     if not node.devices_per_node:
-        return is_announced or not context.environ.get("MA_NUM_HOSTS")  # one device, by the Octopus guide
+        # By the Octopus guide there is one device; an engine that is the command itself may count them.
+        return is_announced or not (context.environ.get("MA_NUM_HOSTS") or settings.launcher in BY_VARIABLES)
 
     # Other engines and MindSpore's own scheduler number the ranks without one.
     is_of_use = settings.launcher == DIRECT and settings.framework != "mindspore-cluster"
@@ -816,7 +817,7 @@ def with_hosts(engine: str, context: PlanContext, node: Node) -> Handover:
     Raises:
         SettingsError: The engine cannot run this command or this job.
     """
-    return registry.inform(engine, _request(engine, context, node, node.devices_per_node or 0))
+    return node_0.with_hosts(engine, _request(engine, context, node, node.devices_per_node or 0))
 
 
 def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Request:

@@ -15,12 +15,13 @@ from tests.helpers.waiting import wait_until
 
 
 @pytest.mark.parametrize("framework", ["torch", "accelerate", "lightning", "transformers", "mindspore"])
-def test_saved_when_asked_and_resumed(tmp_path: Path, framework: str) -> None:
+def test_saved_when_asked_and_resumed(tmp_path: Path, framework: str, request: pytest.FixtureRequest) -> None:
     """Two ranks save after the same step; the next run starts from the newest complete checkpoint, with step + 1."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     options = ("--nproc-per-node", "2", "--log-dir", str(tmp_path / "log"))
-    command = (*RUNNER, *options, sys.executable, str(PROGRAMS / f"resumes_{framework}.py"), str(folder))
+    python = request.getfixturevalue("numpy_1") if framework == "mindspore" else sys.executable
+    command = (*RUNNER, *options, python, str(PROGRAMS / f"resumes_{framework}.py"), str(folder))
     env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(ascend_runner.__file__).parents[1])}
     first = Started(command, env, tmp_path)
     wait_until(lambda: all((tmp_path / f"ready-{rank}").exists() for rank in (0, 1)), limit=LIMIT)

@@ -51,6 +51,11 @@ GIB = 1 << 30
             Circumstances(),
             "a package is missing in this Python: torch_npuu",
         ),
+        (
+            "ModuleNotFoundError: No module named 'swift'",
+            Circumstances(),
+            "a package is missing in this Python: swift (pip install ms-swift)",
+        ),
     ],
 )
 def test_facts_beside_a_code(error: str, circumstances: Circumstances, fact: str) -> None:

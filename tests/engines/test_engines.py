@@ -581,17 +581,26 @@ def test_command_that_calls_ray() -> None:
     assert "ray" == engine_in(("ray", "job", "submit"))
 
 
-def test_llama_factory() -> None:
-    """On several nodes it is told its place, where the user has not done that; on one it needs nothing."""
-    line = "llamafactory-cli train x.yaml"
-    given = {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": "8", "NNODES": "2", "NODE_RANK": "1"}
+@pytest.mark.parametrize(
+    ("line", "switch"),
+    [
+        ("llamafactory-cli train x.yaml", {"FORCE_TORCHRUN": "1"}),
+        ("swift sft --model x", {}),
+        ("megatron sft --model x", {}),
+    ],
+)
+def test_command_that_starts_torchrun_itself(line: str, switch: dict[str, str]) -> None:
+    """It is told its place and the number of processes, where the user has not done that; one process needs neither."""
+    rewrite = ENGINES[engine_in(line.split())]
+    given = {**switch, "NPROC_PER_NODE": "8", "NNODES": "2", "NODE_RANK": "1"}
     meeting = {"MASTER_ADDR": "octopus-worker-0.octopus", "MASTER_PORT": "6789"}
     request = _request(line, OCTOPUS)
 
-    assert {**given, **meeting} == local.variables_of_llama_factory(request)
-    request = attrs.evolve(request, environ={**given, "NNODES": "4"})
-    assert meeting == local.variables_of_llama_factory(request)
-    assert {} == local.variables_of_llama_factory(_request(line, ALONE))
+    assert {**given, **meeting} == rewrite(request).variables
+    assert meeting == rewrite(attrs.evolve(request, environ={**given, "NNODES": "4"})).variables
+    assert {**switch, "NPROC_PER_NODE": "8"} == rewrite(_request(line, ALONE)).variables
+    assert {**switch, "NPROC_PER_NODE": "8", "MASTER_PORT": "29501"} == rewrite(_request(line, BUSY)).variables
+    assert {} == rewrite(_request(line, ALONE, 1)).variables
 
 
 def test_msrun_with_a_python_elsewhere() -> None:

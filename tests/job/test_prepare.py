@@ -486,6 +486,44 @@ def test_engine_as_the_command_runs_once(preparing: Preparing) -> None:
     assert "RANK_ID" not in job.processes[0].env
 
 
+@pytest.mark.parametrize(
+    ("settings", "environ", "count"),
+    [
+        (TWO_RANKS, {}, "2"),
+        (Settings(), {"SLOTS": "2", "WORLD_SIZE": "1", "RANK": "0"}, "2"),
+        (Settings(rank_table=TABLE), {}, "8"),
+    ],
+)
+def test_command_that_starts_torchrun_itself(
+    preparing: Preparing, settings: Settings, environ: dict[str, str], count: str
+) -> None:
+    """It runs once as well, and learns the number of processes, wherever that comes from."""
+    command, path = ("swift", "sft", "--model", "x"), _program(preparing.folder, "swift")
+    job = preparing.prepare(settings, *command, environ={**path, **environ}).job()
+
+    assert [("swift", command)] == [(process.title, process.argv) for process in job.processes]
+    assert count == job.processes[0].env["NPROC_PER_NODE"]
+    assert "RANK_TABLE_FILE" not in job.processes[0].env
+
+
+def test_command_that_counts_the_devices_itself(preparing: Preparing) -> None:
+    """Where nothing gives their number, LLaMA-Factory counts them on each node."""
+    command, path = ("llamafactory-cli", "train", "x.yaml"), _program(preparing.folder, "llamafactory-cli")
+    nodes = Settings(nnodes=2, node_rank=1, master_addr="a")
+    alone, one = (preparing.prepare(settings, *command, environ=path).job() for settings in (Settings(), nodes))
+
+    assert not {"FORCE_TORCHRUN", "NNODES"} & alone.processes[0].env.keys()
+    assert ("1", "2") == tuple(one.processes[0].env[name] for name in ("FORCE_TORCHRUN", "NNODES"))
+    assert "NPROC_PER_NODE" not in one.processes[0].env
+
+
+def test_package_of_a_missing_command(preparing: Preparing) -> None:
+    """If the package has another name than the command, the error says how to install it."""
+    prepared = preparing.prepare(TWO_RANKS, "swift", "sft", environ={"PATH": str(preparing.folder)})
+
+    assert "(pip install ms-swift)" in str(prepared.error)
+
+
 TORCH_NODES = {"SLOTS": "2", "WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "a"}
 ONE_NODE = Settings(nnodes=1)
 

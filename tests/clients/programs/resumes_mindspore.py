@@ -1,6 +1,6 @@
 """Save a checkpoint with MindSpore when one is asked for, and end; started again, go on with the next step.
 
-A step only takes time: operators need a NumPy of the right version, which checkpoints do not depend on.
+A step only takes time.
 """
 
 from __future__ import annotations
