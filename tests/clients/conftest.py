@@ -5,7 +5,6 @@ scripts/test-clients installs what they need and runs them, as root: nodes are n
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ import attrs
 import pytest
 
 from ascend_runner.node.namespaces import INTERFACE
+from tests.helpers.reports import read_report
 from tests.helpers.surroundings import CLEAN, bound_to_free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -96,7 +96,7 @@ def run(*argv: str, env: Mapping[str, str] | None = None, cwd: Path) -> Ended:
 
 def failed_ranks(folder: Path) -> set[tuple[int, int | None, int | None]]:
     """Return rank, exit status and signal of the causes in the reports of the nodes below a directory."""
-    reports = [json.loads(path.read_bytes()) for path in folder.rglob("*-report*.json")]
+    reports = map(read_report, folder.rglob("*-report*.json"))
     return {
         (rank["rank_id"], rank["exit_code"], rank["signal"])
         for report in reports
