@@ -13,7 +13,13 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 @pytest.mark.parametrize(
     "script",
-    ["static_options", "completions", "report_schema", pytest.param("state_diagram", marks=pytest.mark.deep)],
+    [
+        "static_options",
+        "completions",
+        "promise",
+        "report_schema",
+        pytest.param("state_diagram", marks=pytest.mark.deep),
+    ],
 )
 def test_generated_files_are_up_to_date(script: str) -> None:
     """What is static follows from the tables of options and of transitions, and from the records of the report."""
