@@ -1,7 +1,8 @@
 """Write what users may rely on until the next major version: tests/promised.txt. Called by `scripts/generate`.
 
-Each option with its values, each variable, exit status, variable of a rank and member of the report is a line. What is
-new is added. What has vanished is an error unless the major version has changed; before 1.0, its second number counts.
+A line for each option with its values, each variable, exit status, variable of a rank, name of the library and member
+of the report. What is new is added. What has vanished is an error unless the major version has changed; before 1.0, its
+second number counts.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def promised() -> Iterator[str]:
     others = {"rank_table": TABLE, "server_id": "10.0.0.1", "isolate_devices": True, "max_restarts": 1}
     added = {*_variables(**others)} - {*_variables(nproc_per_node=2)}
     yield from (f"rank: {name}" for name in (*sorted(added), model.CHECKPOINT, f"{model.STAGED}0", spec.NOTIFY_SOCKET))
+    yield from (f"library: {name}" for name in ascend_runner.__all__)
     yield from _members()
 
 

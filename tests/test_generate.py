@@ -15,6 +15,7 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
     "script",
     [
         "static_options",
+        "compatibility",
         "completions",
         "promise",
         "report_schema",

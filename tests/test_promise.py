@@ -43,7 +43,7 @@ def test_what_vanishes(promise: ModuleType, since: str, version: str, gone: list
 
 
 def test_what_is_promised() -> None:
-    """Options, variables, exit statuses, variables of ranks and members of the report are promised."""
+    """Options, variables, exit statuses, variables of ranks, the library and members of the report are promised."""
     lines = (TESTS / "promised.txt").read_text("utf-8").splitlines()
 
     assert {
@@ -54,6 +54,7 @@ def test_what_is_promised() -> None:
         "rank of torch: LOCAL_RANK",
         "rank of mindspore-cluster: MS_SCHED_HOST",
         "rank: RANK_TABLE_FILE",
+        "library: launch",
         'report RankRecord.rank_id: {"type": "integer"}',
         "report state: failed",
     } <= {*lines}

@@ -16,6 +16,7 @@ import attrs
 import pytest
 
 from ascend_runner.node.namespaces import INTERFACE
+from tests.clients import tested
 from tests.helpers.reports import read_report
 from tests.helpers.surroundings import CLEAN, bound_to_free_port
 
@@ -27,6 +28,17 @@ RESTARTING = ("--max-restarts", "1", "--checkpoint-dir", "checkpoints")
 DYING = (*DDP, "--die", "3", "checkpoints")  # rank 3, on the last node, unless it has resumed
 # The programs of the environment that the tests run in (torchrun, msrun), and those of Debian.
 PATH = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --record."""
+    parser.addoption("--record", type=Path, help="write here which versions the tests have run with")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record the versions, with --record."""
+    if config.getoption("record"):
+        config.pluginmanager.register(tested.Recorder(config.getoption("record")))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
