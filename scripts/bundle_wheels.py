@@ -36,26 +36,24 @@ LICENCE: Final = r"[^/]+\.dist-info/(licenses/.+|(LICEN[CS]E|COPYING|NOTICE|AUTH
 RULE: Final = f"\n{'=' * 120}\n\n"
 
 
-def update() -> None:
+def update(folder: str) -> None:
     """Write the list: the newest wheels that the package index has."""
-    folder = Path(sys.argv[2])
     for arch in ARCHITECTURES:
         for minor in MINORS:
-            _download(folder, arch, minor, OLD_GLIBC, PROJECTS if minor >= TOMLLIB else f"{PROJECTS}\ntomli")
-            _download(folder, arch, minor, NEW_GLIBC, "pyzmq>=26.4")
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+            _download(Path(folder), arch, minor, OLD_GLIBC, PROJECTS if minor >= TOMLLIB else f"{PROJECTS}\ntomli")
+            _download(Path(folder), arch, minor, NEW_GLIBC, "pyzmq>=26.4")
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(Path(folder).iterdir())}
     LIST.write_text("".join(f"{digest}  {name}\n" for name, digest in digests.items()), encoding="utf-8")
 
 
-def download() -> None:
+def download(arch: str, folder: str) -> None:
     """Download the wheels of the list for an architecture."""
-    arch, folder = sys.argv[2:]
     digests = {line[66:]: line[:64] for line in LIST.read_text("utf-8").splitlines()}
     for minor in MINORS:
-        _download(Path(folder), arch, minor, NEW_GLIBC, _requirements(digests, arch, minor))
+        _download(Path(folder), arch, minor, NEW_GLIBC, requirements(digests, arch, minor))
 
 
-def _requirements(digests: Mapping[str, str], arch: str, minor: int) -> str:
+def requirements(digests: Mapping[str, str], arch: str, minor: int) -> str:
     """Return what a Python needs, as lines for pip."""
     lines: dict[str, str] = {}
     for wheel, digest in digests.items():
@@ -68,17 +66,16 @@ def _requirements(digests: Mapping[str, str], arch: str, minor: int) -> str:
     return "".join(lines.values())
 
 
-def _download(folder: Path, arch: str, minor: int, platforms: Iterable[str], requirements: str) -> None:
+def _download(folder: Path, arch: str, minor: int, platforms: Iterable[str], lines: str) -> None:
     target = ["--implementation", "cp", "--python-version", f"3.{minor}", "--dest", str(folder)]
     target += [f"--platform={platform}_{arch}" for platform in platforms]
     command = [*PIP, "download", "--no-deps", "--only-binary", ":all:", *target, "--requirement", "/dev/stdin"]
-    subprocess.run(command, input=requirements, text=True, stdout=sys.stderr, check=True)
+    subprocess.run(command, input=lines, text=True, stdout=sys.stderr, check=True)
 
 
-def pack() -> None:
+def pack(folder: str, target: str, python: str = "") -> None:
     """Pack a directory into a zip file, with the licences of its wheels. Equal content gives equal bytes."""
-    folder, target, *python = sys.argv[2:]
-    (Path(folder) / NOTICES).write_text("".join(_notices(Path(folder, "wheels"), *python)), encoding="utf-8")
+    Path(folder, NOTICES).write_text("".join(_notices(Path(folder, "wheels"), python)), encoding="utf-8")
     at = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
     with zipfile.ZipFile(target, "w") as archive:  # wheels are compressed already, and zlibs differ
         for path in sorted(Path(folder).rglob("*")):
@@ -88,7 +85,7 @@ def pack() -> None:
                 archive.writestr(entry, path.read_bytes())
 
 
-def _notices(wheels: Path, python: str = "") -> Iterator[str]:
+def _notices(wheels: Path, python: str) -> Iterator[str]:
     """Yield what the licences of all wheels, and of the Python in an archive, want to be passed on."""
     yield "This file carries the following software, each under its own licence.\n"
     if python:
@@ -133,4 +130,4 @@ def _licences_of_python(path: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    {"update": update, "download": download, "pack": pack}[sys.argv[1]]()
+    {"update": update, "download": download, "pack": pack}[sys.argv[1]](*sys.argv[2:])
