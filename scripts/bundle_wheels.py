@@ -14,7 +14,7 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -129,5 +129,7 @@ def _licences_of_python(path: Path) -> Iterator[str]:
                 yield file.read().decode(errors="replace") if file else ""
 
 
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {"update": update, "download": download, "pack": pack}
+
 if __name__ == "__main__":
-    {"update": update, "download": download, "pack": pack}[sys.argv[1]](*sys.argv[2:])
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -10,9 +10,8 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-IDENTITY: Final = {
-    f"GIT_{who}_{what}": "x@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
-}
+NAMES: Final = "GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL"
+IDENTITY: Final = dict.fromkeys(NAMES.split(), "a@example.org")
 
 
 @pytest.fixture(name="tree")
