@@ -148,3 +148,21 @@ class StackGroup:
     state: str
     frames: tuple[str, ...]
     has_changed: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CollectiveGroup:
+    """Ranks at the same place in the collectives of one process group, or in its transfers between two ranks.
+
+    With `is_waiting` they have called that collective, which is not complete; otherwise it is the last one that they
+    have called. Collectives are counted from 1: the number 0 stands for none. Of ranks whose flight recorder has not
+    dumped anything that can be read, neither the process group nor the number is known.
+    """
+
+    group: str = ""
+    rank_ids: tuple[int, ...] = ()
+    number: int | None = None
+    name: str = ""  # "": unknown
+    elements: int | None = None  # of the tensors, for a collective in which they must be the same; None: unknown
+    is_waiting: bool = False
+    is_transfer: bool = False
