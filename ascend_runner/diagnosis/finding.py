@@ -154,15 +154,13 @@ class StackGroup:
 class CollectiveGroup:
     """Ranks at the same place in the collectives of one process group, or in its transfers between two ranks.
 
-    With `is_waiting` they have called that collective, which is not complete; otherwise it is the last one that they
-    have called. Collectives are counted from 1: the number 0 stands for none. Of ranks whose flight recorder has not
-    dumped anything that can be read, neither the process group nor the number is known.
+    Of ranks whose flight recorder has dumped nothing that can be read, neither the group nor the number is known.
     """
 
-    group: str = ""
+    group: str = ""  # its name and description: "0 (default_pg)"
     rank_ids: tuple[int, ...] = ()
-    number: int | None = None
-    name: str = ""  # "": unknown
+    number: int | None = None  # of the collective in its process group, from 1; 0: they have called none
+    name: str = ""  # "all_reduce"; "": unknown
     elements: int | None = None  # of the tensors, for a collective in which they must be the same; None: unknown
-    is_waiting: bool = False
-    is_transfer: bool = False
+    is_waiting: bool = False  # whether it is not complete; otherwise it is the last one that they have called
+    is_transfer: bool = False  # whether it sends or receives something between two ranks

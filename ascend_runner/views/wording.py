@@ -118,8 +118,8 @@ def _elsewhere(one: CollectiveGroup, most: CollectiveGroup, groups: Sequence[Col
     """Say where ranks are that are not with most ranks of their process group."""
     number, usual = one.number or 0, most.number or 0
     if one.is_waiting:
-        is_known = bool(one.name and most.name)
-        return f"{_wait(one)}{' instead' if is_known and number == usual and not one.is_transfer else ''}"
+        is_another = number == usual and bool(one.name and most.name) and not one.is_transfer
+        return f"{_wait(one)}{' instead' if is_another else ''}"
     ranks = f"{rank_list(one.rank_ids)} {_of(one.rank_ids, 'has', 'have')}"
     if number >= usual:
         return f"{ranks} completed it"
