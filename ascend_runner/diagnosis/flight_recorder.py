@@ -99,13 +99,12 @@ def ask(
     found: dict[int, Recording | None] = {}
 
     def ask_all() -> None:
-        before = {
-            (rank_id, dump): _version(dump)
-            for rank_id, recorders in paths.items()
-            for pipe, dump in recorders
-            if _write(pipe)
-        }
-        found.update((rank_id, None) for rank_id, _dump in before)
+        before: dict[tuple[int, str], tuple[int, ...] | None] = {}
+        for rank_id, recorders in paths.items():
+            for pipe, dump in recorders:
+                version = _version(dump)  # before it is asked: it may answer at once
+                if _write(pipe):
+                    before[rank_id, dump], found[rank_id] = version, None
         deadline = time.monotonic() + seconds
         while before and time.monotonic() < deadline and not is_cut():
             time.sleep(POLL_INTERVAL)

@@ -132,13 +132,12 @@ def _elsewhere(one: CollectiveGroup, most: CollectiveGroup, groups: Sequence[Col
 
 
 def _wait(group: CollectiveGroup) -> str:
-    return f"{rank_list(group.rank_ids)} {_of(group.rank_ids, 'waits', 'wait')} in {_call(group)}"
+    size = "" if group.elements is None else f" ({counted(group.elements, 'element')})"
+    return f"{rank_list(group.rank_ids)} {_of(group.rank_ids, 'waits', 'wait')} in {_call(group)}{size}"
 
 
 def _call(group: CollectiveGroup) -> str:
-    name = printable(group.name) or ("a transfer" if group.is_transfer else "collective")
-    size = "" if group.elements is None else f" ({counted(group.elements, 'element')})"
-    return f"{name} #{group.number}{size}"
+    return f"{printable(group.name) or ('transfer' if group.is_transfer else 'collective')} #{group.number}"
 
 
 def _process_group(group: CollectiveGroup) -> str:

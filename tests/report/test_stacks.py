@@ -161,10 +161,8 @@ RECV = "waits in recv 3<-1 #12 of process group pp"
         ([MOST, at((3,), 8, "reduce")], [f"{TOLD}; rank 3 waits in reduce #8"]),
         ([MOST, at((3,), 7, is_waiting=False)], [f"{TOLD}; rank 3 has completed it"]),
         (
-            [at((0, 1), 7, "reduce", elements=12, group="dp"), at((3,), 7, "reduce", elements=1, group="dp")],
-            [
-                "ranks 0, 1 wait in reduce #7 (12 elements) of process group dp; rank 3 waits in reduce #7 (1 element) instead"
-            ],
+            [at((0, 1), 7, "sum", elements=9, group="x"), at((3,), 7, "sum", elements=1, group="x")],
+            ["ranks 0, 1 wait in sum #7 (9 elements) of process group x; rank 3 waits in sum #7 (1 element) instead"],
         ),
         (
             [MOST, at((3,), 6, is_waiting=False), at((3,), 12, "recv 3<-1", group="pp", is_transfer=True)],
