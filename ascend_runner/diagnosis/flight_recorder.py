@@ -24,9 +24,9 @@ from ascend_runner.members import Members
 from ascend_runner.node import bounded
 from ascend_runner.text import shown
 
-# Seconds for the dumps of all ranks: a recorder reads its pipe once a second, then may have to wait for the GIL, and
-# writes 2,000 collectives with their stacks in 1.5 s.
-DUMP_LIMIT: Final = 5.0
+# Seconds for the dumps of all ranks: a recorder reads its pipe once a second, may have to wait for the GIL, imports
+# torch._dynamo (5 s, unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
+DUMP_LIMIT: Final = 10.0
 POLL_INTERVAL: Final = 0.05  # seconds
 MOST_BYTES: Final = 16 * 1024 * 1024  # of a dump; 2,000 collectives need 0.3 MB, with deep stacks a few
 MOST_TOLD: Final = 8  # process groups
