@@ -32,7 +32,7 @@ from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import JobSpec, RankSpec
 from ascend_runner.rank_table import codec
 from ascend_runner.record.facts import HangSeen, RankOutput
 from ascend_runner.record.rank_record import Outcome
