@@ -160,7 +160,7 @@ def suspicion(suspected: Peer) -> str:
 
 def _of_rank(rank: RankRecord, where: str) -> Iterator[Fact]:
     device = "" if rank.name else f", device {rank.local_rank}"
-    ran = f"pid {rank.pid}, ended after {duration(rank.seconds)}"
+    ran = f"pid {rank.pid}, ended after {duration(round(rank.seconds, 3))}"  # in milliseconds, as the report has it
     yield "rank", f"{rank.name or rank.rank_id}{device} on server {where}, {ran}" if rank.pid else ""
     is_empty = rank.finding and not (rank.log_size or rank.finding.last_lines)
     yield "log", f"{rank.log_path} (empty)" if rank.log_path and is_empty else rank.log_path
