@@ -664,9 +664,14 @@ class Nodes:
         finally:
             self._asking.release()
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link."""
+        return self._peers is not None and self._peers.is_usable
+
     def ask_for_checkpoint(self) -> bool:
         """Ask all nodes for a checkpoint, and do not wait; return whether there is a link."""
-        if not (self._peers and self._peers.is_usable):
+        if not self.is_linked:
             return False
         with suppress(AscendRunnerError):  # no further thread is allowed
             if not (self._asker and self._asker.is_alive()):
