@@ -413,12 +413,19 @@ class Nodes:
             self._setup.messages.info(f"{why}; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
+        # With a cause elsewhere, what ended the ranks here is the same each time, or the failure that is not the cause.
+        fingerprint = end.fingerprint if verdict.node == self.plan.node else str(verdict)
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
         is_local = verdict.node == self.plan.node if verdict.kind else None
         if is_local and verdict.kind == FailureClass.PEER.value:
             is_local = end.is_local  # nobody has a cause; this node knows whether the peer that it has lost is its own
         return attrs.evolve(
-            end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
+            end,
+            status=verdict.status or end.status,
+            fingerprint=fingerprint,
+            decision=decision,
+            delay=verdict.delay,
+            is_local=is_local,
         )
 
     def fail(self, error: AscendRunnerError) -> None:
