@@ -145,7 +145,9 @@ class LinkProcess(Generic[State]):
 
     def _has_said_all(self, now: float) -> bool:
         """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
-        is_alone = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        is_cut_off = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        is_unheard = self._hub is not None and not self._hub.port
+        is_alone = is_cut_off or is_unheard
         return self._is_refused or is_alone or all(machine.is_over for machine in self._machines.values())
 
     def _wait(self) -> set[object]:
@@ -307,7 +309,8 @@ class LinkProcess(Generic[State]):
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
-        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
+        what_follows = "the nodes run without a link as long as that is so; --link-port sets another port, on all nodes"
+        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken; {what_follows}")
 
     def _look_for_rivals(self, hub: HubSocket, now: float) -> None:
         """Look for other hubs of this job: where node 0 may be, and at the other ports of this machine."""
