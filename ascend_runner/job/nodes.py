@@ -409,7 +409,7 @@ class Nodes:
         if self._refusal:
             return attrs.evolve(end, decision=Verdict.NOT_WANTED)
         if verdict is None or verdict.is_alone:
-            why = "the other nodes have not agreed on a cause" if self._joined else "node 0 does not answer"
+            why = "no verdict from node 0" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}

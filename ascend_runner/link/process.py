@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import threading
 import time
@@ -19,6 +20,7 @@ import attrs
 import zmq
 
 from ascend_runner.link import channel, wire
+from ascend_runner.link.meeting import SECRET
 from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned, already_running
 from ascend_runner.link.protocol import (
     HUB,
@@ -53,6 +55,7 @@ SILENT: Final = 10.0  # seconds without a question of the runner, which asks eve
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
 MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
+MAPPED_PLACE: Final = re.compile(r"\[::ffff:([0-9.]+)\]")  # such an address before its port
 NAMELESS: Final = "nameless"  # a stranger that had disconnected before its address was read
 LOCALHOST: Final = "127.0.0.1"
 NEVER: Final = float("inf")
@@ -332,8 +335,11 @@ class LinkProcess(Generic[State]):
 
     def _report_foreign(self, spoke: SpokeSocket) -> None:
         if not spoke.has_hub:
-            places = ", ".join(place.partition("//")[2] for place in spoke.foreign)
-            self._tell_once("foreign", f"another program, another job or a runner with another secret is at {places}")
+            places = ", ".join(
+                dict.fromkeys(MAPPED_PLACE.sub(r"\1", place.partition("//")[2]) for place in spoke.foreign)
+            )
+            another = f"another program, another job or a runner with another secret ({SECRET})"
+            self._tell_once("foreign", f"{another} is at {places}")
         self._told.add("foreign")
 
     # --- Actions ------------------------------------------------------------------------------------------------------
