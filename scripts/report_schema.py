@@ -67,6 +67,7 @@ RECORDS: Final = (
     job_record.StepRecord,
     job_record.Staged,
     finding.StackGroup,
+    finding.CollectiveGroup,
     causes.NodeFinding,
     nodes.JobVerdict,
     nodes.NodeRecord,

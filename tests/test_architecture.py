@@ -77,7 +77,8 @@ PURE_ROOMS: Final = {
     "link",
 }
 IMPURE_MODULES: Final = {
-    *("rank_table.source", "diagnosis.catalogue", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"),
+    *("rank_table.source", "diagnosis.catalogue", "diagnosis.failed_rank", "diagnosis.flight_recorder"),
+    *("diagnosis.oom", "diagnosis.stacks"),
     "engines.ray_node",  # a script of its own, which no module imports
     *("link.link", "link.process", "link.rules", "link.sockets"),
 }

@@ -16,7 +16,7 @@ import pytest
 
 from ascend_runner import errors, tool
 from ascend_runner.diagnosis import catalogue, codes
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, StackGroup
 from ascend_runner.record.job_record import (
     AttemptRecord,
     CauseRecord,
@@ -208,6 +208,7 @@ REPORT: Final = JobRecord(
     cause=CauseRecord(suspected_peer=Peer()),
     ranks=(RankRecord(rank_id=0, finding=Finding(points_at=(Peer(),))),),
     hang=(StackGroup(rank_ids=(0,), state="", frames=()),),
+    collectives=(CollectiveGroup(),),
     attempts=(AttemptRecord(),),
     staged=(Staged(source="", place="", files=0, size=0, copied=0, seconds=0.0),),
     conditions=(Condition(condition="", sentence="", since=0.0),),

@@ -98,6 +98,8 @@ def start(reasons: int, temp_dir: str, session: str, *, arguments: list[str]) ->
     globals()["place"] = functools.partial(place, temp_dir, session)
     os.environ[HOOK] = "__main__.place"
     signal.signal(signal.SIGCHLD, functools.partial(look_for_dead, reasons))
+    # Ctrl-C is for the command, whose cluster lives until it has ended; Ray's other processes block it (services.py).
+    signal.signal(signal.SIGINT, lambda *_: None)
     sys.argv = ["ray", "start", "--block", *arguments]
     try:
         return int(importlib.import_module("ray.scripts.scripts").main() or 0)

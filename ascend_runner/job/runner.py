@@ -235,7 +235,8 @@ class JobRunner:
         progress = Progress(spec, self._messages, attempt.number)
         observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, peers, self._hooks)
         last = [one for one in (self._nodes, self._inspector, steps) if one]
-        return Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *last))
+        recorder.running = attempt.processes_with(folder, addresses)
+        return Manager(attempt, recorder.running, node, (*observers, *last))
 
     def _show_live(self, spec: JobSpec, recorder: Recorder) -> Live:
         shown = Live(spec, recorder, lambda: self._setup.requests.deadline)

@@ -88,6 +88,7 @@ class Peer:
     sent: float  # on the node's clock
     ran: int = -1
     knows: int = -1
+    stop: StopAll | None = None
     is_gone: bool = False
     acked: float = NEVER  # when the last message of this hub that it has received was sent
     round_trip: float | None = None
@@ -328,6 +329,7 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
         sent=header.sent,
         ran=message.ran,
         knows=message.knows,
+        stop=message.stop,
         is_gone=message.is_gone,
         acked=acked,
         round_trip=delay if delay is not None else (known.round_trip if known else None),
@@ -608,6 +610,10 @@ def _stop_all(hub: Hub) -> Told:
     """Stop every node after the first failure; one that only reports a lost peer waits for another (law 2)."""
     if hub.stop or hub.is_final:
         return hub, ()
+    known = (peer.stop for peer in hub.peers.values() if peer.stop and peer.attempt == peer.stop.attempt)
+    former = next((stop for stop in known if stop.attempt == hub.attempt), None)
+    if former:  # by a hub that this one has replaced, and whose ranks are dead
+        return attrs.evolve(hub, stop=former, stopped_at=hub.now, hold_until=None), ()
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
     signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
     if not (failed or signalled):
@@ -683,8 +689,9 @@ def _decide(hub: Hub) -> Told:
     missing = tuple(sorted(unsettled.union(hub.missing)))[:MOST_NAMED]
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
     signum = hub.stop.signum or _signal_to_all(hub)
-    if failed and not hub.stop.signum:
-        verdict = verdict_on(hub.attempt, [_candidate(hub, peer) for peer in failed], missing)
+    candidates = [*(_candidate(hub, peer) for peer in failed), *_of_former(hub, hub.stop, failed)]
+    if candidates and not hub.stop.signum:
+        verdict = verdict_on(hub.attempt, candidates, missing)
         are_stopped = (peer.local.is_stopped for peer in hub.peers.values())
         is_stopped = not missing and len(failed) == 1 and all(are_stopped)
         verdict = attrs.evolve(verdict, is_stopped=is_stopped)
@@ -695,6 +702,15 @@ def _decide(hub: Hub) -> Told:
         if signum:
             return _conclude(hub, verdict), ()
     return _follow(hub, verdict, signum), ()
+
+
+def _of_former(hub: Hub, stop: StopAll, failed: Sequence[Peer]) -> Iterator[Candidate]:
+    """Yield the failure of a node whose runner was replaced meanwhile: only the stop has it."""
+    peer = hub.peers.get(stop.node or 0)
+    if peer is None or stop.signum or peer in failed or _is_signalled(hub, peer):
+        return
+    failure = Failure(rank_id=stop.rank_id, ending=stop.ending, status=stop.status, kind=FailureClass.OWN)
+    yield Candidate(identity=peer.identity, failure=failure, earliest=NEVER, latest=hub.stopped_at or hub.now)
 
 
 def _is_decidable(hub: Hub) -> bool:

@@ -94,6 +94,7 @@ class Spoke:
     ran: int = -1  # the last attempt in which ranks have run
     failed_at: float | None = None  # when this node has failed or was stopped, in this attempt
     stopped: int = -1  # the last attempt whose stop was passed to the runner, likewise below
+    stop: StopAll | None = None  # the last one by a hub, for a hub that takes its place
     verdict: JobVerdict | None = None
     started: int = 0
     joined: Joined | None = None
@@ -346,13 +347,14 @@ def _first_at(spoke: Spoke) -> float:
 def _tell_stop(spoke: Spoke) -> Told:
     """Pass on the stop of this attempt; ranks of an attempt that the others have left are stopped as well (law 5)."""
     stop, attempt = spoke.view.stop, spoke.local.attempt
+    obeyed = spoke.stop if stop is None else stop
     is_late = spoke.view.attempt > attempt and spoke.local.stage in RAN
     if is_late and (stop is None or stop.attempt != attempt):
         stop = StopAll(attempt=attempt, ending=f"the other nodes are at attempt {spoke.view.attempt}")
     if stop is None or stop.attempt != attempt or spoke.stopped >= attempt or not spoke.is_welcome:
         return spoke, ()
     failed_at = spoke.now if spoke.failed_at is None else spoke.failed_at
-    return attrs.evolve(spoke, stopped=attempt, failed_at=failed_at), (stop,)
+    return attrs.evolve(spoke, stopped=attempt, stop=obeyed, failed_at=failed_at), (stop,)
 
 
 def _tell_verdict(spoke: Spoke) -> Told:
@@ -546,6 +548,7 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         ran=spoke.ran,
         knows=spoke.knows,
         settled=spoke.settled,
+        stop=spoke.stop,
         is_gone=spoke.is_gone,
         asked=spoke.request,
     )

@@ -137,7 +137,9 @@ class HangWatch:
             self._tell(hang)
         self._tell(attrs.evolve(seen, beats=beats))
         if only_warns:
-            silence.go_on()
+            if seen.has_dumps:  # what the ranks have just written of these is no sign of life
+                last_activity = self._last_activity(beats)
+            silence.go_on(last_activity)
             self._hang, self._hung_since = hang, last_activity
             return []
         self._silence = None

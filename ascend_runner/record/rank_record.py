@@ -21,7 +21,7 @@ from ascend_runner.supervision.causes import (
 from ascend_runner.text import duration, rank_title, size
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
+    from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, RootCause, StackGroup
     from ascend_runner.record.nodes import JobVerdict
 
 
@@ -247,6 +247,7 @@ class Outcome:
     suspected_peer: Peer | None = None  # if the failed ranks only report a peer
     root: RootCause | None = None  # if a rank's failure ended the job
     hang: tuple[StackGroup, ...] = ()  # if the job hung
+    collectives: tuple[CollectiveGroup, ...] = ()  # that its ranks then waited in
     warnings: tuple[str, ...] = ()
     findings: tuple[NodeFinding, ...] = ()  # about this node, the newest of each subject
     secrets_masked: int = 0  # in variables and in the ends of logs

@@ -129,7 +129,9 @@ class JobWriter:
         elif isinstance(fact, (HangDetected, Slowdown)):
             self._note_condition(fact)
         elif isinstance(fact, HangSeen):
-            self.record = attrs.evolve(self.record, hang=fact.stacks)
+            self.record = attrs.evolve(
+                self.record, hang=fact.stacks, collectives=fact.collectives, no_collectives=fact.no_collectives
+            )
             self.note(cloud_events.STACKS, {"sentence": wording.places(fact.stacks)})
             self._write_report()
         elif isinstance(fact, NodeFinding):
@@ -294,6 +296,7 @@ def of_outcome(outcome: Outcome, record: JobRecord) -> JobRecord:
         cause=wording.cause_record(outcome),
         ranks=outcome.ranks,
         hang=outcome.hang,
+        collectives=outcome.collectives,
         warnings=outcome.warnings,
         secrets_masked=outcome.secrets_masked,
         verdict=outcome.verdict,

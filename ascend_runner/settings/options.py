@@ -462,7 +462,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             parse=parsing.seconds_or_auto,
             default_text="auto, with --hang-action warn",
             help="consider the job hung if no rank writes anything, or sends a heartbeat, for this long; auto adapts to"
-            " the pauses of the job and is at least 10 minutes",
+            " the pauses of the job and is at least 10 minutes; if it is given, the flight recorders of torch and"
+            " torch_npu are switched on",
         ),
         Option(
             name="hang_action",

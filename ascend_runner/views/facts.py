@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     AnyStep = Union[StepRecord, Step]
 
 Fact = tuple[str, str]  # a label and a text
+COLLECTIVE: Final = "collective"  # the label of where ranks of a hang are in their collectives
 
 _CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
 _ROOT: Final = "usually the root cause"  # not shown for a phrase: its meaning says so
@@ -59,6 +60,7 @@ def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
         ("step", step(job.last_step, now) if job.last_step else ""),
         ("quiet", outliers.quiet_sentence(*job.silences(now)) if now else ""),
         *_conditions(job),
+        *((COLLECTIVE, text) for text in (wording.of_collectives(job.collectives) if job.is_hung else ())),
         ("checkpoint", checkpoint(job.last_checkpoint, now) if job.last_checkpoint else ""),
         ("attempts", _attempts(job)),
         ("logs", job.log_dir),
@@ -158,7 +160,7 @@ def suspicion(suspected: Peer) -> str:
 
 def _of_rank(rank: RankRecord, where: str) -> Iterator[Fact]:
     device = "" if rank.name else f", device {rank.local_rank}"
-    ran = f"pid {rank.pid}, ended after {duration(rank.seconds)}"
+    ran = f"pid {rank.pid}, ended after {duration(round(rank.seconds, 3))}"  # in milliseconds, as the report has it
     yield "rank", f"{rank.name or rank.rank_id}{device} on server {where}, {ran}" if rank.pid else ""
     is_empty = rank.finding and not (rank.log_size or rank.finding.last_lines)
     yield "log", f"{rank.log_path} (empty)" if rank.log_path and is_empty else rank.log_path

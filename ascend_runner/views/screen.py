@@ -40,7 +40,12 @@ if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
 
 MOST_SHOWN: Final = 3  # findings after a failure; the report has all
-LABELS: Final = {"candidates": "cause", "lost": "", "plog error": ""}  # of facts, where the screen has others
+LABELS: Final = {
+    "candidates": "cause",
+    facts.COLLECTIVE: "waits",
+    "lost": "",
+    "plog error": "",
+}  # of facts, where the screen has others
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
 
@@ -121,9 +126,11 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
         end = "" if str(cause).startswith("stopped") else "; stopped"
         took = f"after {duration(seconds)}"
         why_early = cause.why_early(seconds, job.stopping.checkpoint_grace)
+        known = facts.facts(JobRecord(cause=wording.cause_record(outcome), collectives=outcome.collectives))
         lines = [
             f"stopped {took}; {why_early}" if why_early else f"{cause}{end} {took}",
             *wording.of_hang(outcome, "  likely ", "  cause  may be "),
+            *_laid_out(known, facts.COLLECTIVE),
             f"  logs   {job.files.log_dir}",
             _report(outcome, job),
             *_unsaved(outcome),

@@ -12,10 +12,10 @@ from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
 from ascend_runner.record.rank_record import CAUSED, LOST_PEERS, Outcome
 from ascend_runner.supervision.causes import Ending, PeerFailed
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_of, duration, folded, format_numbers, in_seconds, printable, rank_list
+from ascend_runner.text import all_of, counted, duration, folded, format_numbers, in_seconds, printable, rank_list
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import StackGroup
+    from ascend_runner.diagnosis.finding import CollectiveGroup, StackGroup
 
 FRAMES_SHOWN: Final = 12
 INNERMOST: Final = 8  # frames of a stack that show what it waits for
@@ -91,6 +91,61 @@ def outlier(groups: Sequence[StackGroup]) -> str:
     usual = places[0][1] if len(others) == 1 else "collectives"
     count = sum(len(group.rank_ids) for group in others)
     return printable(f"{' or '.join(names)}; the other {count} ranks are in {usual}")
+
+
+def of_collectives(groups: Sequence[CollectiveGroup]) -> list[str]:
+    """Say for each process group where its ranks are.
+
+    For example "ranks 0-4, 6, 7 wait in all_reduce #1234 of process group 0 (default_pg); rank 5 has not joined it (its
+    last one is all_reduce #1233)".
+    """
+    channels: dict[tuple[str, bool], list[CollectiveGroup]] = {}
+    for group in groups:
+        if group.number is not None:
+            channels.setdefault((group.group, group.is_transfer), []).append(group)
+    sentences = [
+        "; ".join([f"{_wait(most)} of {_process_group(most)}", *(_elsewhere(one, most, groups) for one in others)])
+        for most, *others in channels.values()
+    ]
+    unknown = [rank_id for group in groups if group.number is None for rank_id in group.rank_ids]
+    recorders = (
+        f"{_of(unknown, 'has', 'have')} not dumped {_of(unknown, 'its flight recorder', 'their flight recorders')}"
+    )
+    return [*sentences, f"{rank_list(unknown)} {recorders}"] if unknown else sentences
+
+
+def _elsewhere(one: CollectiveGroup, most: CollectiveGroup, groups: Sequence[CollectiveGroup]) -> str:
+    """Say where ranks are that are not with most ranks of their process group."""
+    number, usual = one.number or 0, most.number or 0
+    if one.is_waiting:
+        is_another = number == usual and bool(one.name and most.name) and not one.is_transfer
+        return f"{_wait(one)}{' instead' if is_another else ''}"
+    ranks = f"{rank_list(one.rank_ids)} {_of(one.rank_ids, 'has', 'have')}"
+    if number >= usual:
+        return f"{ranks} completed it"
+    why = [f"{_of(one.rank_ids, 'its', 'their')} last one is {_call(one)}"] if number else []
+    elsewhere = (group for group in groups if group.is_waiting and {*group.rank_ids} >= {*one.rank_ids})
+    they_wait = _of(one.rank_ids, "it waits", "they wait")
+    why += [f"{they_wait} in {_call(group)} of {_process_group(group)}" for group in elsewhere]
+    more = "; ".join(why[:2])
+    return f"{ranks} not joined it{f' ({more})' if more else ''}"
+
+
+def _wait(group: CollectiveGroup) -> str:
+    size = "" if group.elements is None else f" ({counted(group.elements, 'element')})"
+    return f"{rank_list(group.rank_ids)} {_of(group.rank_ids, 'waits', 'wait')} in {_call(group)}{size}"
+
+
+def _call(group: CollectiveGroup) -> str:
+    return f"{printable(group.name) or ('transfer' if group.is_transfer else 'collective')} #{group.number}"
+
+
+def _process_group(group: CollectiveGroup) -> str:
+    return f"process group {printable(group.group)}"
+
+
+def _of(ranks: Sequence[int], one: str, several: str) -> str:
+    return one if len(ranks) == 1 else several
 
 
 def is_in_collective(group: StackGroup) -> bool:

@@ -64,6 +64,7 @@ def test_two_clusters_on_one_machine(temporary: str, tmp_path: Path) -> None:
         (f"raylet {SECOND}", 1, f"ray-node-1 failed: {ENDED} 1: raylet"),
         (f"actor {SECOND}", 1, "ray-node-0 failed: ray.exceptions.ActorDiedError: The actor died unexpectedly"),
         (f"runner {SECOND}", 137, "the runner of node 1 died"),
+        (f"interrupt {FIRST}", 130, "stopped by SIGINT on node 0"),
         (f"stop {FIRST}", 143, "stopped by SIGTERM on node 0"),
         (f"stop {SECOND}", 143, "stopped by SIGTERM on node 1"),
     ],
@@ -76,3 +77,4 @@ def test_end_of_a_part_ends_everything(what: str, status: int, cause: str, tempo
     assert f"all nodes ended with exit status {status}" in ended.screen
     assert (1 if what.startswith("runner") else 2) == sum(cause in line for line in errors), ended.screen
     assert "the command has ended" not in ended.screen
+    assert "grace period" not in ended.screen

@@ -459,6 +459,25 @@ def test_inner_error_beside_a_code_that_says_more() -> None:
     assert "507015" == found.code
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "exception"),
+    [
+        (Kind.ROOT, "raise ValueError(message)", "ValueError: loss is nan at step 17"),
+        (Kind.ROOT, "batch['x']", "KeyError: 'x'"),
+        (Kind.ROOT, "loss.backward()", "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"),
+        (Kind.SECONDARY, "dist.barrier()", "RuntimeError: HCCL function error: HcclBarrier, error code is 6"),
+        (Kind.SECONDARY, "raise RuntimeError(text)", "RuntimeError: the step failed: connection closed by peer"),
+        (Kind.SECONDARY, "raise OSError", "OSError"),
+    ],
+)
+def test_report_of_a_lost_peer_below_an_exception(kind: Kind, source: str, exception: str) -> None:
+    """It says nothing about an exception that states a cause of its own."""
+    report = "EI0006: [PID: 7] 2026-01-02-03:04:05.123.456 Getting socket times out."
+    log = f'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    {source}\n{exception}\n{report}\n'
+
+    assert kind is read(log.encode()).kind
+
+
 def test_error_at_the_exit_of_the_interpreter() -> None:
     """What fails at the exit, after the exception, does not explain it."""
     log = (

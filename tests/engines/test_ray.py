@@ -137,8 +137,9 @@ def test_death_of_the_command_by_a_signal(start: START) -> None:
     assert "ray-node-0 failed: killed by SIGKILL" in runs[0].screen
 
 
-def test_command_can_save_before_it_is_stopped(start: START) -> None:
-    """SIGTERM to one runner reaches the command, whose cluster lives until it has ended."""
+@pytest.mark.parametrize(("signum", "nodes"), [(signal.SIGTERM, [1]), (signal.SIGINT, [0, 1])])
+def test_command_can_save_before_it_is_stopped(start: START, signum: signal.Signals, nodes: list[int]) -> None:
+    """SIGTERM to one runner, or a terminal's SIGINT, reaches the command, whose cluster lives until it has ended."""
     runs = start(
         "import os, signal, sys, glob, json\n"
         "def save(*_):\n"
@@ -147,16 +148,17 @@ def test_command_can_save_before_it_is_stopped(start: START) -> None:
         "    for path in glob.glob('log/job/ray/node-*/*/fake.json'):\n"
         "        [os.kill(pid, 0) for pid in json.load(open(path))['pids'].values()]\n"
         "    sys.exit(print('saved', flush=True))\n"
-        "signal.signal(signal.SIGTERM, save)\n"
+        f"signal.signal({signum:d}, save)\n"
         "print('up', flush=True)\n"
         "while True: signal.pause()"
     )
     runs[0].wait_for("up")
-    runs[1].send(signal.SIGTERM)
+    for node in nodes:
+        runs[node].send(signum)
 
-    assert [143, 143] == [run.finish() for run in runs]
+    assert [128 + signum] * 2 == [run.finish() for run in runs]
     assert 1 == runs[0].screen.count("saved")
-    assert all("stopped by SIGTERM on node 1" in run.screen for run in runs)
+    assert all(f"stopped by {signum.name}" in run.screen for run in runs)
 
 
 @pytest.mark.parametrize("link", ["require", "off"])

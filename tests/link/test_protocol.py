@@ -671,6 +671,32 @@ def test_a_new_node_0_does_not_begin_with_an_attempt_that_is_over(
     assert all(machine.is_alive and machine.runs[-1][0] == attempt for machine in world.machines.values())
 
 
+@pytest.mark.parametrize("earlier", [0, 1])
+@pytest.mark.parametrize("late", [1.0, 3.5])
+def test_a_new_hub_goes_on_with_the_stop_of_the_former_one(earlier: int, late: float) -> None:
+    """While other nodes still stop their ranks because node 0 has died, its new runner starts none of that attempt."""
+    world = World(nodes=3, max_restarts=3).start().play(10.0)
+    for _ in range(earlier):
+        world.machines[1].fail()
+        world.play(10.0)
+    for node in (1, 2):
+        world.machines[node].habits = Habits(stop=8.0)
+    world.machines[0].kill_runner()
+    world.play(late)
+    world.start_hub("runner-0-again")
+    world.boot(0, "runner-0-again")
+    world.play(60.0)
+    verdicts = [news.verdict for _at, news in told(world, 1, VerdictReached)]
+
+    assert [earlier + 1] == [number for number, _first, _last in world.machines[0].runs]
+    assert all(machine.is_alive and machine.runs[-1][0] == earlier + 1 for machine in world.machines.values())
+    assert ("the runner of node 0 died", 137, True) == (
+        verdicts[-1].sentence,
+        verdicts[-1].status,
+        verdicts[-1].restarts,
+    )
+
+
 @pytest.mark.parametrize(("nodes", "at"), [((0, 1, 2), 0.1), ((0, 1), FIRST_WORD)])
 def test_the_first_attempt_waits_for_no_node_that_is_late(nodes: tuple[int, ...], at: float) -> None:
     """Where all nodes are started together, restarts delay no rank; otherwise, a rank waits for 5 s."""

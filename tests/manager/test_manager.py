@@ -517,6 +517,25 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     assert [504.0] == ends
 
 
+@pytest.mark.parametrize(("has_dumps", "expected"), [(False, [61.0, 61.0, 122.0]), (True, [61.0])])
+def test_what_ranks_write_of_their_dumps(
+    node: FakeNode, recording: Recording, *, has_dumps: bool, expected: list[float]
+) -> None:
+    """A line that a rank writes because its flight recorder is asked does not end a hang, as any other line does."""
+    node.processes.behaviours = {0: exits(OK, 300.0)}
+    node.evidence.has_dumps = has_dumps
+
+    def look() -> None:
+        node.clock.spend(1.0)
+        if node.clock.now() < 100.0:
+            node.output.write(0, b"dumping hccl trace\n")
+
+    node.evidence.when_looking = look
+    run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
+
+    assert expected == [at for fact, at in recording.timed if isinstance(fact, HangDetected)]
+
+
 @pytest.mark.parametrize("is_active", [False, True])
 def test_end_of_a_job_that_hangs(node: FakeNode, recording: Recording, *, is_active: bool) -> None:
     """A hang is over if a rank was active after it, also if the job ends before the next check."""

@@ -12,7 +12,7 @@ from fastjsonschema import JsonSchemaValueException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, StackGroup
 from ascend_runner.members import Members, iso, plain
 from ascend_runner.record.job_record import (
     SCHEMA_VERSION,
@@ -86,6 +86,7 @@ JOBS: Final = records(
     cause=CAUSES,
     ranks=st.lists(RANKS, max_size=2, unique_by=lambda rank: rank.rank_id).map(tuple),
     hang=some(records(StackGroup)),
+    collectives=some(records(CollectiveGroup)),
     attempts=some(
         records(
             AttemptRecord,

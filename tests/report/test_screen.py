@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.codes import Kind
-from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
+from ascend_runner.diagnosis.finding import Certainty, CollectiveGroup, Finding, Peer, RootCause, StackGroup
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
@@ -544,10 +544,12 @@ def test_rank_that_is_elsewhere_in_a_hang() -> None:
         StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",)),
         StackGroup(rank_ids=(0, 1), state="sleeping", frames=("all_reduce (train.py:7)",)),
     )
-    outcome = Outcome(cause=HangDetected(60.0), ranks=(rank(0), rank(1), rank(2)), hang=groups)
+    waits = (CollectiveGroup(rank_ids=(0, 1), group="0", number=7, is_waiting=True),)
+    outcome = Outcome(cause=HangDetected(60.0), ranks=(rank(0), rank(1), rank(2)), hang=groups, collectives=waits)
     place = wording.outlier(groups)
 
-    assert f"  likely {place}" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
+    expected = [f"  likely {place}", "  waits  ranks 0, 1 wait in collective #7 of process group 0"]
+    assert expected == screen.ended(outcome, job(0, 1, 2)).splitlines()[1:3]
     assert wording.sentence(outcome).endswith(f", likely because of {place}")
 
 

@@ -1,7 +1,8 @@
 """A fake of `ray start --block`, as the module `ray.scripts.scripts` of a fake of Ray.
 
 The real one passes the same contract tests in tests/clients/test_ray.py: it calls the hook with its parameters, has
-children of the names gcs_server (on the head) and raylet, writes its address file when the node has joined, and blocks.
+children of the names gcs_server (on the head) and raylet, which block SIGINT, writes its address file when the node has
+joined, and blocks. Its children end with it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -29,10 +31,16 @@ def main() -> int:
         return 1
     session = os.path.join(parameters.temp_dir, parameters.session_name)
     names = ["gcs_server", "raylet"] if "head" in arguments else ["raylet"]
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     pids = {name: subprocess.Popen([str(PROGRAMS / name), "600"]).pid for name in names}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with open(os.path.join(session, "logs", "fake.json"), "w") as file:
         json.dump({"pids": pids, "arguments": arguments, "address": os.environ.get("RAY_ADDRESS")}, file)
     with open(os.path.join(parameters.temp_dir, "ray_current_cluster"), "w") as file:
         file.write(arguments.get("address", "127.0.0.1:6379"))
-    while True:
-        time.sleep(600)
+    try:
+        while True:
+            time.sleep(600)
+    finally:
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)

@@ -393,7 +393,8 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[Fact]:
     yield from quiet
     is_unexplained = is_running and not facts.singled_out(snapshot.record)
     yield "stacks", _stacks_hint(snapshot, is_quiet=bool(quiet)) if is_unexplained else ""
-    yield from facts.chosen(found, *dict.fromkeys(one.condition for one in snapshot.record.conditions))
+    conditions = dict.fromkeys(one.condition for one in snapshot.record.conditions)
+    yield from facts.chosen(found, *conditions, facts.COLLECTIVE)
     yield from facts.chosen(found, "checkpoint", "attempts", "logs")
     yield "report", snapshot.why or facts.report(job.path("report", "json"), snapshot.spare_report)
     yield "html", snapshot.html or _missing_page(snapshot)

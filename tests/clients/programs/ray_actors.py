@@ -2,7 +2,8 @@
 
 ray_actors.py            prints where the actors are, and ends
 ray_actors.py raise      one of them raises an exception
-ray_actors.py WHAT NODE  kills the gcs_server, raylet, actor, command or runner of a node, or stops its runner (stop)
+ray_actors.py WHAT NODE  kills the gcs_server, raylet, actor, command or runner of a node, or stops its runner (stop,
+                         interrupt)
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Actor:
 def happen(what: str, node: str, actors: dict[str, int]) -> None:
     """Send a signal to a process of a node."""
     pid = {"command": os.getpid(), "actor": actors[node]}.get(what) or find(what, node)
-    os.kill(pid, signal.SIGTERM if what == "stop" else signal.SIGKILL)
+    os.kill(pid, {"stop": signal.SIGTERM, "interrupt": signal.SIGINT}.get(what, signal.SIGKILL))
 
 
 def find(what: str, node: str) -> int:

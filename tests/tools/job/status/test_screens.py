@@ -490,7 +490,11 @@ def test_cause_is_not_repeated_as_a_condition() -> None:
     """A hang that has ended the job is its cause, no present condition."""
     hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
 
-    assert "hanging" in screens.status(running(conditions=[hang]), BEGAN)
+    waits = {"group": "0", "rank_ids": [0, 1], "number": 7, "is_waiting": True}
+    screen = screens.status(running(conditions=[hang], collectives=[waits]), BEGAN)
+
+    assert "hanging" in screen
+    assert "ranks 0, 1 wait in collective #7 of process group 0" in screen
     for cause in ("no output, likely", "stopped by SIGTERM; the previous attempt failed: no output"):
         assert "hanging" not in screens.status(running(conditions=[hang], cause={"sentence": cause}), BEGAN)
 
