@@ -409,16 +409,23 @@ class Nodes:
         if self._refusal:
             return attrs.evolve(end, decision=Verdict.NOT_WANTED)
         if verdict is None or verdict.is_alone:
-            why = "the other nodes have not agreed on a cause" if self._joined else "node 0 does not answer"
+            why = "no verdict from node 0" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
+        # With a cause elsewhere, what ended the ranks here is the same each time, or the failure that is not the cause.
+        fingerprint = end.fingerprint if verdict.node == self.plan.node else str(verdict)
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
         is_local = verdict.node == self.plan.node if verdict.kind else None
         if is_local and verdict.kind == FailureClass.PEER.value:
             is_local = end.is_local  # nobody has a cause; this node knows whether the peer that it has lost is its own
         return attrs.evolve(
-            end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
+            end,
+            status=verdict.status or end.status,
+            fingerprint=fingerprint,
+            decision=decision,
+            delay=verdict.delay,
+            is_local=is_local,
         )
 
     def fail(self, error: AscendRunnerError) -> None:
@@ -664,9 +671,14 @@ class Nodes:
         finally:
             self._asking.release()
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link."""
+        return self._peers is not None and self._peers.is_usable
+
     def ask_for_checkpoint(self) -> bool:
         """Ask all nodes for a checkpoint, and do not wait; return whether there is a link."""
-        if not (self._peers and self._peers.is_usable):
+        if not self.is_linked:
             return False
         with suppress(AscendRunnerError):  # no further thread is allowed
             if not (self._asker and self._asker.is_alive()):

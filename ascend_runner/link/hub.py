@@ -635,7 +635,8 @@ def _stop_all(hub: Hub) -> Told:
     else:
         asked = _asked_to_stop(hub)
         peer, signum = asked or signalled[0], signalled[0].local.signum
-        leaves = f"node {peer.identity.node} received {signal_name(signum)}"
+        name = f"node {peer.identity.node}"
+        leaves = f"the runner of {name} was killed" if signum == SIGKILL else f"{name} received {signal_name(signum)}"
         stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves, status=128 + signum)
         if asked or not _may_be_replaced(hub, peer):
             stop = attrs.evolve(stop, signum=signum)
@@ -832,7 +833,8 @@ def _start(hub: Hub) -> Told:
     unready = [node for node in late if not _has_prepared(hub, node)]
     if late and not unready:
         return _waiting(hub, f"waiting until no rank of a former runner of {named(late)} can be alive"), ()
-    return (_waiting(hub, "to be ready for the restart", unready) if unready else hub), ()
+    most = f"for at most {duration(hub.identity.link_timeout)} (--link-timeout)"
+    return (_waiting(hub, f"to be ready for the restart, {most}", unready) if unready else hub), ()
 
 
 def _waiting(hub: Hub, wait: str, awaited: Sequence[int] = ()) -> Hub:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import threading
 import time
@@ -19,6 +20,7 @@ import attrs
 import zmq
 
 from ascend_runner.link import channel, wire
+from ascend_runner.link.meeting import SECRET
 from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned, already_running
 from ascend_runner.link.protocol import (
     HUB,
@@ -53,6 +55,7 @@ SILENT: Final = 10.0  # seconds without a question of the runner, which asks eve
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
 MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
+MAPPED_PLACE: Final = re.compile(r"\[::ffff:([0-9.]+)\]")  # such an address before its port
 NAMELESS: Final = "nameless"  # a stranger that had disconnected before its address was read
 LOCALHOST: Final = "127.0.0.1"
 NEVER: Final = float("inf")
@@ -145,7 +148,9 @@ class LinkProcess(Generic[State]):
 
     def _has_said_all(self, now: float) -> bool:
         """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
-        is_alone = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        is_cut_off = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        is_unheard = self._hub is not None and not self._hub.port
+        is_alone = is_cut_off or is_unheard
         return self._is_refused or is_alone or all(machine.is_over for machine in self._machines.values())
 
     def _wait(self) -> set[object]:
@@ -307,7 +312,8 @@ class LinkProcess(Generic[State]):
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
-        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
+        what_follows = "the nodes run without a link as long as that is so; --link-port sets another port, on all nodes"
+        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken; {what_follows}")
 
     def _look_for_rivals(self, hub: HubSocket, now: float) -> None:
         """Look for other hubs of this job: where node 0 may be, and at the other ports of this machine."""
@@ -329,8 +335,11 @@ class LinkProcess(Generic[State]):
 
     def _report_foreign(self, spoke: SpokeSocket) -> None:
         if not spoke.has_hub:
-            places = ", ".join(place.partition("//")[2] for place in spoke.foreign)
-            self._tell_once("foreign", f"another program, another job or a runner with another secret is at {places}")
+            places = ", ".join(
+                dict.fromkeys(MAPPED_PLACE.sub(r"\1", place.partition("//")[2]) for place in spoke.foreign)
+            )
+            another = f"another program, another job or a runner with another secret ({SECRET})"
+            self._tell_once("foreign", f"{another} is at {places}")
         self._told.add("foreign")
 
     # --- Actions ------------------------------------------------------------------------------------------------------

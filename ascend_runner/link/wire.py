@@ -78,7 +78,7 @@ class View:
     stop: StopAll | None = None
     verdict: JobVerdict | None = None  # the last one
     refusal: str = ""
-    wait: str = ""  # a sentence or, of `awaited` nodes, its end: "to be ready for the restart"
+    wait: str = ""  # a sentence or, of `awaited` nodes, its end: "to end"
     awaited: tuple[int, ...] = ()
     rereads_table: bool = False
     warning: str = ""  # of all nodes, once

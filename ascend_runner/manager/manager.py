@@ -397,7 +397,7 @@ class Manager:
                 self._tell(event, began)
                 self._events.append(event)
             elif isinstance(action, AskToSave):
-                self._events.append(self._requests.ask(frozenset(action.rank_ids)))
+                self._events.append(self._requests.ask(frozenset(action.rank_ids), self._state))
             elif isinstance(action, SetDeadline):
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}

@@ -99,7 +99,7 @@ class EngineSeen:
 class CheckpointAsked:
     """Ranks were asked for a checkpoint: a rank is reached if one of its processes handles the signal.
 
-    The others are asked as soon as they handle it, within `seconds`, unless the job is stopped before.
+    The others are asked as soon as they handle it, within `seconds` (0: never), unless the job is stopped before.
     """
 
     signum: int

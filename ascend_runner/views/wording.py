@@ -178,7 +178,8 @@ def asked(fact: CheckpointAsked, state: State) -> str:
     limit, time = state.checkpoint.before_limit, in_seconds(fact.seconds)
     if state.cause is None:
         reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
-        later = "" if fact.reached else f"; ranks that begin to handle it within {time} will be asked"
+        is_over = fact.reached or not fact.seconds
+        later = "" if is_over else f"; ranks that begin to handle it within {time} will be asked"
         return f"{reason}{fact}{later}"
     hint = f"{state.cause.to_stop} to stop them now"
     what_follows = f"; stopping them within {time} ({hint})" if fact.reached else ""

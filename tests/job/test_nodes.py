@@ -360,6 +360,18 @@ def test_verdict_gives_status_and_decision() -> None:
     assert 2.0 == scene.clock.now()
 
 
+def test_equal_failures_are_those_of_the_verdicts() -> None:
+    """Each time, rank 0 of this node has failed as well, but the cause was elsewhere once, and then another rank."""
+    found = []
+    for node, rank_id in ((1, 0), (1, 0), (3, 26), (3, 27)):
+        scene = Scene()
+        verdict = JobVerdict(node=node, rank_id=rank_id, sentence=f"rank {rank_id} failed", kind="own", status=7)
+        scene.send(VerdictReached(verdict))
+        found.append(scene.nodes.confer(FAILED, Outcome(cause=EXITED)).fingerprint)
+
+    assert ["exit status 7", "exit status 7", "rank 26 on node 3 failed", "rank 27 on node 3 failed"] == found
+
+
 @pytest.mark.parametrize("is_local", [False, None])
 def test_node_that_has_only_lost_a_peer_is_not_the_cause(*, is_local: bool | None) -> None:
     """If the verdict is only a lost peer of this node, the cause is where this node places it."""

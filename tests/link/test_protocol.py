@@ -841,7 +841,7 @@ def test_only_a_wait_that_lasts_is_told() -> None:
     world.play(30.0)
 
     shown = [[news.sentence for _at, news in told(world, node, Waiting) if news.sentence] for node in range(3)]
-    late = "waiting for node 2 to be ready for the restart"
+    late = "waiting for node 2 to be ready for the restart, for at most 10 min 0 s (--link-timeout)"
     assert [[late], [late], []] == shown
 
 

@@ -24,7 +24,7 @@ def test_nothing_controls_the_terminal(start: Start, tool: Tool, program: Progra
     """Control characters in files are escaped."""
     start("exit 0", ranks=1).finish()
     report = json.loads((program.log_dir / "job-report.json").read_bytes())
-    report.update(state="\x1b[2J", cause={"sentence": "a\x1b[31m\nb"}, server_id="\x07", schema_version=0)
+    report.update(state="\x1b[2J", cause={"sentence": "a\x1b[31m\nb"}, server_id="\x07")
     report["ranks"][0].update(state="\x1b[1m")
     (program.log_dir / "job-report.json").write_text(json.dumps(report))
     with (program.log_dir / "job-events.jsonl").open("a") as file:
