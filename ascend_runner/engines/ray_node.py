@@ -71,7 +71,7 @@ def main(words: list[str]) -> int:
             status = run_head(node, words[at + 1 :]) if node.options.node == 0 else run_worker(node)
         except ClusterError as error:
             if not node.asked:
-                # Like an exception, which the diagnosis finds. The command may have printed others: the last one counts.
+                # Like an exception, which the diagnosis finds: the last one, as the command may have printed others.
                 frames = traceback.format_tb(error.__traceback__)[-1:]
                 begin = ["Traceback (most recent call last):\n", *frames] if node.has_command else []
                 say(f"{''.join(begin)}ClusterError: {error}")
@@ -554,8 +554,6 @@ def attend_command(node: Node, hub: Hub, command: subprocess.Popen[bytes]) -> No
             end_command(command, signal.SIGTERM)
         if not node.asked:
             node.check()
-    if command.returncode and not node.asked:  # it may have noticed the death of Ray first
-        node.check()
 
 
 def end_command(command: subprocess.Popen[bytes], signum: int) -> None:

@@ -220,7 +220,7 @@ def decode_hub(message: Mapping[str, object]) -> FromHub | None:
 def _stop(members: Members) -> StopAll | None:
     if members.count("attempt") is None:
         return None
-    stop = limited(StopAll(**members.fields(StopAll)))
+    stop: StopAll = limited(StopAll(**members.fields(StopAll)))
     return attrs.evolve(stop, status=exit_status(stop.status))
 
 
