@@ -33,6 +33,7 @@ import stat
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,7 +71,10 @@ def main(words: list[str]) -> int:
             status = run_head(node, words[at + 1 :]) if node.options.node == 0 else run_worker(node)
         except ClusterError as error:
             if not node.asked:
-                say(f"ClusterError: {error}")  # like an exception, which the diagnosis finds
+                # Like an exception, which the diagnosis finds: the last one, as the command may have printed others.
+                frames = traceback.format_tb(error.__traceback__)[-1:]
+                begin = ["Traceback (most recent call last):\n", *frames] if node.has_command else []
+                say(f"{''.join(begin)}ClusterError: {error}")
             status = 1
     return end_like(-node.asked if node.asked and status else status)
 
@@ -130,6 +134,7 @@ def look_for_dead(reasons: int, *_signal: object) -> None:
     for name, pid in [process for process in below(os.getpid()) if process[0] in VITAL]:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the first death is the reason
             status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
             os.write(reasons, f"{name} (pid {pid}) {ending(status)}".encode())
             kill([pid for _name, pid in below(os.getpid())])
@@ -142,10 +147,19 @@ def ending(status: int) -> str:
 
 
 def kill(pids: list[int]) -> None:
-    """Kill processes. Without a raylet or the GCS, Ray's workers may stay for many seconds."""
+    """Kill processes. Without a raylet or the GCS, Ray's workers may stay for many seconds, or forever (2.9)."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def others_of_session(leader: int) -> list[int]:
+    """Return the pids of the other processes in a session."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            found += [pid] if pid != leader and os.getsid(pid) == leader else []
+    return found
 
 
 def below(parent: int) -> Iterator[tuple[str, int]]:
@@ -169,6 +183,7 @@ class Node:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        self.has_command = False  # whether the command was started
         self.asked = 0  # the signal by which this process was asked to stop
         self.deadline = time.monotonic() + options.timeout
         self.selector = selectors.DefaultSelector()
@@ -298,6 +313,8 @@ class Node:
         if self._ray and self._ray.poll() is None:
             kill([self._ray.pid, *(pid for _name, pid in below(self._ray.pid))])
             self._ray.wait()
+        if self._ray and os.getsid(0) == os.getpid():  # the command has a session of its own
+            kill(others_of_session(os.getpid()))
 
 
 def address_towards(host: str) -> str:
@@ -488,6 +505,7 @@ def run_head(node: Node, words: list[str]) -> int:
         command = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": node.address}, start_new_session=True)
     except OSError as error:
         raise ClusterError(f"cannot run {words[0]!r} on node 0: {error.strerror}") from error
+    node.has_command = True
     try:
         attend_command(node, hub, command)
     except ClusterError:  # the command may wait for dead processes forever

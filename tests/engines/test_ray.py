@@ -118,6 +118,26 @@ def test_death_of_a_vital_process_ends_all_nodes(program: Program, start: START,
     assert [1, 1] == [run.finish() for run in runs]
     cause = f"ray-node-{node} failed: ClusterError: Ray died on node {node}: {name} (pid {pid}) was killed by SIGKILL"
     assert all(cause in run.screen for run in runs)
+    assert not any("grace period" in run.screen for run in runs)
+
+
+def test_command_that_notices_the_death_of_ray_first(start: START) -> None:
+    """Ray is the cause, not the exception, also if both have ended before this node's process looks."""
+    runs = start(
+        "import glob, json, os, signal\n"
+        "(found,) = glob.glob('log/job/ray/node-0/*/fake.json')\n"
+        "raylet, node, command = json.load(open(found))['pids']['raylet'], os.getppid(), os.getpid()\n"
+        "os.kill(node, signal.SIGSTOP)\n"
+        "os.kill(raylet, signal.SIGKILL)\n"
+        "while os.path.exists(f'/proc/{raylet}'): signal.sigtimedwait([], 0.01)\n"
+        "if not os.fork():\n"
+        "    while os.getppid() == command: signal.sigtimedwait([], 0.01)\n"
+        "    os._exit(os.kill(node, signal.SIGCONT) or 0)\n"
+        "raise OSError('broken pipe')"
+    )
+
+    assert [1, 1] == [run.finish() for run in runs]
+    assert all("ray-node-0 failed: ClusterError: Ray died on node 0: raylet" in run.screen for run in runs)
 
 
 def test_restart(start: START) -> None:

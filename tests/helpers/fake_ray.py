@@ -16,6 +16,6 @@ def install(folder: Path, version: str = "2.60.0") -> Path:
     (folder / "ray" / "__init__.py").write_text(f"__version__ = {version!r}\n")
     (scripts / "__init__.py").touch()
     shutil.copy(WORKERS / "fake_ray.py", scripts / "scripts.py")
-    for name in ("gcs_server", "raylet"):
+    for name in ("gcs_server", "raylet", "worker"):
         (programs / name).symlink_to(shutil.which("sleep") or "/bin/sleep")
     return folder

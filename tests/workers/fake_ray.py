@@ -2,7 +2,7 @@
 
 The real one passes the same contract tests in tests/clients/test_ray.py: it calls the hook with its parameters, has
 children of the names gcs_server (on the head) and raylet, which block SIGINT, writes its address file when the node has
-joined, and blocks. Its children end with it.
+joined, and blocks. Its children end with it, but not with them their workers, as in Ray 2.9.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 import types
 
 PROGRAMS = pathlib.Path(__file__).with_name("programs")  # of Ray: links to sleep
+START = ("sh", "-c", 'trap "" TERM; "$1" 600 & exec "$0" 600')
 
 
 def main() -> int:
@@ -32,7 +33,9 @@ def main() -> int:
     session = os.path.join(parameters.temp_dir, parameters.session_name)
     names = ["gcs_server", "raylet"] if "head" in arguments else ["raylet"]
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    pids = {name: subprocess.Popen([str(PROGRAMS / name), "600"]).pid for name in names}
+    pids = {
+        name: subprocess.Popen([*START, *(str(PROGRAMS / word) for word in (name, "worker"))]).pid for name in names
+    }
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with open(os.path.join(session, "logs", "fake.json"), "w") as file:
         json.dump({"pids": pids, "arguments": arguments, "address": os.environ.get("RAY_ADDRESS")}, file)
