@@ -606,14 +606,19 @@ def _clocks(hub: Hub) -> dict[str, str]:
     return {"clock ": f"clocks differ from node 0's: {', '.join(off[:MOST_GROUPS])}{more}"} if off else {}
 
 
+def _adopt_stop(hub: Hub) -> Told:
+    """Go on with the stop of an attempt by a hub that this one has replaced, and whose ranks are dead."""
+    if hub.stop or hub.is_final:
+        return hub, ()
+    stops = (peer.stop for peer in hub.peers.values() if peer.attempt == hub.attempt)
+    former = next((stop for stop in stops if stop and stop.attempt == hub.attempt), None)
+    return (attrs.evolve(hub, stop=former, stopped_at=hub.now) if former else hub), ()
+
+
 def _stop_all(hub: Hub) -> Told:
     """Stop every node after the first failure; one that only reports a lost peer waits for another (law 2)."""
     if hub.stop or hub.is_final:
         return hub, ()
-    known = (peer.stop for peer in hub.peers.values() if peer.stop and peer.attempt == peer.stop.attempt)
-    former = next((stop for stop in known if stop.attempt == hub.attempt), None)
-    if former:  # by a hub that this one has replaced, and whose ranks are dead
-        return attrs.evolve(hub, stop=former, stopped_at=hub.now, hold_until=None), ()
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
     signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
     if not (failed or signalled):
@@ -1052,6 +1057,7 @@ RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
     _find_lost,
     _compare_tables,
     _compare_nodes,
+    _adopt_stop,
     _stop_all,
     _decide,
     _succeed,

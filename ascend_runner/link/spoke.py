@@ -541,7 +541,18 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         echo=spoke.hub_sent,
         held=spoke.now - (spoke.now if spoke.heard is None else spoke.heard),
     )
-    body = FromSpoke(
+    body = _body(spoke)
+    if body != spoke.body:  # most messages are beats, in which nothing is new
+        spoke = attrs.evolve(spoke, body=body, wire_body=wire.encode_spoke(body))
+    failure = spoke.local.failure
+    age = max(0.0, spoke.now - failure.at) if failure else 0.0
+    times = {"header": attrs.asdict(header, recurse=False), "wall": spoke.now + spoke.epoch, "age": age}
+    return spoke, (Send(HUB, {**spoke.wire_body, **times}),)
+
+
+def _body(spoke: Spoke) -> FromSpoke:
+    """Return a message without what differs in each."""
+    return FromSpoke(
         node=spoke.identity.node,
         local=attrs.evolve(spoke.local, is_silent=_is_silent(spoke)),
         identity=None if _is_identified(spoke) else spoke.identity,
@@ -552,12 +563,6 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         is_gone=spoke.is_gone,
         asked=spoke.request,
     )
-    if body != spoke.body:  # most messages are beats, in which nothing is new
-        spoke = attrs.evolve(spoke, body=body, wire_body=wire.encode_spoke(body))
-    failure = spoke.local.failure
-    age = max(0.0, spoke.now - failure.at) if failure else 0.0
-    times = {"header": attrs.asdict(header, recurse=False), "wall": spoke.now + spoke.epoch, "age": age}
-    return spoke, (Send(HUB, {**spoke.wire_body, **times}),)
 
 
 def _is_identified(spoke: Spoke) -> bool:

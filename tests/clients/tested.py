@@ -24,6 +24,7 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "test_checkpoints.py": ("torch", "accelerate", "lightning", "mindspore", "transformers"),
     "test_completions.py": ("bash", "zsh", "fish"),
     "test_docs.py": ("Chromium",),
+    "test_flight_recorder.py": ("torch",),
     "test_html_report.py": ("Chromium",),
     "test_manifests.py": ("kubernetes-validate", "kubeflow-trainer-api"),
     "test_mindspore.py": ("mindspore",),
