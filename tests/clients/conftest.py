@@ -25,7 +25,6 @@ LIMIT = 240.0  # seconds: several Pythons that import a framework on a busy mach
 RUNNER = (sys.executable, "-m", "ascend_runner")
 DDP = (sys.executable, str(PROGRAMS / "ddp.py"))
 RESTARTING = ("--max-restarts", "1", "--checkpoint-dir", "checkpoints")
-VENV = Path(__file__).parents[2] / "scripts" / "venv"
 DYING = (*DDP, "--die", "3", "checkpoints")  # rank 3, on the last node, unless it has resumed
 # The programs of the environment that the tests run in (torchrun, msrun), and those of Debian.
 PATH = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -180,8 +179,7 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[Nodes]:
 @pytest.fixture(scope="session")
 def numpy_1() -> str:
     """Return the Python of a second environment, for frameworks that need NumPy 1, created if missing."""
-    created = subprocess.run([VENV, "--clients-numpy1"], stdout=subprocess.PIPE, text=True, check=True)
-    return f"{created.stdout.strip()}/bin/python"
+    return tested.numpy_1()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ import pytest
 import ascend_runner
 from tests.helpers.pythons import SUPPORTED, python_of
 
+VENV: Final = Path(__file__).parents[2] / "scripts" / "venv"
 # The clients that each file of tests starts. Most are Python distributions; see `COMMANDS` for the others.
 CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "test_bundle.py": ("Python",),
@@ -32,7 +32,10 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "test_open_mpi.py": ("Open MPI",),
     "test_prometheus.py": ("Prometheus",),
     "test_ray.py": ("ray",),
-    "test_recipes.py": ("torch", "accelerate", "lightning", "transformers", "ray"),
+    "test_recipes.py": (
+        *("torch", "accelerate", "lightning", "transformers", "ray"),
+        *("ms-swift", "llamafactory", "mindspore"),
+    ),
     "test_root_cause.py": ("torch",),
     "test_slurm.py": ("Slurm",),
     "test_tensorflow.py": ("tensorflow",),
@@ -50,6 +53,7 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "zsh": ("zsh", "--version"),
 }
 DISTRIBUTIONS: Final = {"tensorflow": "tensorflow-cpu"}  # on x86_64
+NEED_NUMPY_1: Final = {"llamafactory", "mindspore"}  # which an environment of their own has
 
 
 class Recorder:
@@ -101,7 +105,15 @@ def _versions(client: str) -> Iterator[str]:
     elif client in COMMANDS:
         yield re.findall(r"\d+(?:\.\d+)+\w*", _output(*COMMANDS[client]))[0]
     else:
-        yield metadata.version(DISTRIBUTIONS.get(client, client)).partition("+")[0]
+        code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))"
+        python = numpy_1() if client in NEED_NUMPY_1 else sys.executable
+        yield _output(python, "-c", code, DISTRIBUTIONS.get(client, client)).partition("+")[0].strip()
+
+
+def numpy_1() -> str:
+    """Return the Python of the environment with NumPy 1, which may have to be created."""
+    created = subprocess.run([VENV, "--clients-numpy1"], stdout=subprocess.PIPE, text=True, check=True)
+    return f"{created.stdout.strip()}/bin/python"
 
 
 def _output(*command: str) -> str:
