@@ -175,11 +175,11 @@ def unpack(bundle, target):
             raise
 
 
-def suits(wheel):
-    """Return whether a wheel is for this Python: its own tag, the stable ABI of an older one, or pure (PEP 425)."""
+def suits(wheel, minor=sys.version_info[1]):
+    """Return whether a wheel is for a Python 3: its own tag, the stable ABI of an older one, or pure (PEP 425)."""
     python, abi = wheel[: -len(".whl")].split("-")[-3:-1]
-    is_stable = abi == "abi3" and int(python[len("cp3") :]) <= sys.version_info[1]
-    return python == "cp{}{}".format(*sys.version_info[:2]) or is_stable or abi == "none"
+    is_stable = abi == "abi3" and int(python[len("cp3") :]) <= minor
+    return python == "cp3{}".format(minor) or is_stable or abi == "none"
 
 
 def require_architecture(wheel):

@@ -6,10 +6,7 @@ pages. A link that leads to no page of the site, such as one to a module, become
 
 from __future__ import annotations
 
-import ast
 import html
-import inspect
-import io
 import json
 import posixpath
 import re
@@ -17,20 +14,18 @@ import shlex
 import shutil
 import sys
 import textwrap
-import tokenize
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from signal import Signals
-from typing import Final
+from typing import Any, Final
 
 import attrs
+from report_schema import TARGET as REPORT_SCHEMA
 
-from ascend_runner.diagnosis import catalogue, endings, finding
+from ascend_runner.diagnosis import catalogue, endings
 from ascend_runner.diagnosis.catalogue import Entry
-from ascend_runner.record import job_record, nodes, rank_record
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Option
-from ascend_runner.supervision import causes, job_machine
 from ascend_runner.tools.job import main as job_tool
 
 ROOT: Final = Path(__file__).parents[1]
@@ -247,113 +242,53 @@ def _manifests(chapter: Chapter) -> str:
 
 LANGUAGES: Final = {".yaml": "yaml", ".sbatch": "bash"}
 
-# Members that a record writes instead of a field, or in addition to its fields.
-WRITTEN: Final[Mapping[type, Mapping[str, tuple[str, str]]]] = {
-    job_record.JobRecord: {"ended_at": ("time", "empty until it has ended")},
-    job_record.AttemptRecord: {"ended_at": ("time", "")},
-    job_record.Condition: {"...": ("", "other members, by the condition")},
-    rank_record.RankRecord: {
-        "signals": ("list of pairs", "those sent to it, each with the first time"),
-        "exit_code": ("integer or null", "null if a signal ended it, or if it has not ended"),
-        "signal": ("integer or null", "the signal that ended it"),
-        "core_dumped": ("true or false", ""),
-        "started_at": ("time", "empty if it was not started"),
-        "ended_at": ("time", "empty until it has ended"),
-        "first_output_at": ("time", "empty if it has written nothing"),
-        "last_output_at": ("time", "as above"),
-    },
-}
-NOT_WRITTEN: Final[Mapping[type, Collection[str]]] = {
-    job_record.Condition: ("facts",),
-    rank_record.RankRecord: rank_record.WRITTEN_OTHERWISE,
-}
-RECORDS: Final = (
-    job_record.JobRecord,
-    job_record.CauseRecord,
-    rank_record.RankRecord,
-    finding.Finding,
-    finding.Peer,
-    job_record.AttemptRecord,
-    job_record.Condition,
-    job_record.CheckpointRecord,
-    job_record.StepRecord,
-    job_record.Staged,
-    finding.StackGroup,
-    causes.NodeFinding,
-    nodes.JobVerdict,
-    nodes.NodeRecord,
-)
-CHOICES: Final = (causes.FindingKind, causes.Restart, job_machine.Verdict, rank_record.RankState)
-KINDS: Final = {
-    "str": "text",
-    "int": "integer",
-    "Count": "integer",
-    "float": "number",
-    "bool": "true or false",
-    "AnyState": "[state](stopping.md#states)",
-    **{record.__name__: f"[{record.__name__}](#{record.__name__.lower()})" for record in RECORDS},
-    **{choice.__name__: ", ".join(f'`"{one.value}"`' for one in choice) for choice in CHOICES},
-}
-TIMES: Final = {"at", "since", "held_until", "started_at"}
-
 
 def _members(_chapter: Chapter) -> str:
     """Return a section for each record of the report, with its members."""
-    return f"{MEMBERS}\n{''.join(map(_record, RECORDS))}"
+    records = ((name, one) for name, one in DEFINITIONS.items() if "properties" in one)
+    return f"{MEMBERS}\n{''.join(_record(name, one) for name, one in records)}"
 
 
+DEFINITIONS: Final[Mapping[str, Any]] = json.loads(REPORT_SCHEMA.read_text("utf-8"))["definitions"]
 MEMBERS: Final = """The object in `<job>-report.json` is a [JobRecord](#jobrecord).
 [The report](report.md#the-report-file) says when it is written, and by which rules it changes. Sizes are in bytes,
 durations in seconds. Times are ISO 8601 with an offset. What does not apply is null, or empty.
 """
+KINDS: Final = {"string": "text", "boolean": "true or false"}
 
 
-def _record(record: type) -> str:
-    rows = "".join(f"| `{name}` | {kind} | {note} |\n" for name, kind, note in members(record))
-    title = f"## {record.__name__} {{ #{record.__name__.lower()} }}"
-    return f"{title}\n\n{inspect.getdoc(record)}\n\n| member | type | meaning |\n|---|---|---|\n{rows}\n"
+def _record(name: str, record: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"| `{member}` | {_kind(schema)} | {_row_text(schema.get('description', ''))} |\n"
+        for member, schema in record["properties"].items()
+    )
+    others = "| `...` |  | other members, by the condition |\n" if name == "Condition" else ""
+    title = f"## {name} {{ #{name.lower()} }}"
+    return f"{title}\n\n{record['description']}\n\n| member | type | meaning |\n|---|---|---|\n{rows}{others}\n"
 
 
-def members(record: type) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the type and the meaning of each member that a record has in the report."""
-    written = WRITTEN.get(record, {})
-    comments = _comments(record)
-    for field in attrs.fields(record):
-        if field.name not in written and field.name not in NOT_WRITTEN.get(record, ()):
-            yield field.name, _kind(field.name, record.__annotations__[field.name]), comments.get(field.name, "")
-    for name, (kind, note) in written.items():
-        yield name, kind, note
-
-
-def _kind(name: str, annotation: str) -> str:
+def _kind(schema: Mapping[str, Any]) -> str:
     """Return the type of a member in words."""
-    plain = annotation.replace(" | None", "")
-    items = re.fullmatch(r"tuple\[(\w+), \.\.\.\]", plain)
-    if name in TIMES:
-        return "time"
-    kind = f"list of {KINDS[items[1]]}" if items else "object" if plain.startswith("Mapping") else KINDS[plain]
-    return f"{kind}, or null" if plain != annotation else kind
+    if "anyOf" in schema or isinstance(schema.get("type"), list):
+        plain = schema["anyOf"][0] if "anyOf" in schema else {**schema, "type": schema["type"][0]}
+        return f"{_kind(plain)}, or null"
+    if "$ref" in schema:
+        return _reference(schema["$ref"].rpartition("/")[2])
+    if schema.get("type") == "array":
+        items = schema["items"]
+        return "list of pairs" if items.get("type") == "array" else f"list of {_kind(items)}"
+    return "integer" if "const" in schema else KINDS.get(schema["type"], schema["type"])
 
 
-def _comments(record: type) -> dict[str, str]:
-    """Return the comments on the fields of a record: beside each, or in the lines above it."""
-    source = inspect.getsource(record)
-    lines = source.splitlines()
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
-    found = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            first = node.lineno
-            while lines[first - 2].lstrip().startswith("#"):
-                first -= 1
-            span = range(first, (node.end_lineno or first) + 1)
-            found[node.target.id] = _row_text(" ".join(comments[line] for line in span if line in comments))
-    return found
+def _reference(name: str) -> str:
+    if "properties" in DEFINITIONS[name]:
+        return f"[{name}](#{name.lower()})"
+    choices = ", ".join(f'`"{one}"`' for one in DEFINITIONS[name].get("enum", ()))
+    return "[state](stopping.md#states)" if name == "state" else choices or name
 
 
 def _row_text(text: str) -> str:
-    return html.escape(text.replace("None", "null"), quote=False).replace("|", "\\|")
+    return html.escape(text, quote=False).replace("|", "\\|")
 
 
 # --- Known errors -----------------------------------------------------------------------------------------------------
@@ -494,16 +429,27 @@ def _form(code: str) -> str:
     return form.format(code.rpartition(" ")[2])
 
 
+# How CANN, torch_npu and the runner print a code, by its first letters. The tests take samples and near misses of each
+# code from them.
+_AT: Final = "build/CMakeFiles/torch_npu.dir/compiler_depend.ts"
 FORMS: Final = {
-    "HCCL ": "HCCL function error: ..., error code is {}",
-    "driver ": "[drv api] ... failed: ..., drvRetCode={}!",
-    "ERR": "[ERROR] ... (PID:4711, Device:0, RankID:0) {} ...",
-    "0x": "... errcode:({}, 0, 0) errorStr: ...",
-    "E": "{}: [PID: 4711] ...",
+    "HCCL ": f"RuntimeError: createHCCLComm:{_AT}:1479 HCCL function error: HcclGetRootInfo(&id), error code is {{}}",
+    "driver ": "[drv api] halMemAlloc failed: device_id=0, size=5046586573(bytes), drvRetCode={}!",
+    "ERR": "[ERROR] 2025-04-08-18:07:20 (PID:4711, Device:0, RankID:0) {} ...",
+    "0x": "The extend info: errcode:({}, 0, 0) errorStr: ...",
+    "E": "{}: [PID: 4711] 2025-04-08-18:07:20.444.436 ...",
     "SIG": "rank 5 failed: killed by {}",
     "exit status ": "rank 5 failed: exit status {}",
-    "207001 ": "NPU function error: aclrtMallocHost(...), error code is 207001",
-    "": "NPU function error: ..., error code is {}",
+    "207001 ": f"RuntimeError: operator():{_AT}:52 NPU function error: aclrtMallocHost(p, size), error code is 207001",
+    **dict.fromkeys(
+        ("161", "361", "561"),
+        f"RuntimeError: operator():{_AT}:1130 NPU function error: call aclnnAdd failed, error code is {{}}",
+    ),
+    **dict.fromkeys(
+        ("145", "245", "500", "545"),
+        f"RuntimeError: InnerRun:{_AT}:234 OPS function error: Conv3D, error code is {{}}",
+    ),
+    "": f"RuntimeError: Sync:{_AT}:340 NPU function error: AclrtSynchronizeStream(stream), error code is {{}}",
 }
 
 

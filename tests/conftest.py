@@ -15,6 +15,7 @@ import pytest
 
 from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.program import Program
+from tests.helpers.reports import check_reports
 
 # No deadline for a single example: machines are busy.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
@@ -110,6 +111,14 @@ def no_process_left_behind(_adopt_orphans: None) -> Iterator[None]:
     sweep.sweep(frozenset(before))
 
     assert [] == left
+
+
+@pytest.fixture(autouse=True)
+def reports_follow_the_schema(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check every report that the test has left in its directory."""
+    yield
+    if "tmp_path" in request.node.funcargs:
+        check_reports(request.node.funcargs["tmp_path"])
 
 
 @pytest.fixture

@@ -334,6 +334,7 @@ class FakeEvidence:
         self.looked_at: Mapping[int, int] = {}
         self.looked_at_saving = False
         self.when_looking: Callable[[], None] = lambda: None
+        self.has_dumps = False  # whether the ranks dump when they are looked at
         self.noted_at: list[float] = []
         self.noting_takes = 0.0  # seconds
         self.compared_with: list[float] = []  # when the stacks were noted
@@ -365,7 +366,7 @@ class FakeEvidence:
         self.looked_at, self.looked_at_saving = dict(pids), False
         self.compared_with += [self.noted_at[stack.rank_id] for stack in earlier]
         self.when_looking()
-        return HangSeen(())
+        return HangSeen((), has_dumps=self.has_dumps)
 
     def note_stacks(self, pids: Mapping[int, int], seconds: float) -> tuple[RankStack, ...]:
         """Take a while to read stacks whose rank id is the number of this call."""

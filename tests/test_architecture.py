@@ -77,7 +77,8 @@ PURE_ROOMS: Final = {
     "link",
 }
 IMPURE_MODULES: Final = {
-    *("rank_table.source", "diagnosis.catalogue", "diagnosis.failed_rank", "diagnosis.oom", "diagnosis.stacks"),
+    *("rank_table.source", "diagnosis.catalogue", "diagnosis.failed_rank", "diagnosis.flight_recorder"),
+    *("diagnosis.oom", "diagnosis.stacks"),
     "engines.ray_node",  # a script of its own, which no module imports
     *("link.link", "link.process", "link.rules", "link.sockets"),
 }
@@ -142,6 +143,7 @@ IMPORTS_IN_FUNCTIONS: Final = {
     ("job.setup", "job.table"): "as above",
     ("job.preparation", "job.link_plan"): "10 ms with the next one and the room `link`, for jobs of several nodes",
     ("job.runner", "job.nodes"): "as above",
+    ("job.launch", "job.nodes"): "as above",
     ("job.check", "job.link_plan"): "as above",
     ("job.launch", "job.check"): "20 ms at each start; only `--check` and a pre-check need it, the latter in a thread",
     ("report.html_page", "views.page_content"): "only a page needs it; loaded in the background in longer jobs",

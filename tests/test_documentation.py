@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import posixpath
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from signal import Signals
 from typing import Final
 
 import pytest
 
-from ascend_runner.diagnosis import catalogue
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner import errors, tool
+from ascend_runner.diagnosis import catalogue, codes
+from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, StackGroup
 from ascend_runner.record.job_record import (
     AttemptRecord,
     CauseRecord,
@@ -27,6 +30,7 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import RankRecord
 from ascend_runner.settings.options import OPTIONS
 from ascend_runner.supervision.causes import NodeFinding
+from ascend_runner.tools.job import commands, explain
 
 ROOT: Final = Path(__file__).parent.parent
 READMES: Final = [path for top in ("", "ascend_runner/**/", "scripts/**/") for path in ROOT.glob(f"{top}README.md")]
@@ -123,19 +127,72 @@ def test_each_known_error_has_a_page(pages: dict[str, str]) -> None:
         assert f"](../{entry.id}.md)" in indexes
 
 
+def test_meaning_and_advice_are_on_the_page(pages: dict[str, str]) -> None:
+    """Under their headings, a page has what an entry means and, if that is known, what to do."""
+    for entry in ENTRIES:
+        page = re.sub(r"\[(`[^]]*`)\]\([^)]*\)", r"\1", pages[f"errors/{entry.id}.md"])  # without links from options
+        _, _line, meaning, advice, _source = re.split("<h2 .*>.*</h2>", re.sub(r"[\\`]", "", html.unescape(page)))
+        told = [f"{text.replace(chr(96), '')}." for text in (entry.means, entry.next)]
+
+        assert (entry.id, True) == (entry.id, told[0].lower() in meaning.lower())
+        assert (entry.id, True) == (entry.id, not entry.next or told[1].lower() in advice.lower())
+
+
+def test_exit_statuses_have_a_page(pages: dict[str, str]) -> None:
+    """It explains each exit status of the runner, of a rank that a known signal ended, and of `ascend-job`."""
+    page = pages["exit-status.md"]
+    rows = dict(re.findall(r"(?m)^\| ([\dN][^|]*) \| (.+) \|$", page))
+    signals = {
+        f"{128 + Signals[entry.code]}": f"[{entry.code}](errors/{entry.id}.md) | "
+        for entry in ENTRIES
+        if entry.code.startswith("SIG")
+    }
+    ours = [value for name, value in vars(errors).items() if name.isupper() and isinstance(value, int)]
+    explained = [name for names in rows for name in names.split(", ")]
+
+    assert sorted(["0", *map(str, ours), "N", "128 + S", *signals]) == sorted(explained)
+    assert signals == {name: rows[name][: len(words)] for name, words in signals.items()}
+    assert sorted({tool.USAGE, explain.NOTHING_KNOWN, *commands.STATUSES.values()}) == [
+        int(status) for status in re.findall(r"(?m)^(\d)  \w", page)
+    ]
+
+
 # How a rank ended is not seen in its log, and beside the others there is always a code or a message that says more.
 LOOKED_UP: Final = ("SIG", "exit status ", "ERR", "0x")
 
 
-def test_lines_of_codes_are_what_the_program_recognizes(pages: dict[str, str]) -> None:
-    """The line that a page shows for a code is one in which the diagnosis finds it."""
+def test_codes_are_recognized_in_their_lines(pages: dict[str, str]) -> None:
+    """A code is found in the line that its page shows, and not as a part of a longer number, a hex number or a path."""
     for entry in ENTRIES:
         if entry.match or entry.code.startswith(LOOKED_UP):
             continue
         line = re.split(r"(?m)^```.*\n", pages[f"errors/{entry.id}.md"])[1].strip()
-        found = catalogue.first_code([line])
+        first, *_ = names = [*catalogue.code_names(entry.code)]
+        for name in names:
+            printed = _printed(name)
+            sample = line.replace(_printed(first), printed)
+            near = [sample.replace(printed, text) for text in (f"{printed}777777", f"99{printed}", f"0x{printed}")]
+            near += [f"saved /data/step-{printed}/checkpoint_{printed}.pt", f"loss {printed} at step {printed}"]
+            found = catalogue.first_code([sample])
 
-        assert (line, entry.means) == (line, found and found.code.meaning)
+            assert (sample, entry.as_code(name)) == (sample, found and found.code)
+            assert [] == [one for one in near if catalogue.first_code([one])]
+
+
+def test_codes_that_are_only_looked_up(pages: dict[str, str]) -> None:
+    """Those that say less than what is beside them in a log are explained by name, and not found in their lines."""
+    for entry in ENTRIES:
+        if entry.code.startswith(LOOKED_UP) and not entry.match:
+            (line,) = re.findall(r"(?m)^```.*\n(.*)\n```", pages[f"errors/{entry.id}.md"])
+
+            assert [entry] * 2 == [
+                catalogue.entry_of(name) for name in (entry.id, next(catalogue.code_names(entry.code)))
+            ]
+            assert (line, None) == (line, catalogue.first_code([line]))
+
+
+def _printed(code: str) -> str:
+    return code.removesuffix(codes.OF_THE_SERVER).rpartition(" ")[2]
 
 
 def test_each_subject_has_titles(pages: dict[str, str]) -> None:
@@ -151,6 +208,7 @@ REPORT: Final = JobRecord(
     cause=CauseRecord(suspected_peer=Peer()),
     ranks=(RankRecord(rank_id=0, finding=Finding(points_at=(Peer(),))),),
     hang=(StackGroup(rank_ids=(0,), state="", frames=()),),
+    collectives=(CollectiveGroup(),),
     attempts=(AttemptRecord(),),
     staged=(Staged(source="", place="", files=0, size=0, copied=0, seconds=0.0),),
     conditions=(Condition(condition="", sentence="", since=0.0),),

@@ -14,7 +14,7 @@ import pytest
 import ascend_runner
 from ascend_runner.guardian import process_tree
 from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, bound_to_free_port
 from tests.helpers.waiting import LIMIT, wait_until
 
 
@@ -125,6 +125,21 @@ def test_last_words_of_any_kind(program: Program, words: str) -> None:
     assert 7 == run.finish()
     assert " WARNING " not in run.screen
     assert 4 << 20 == len(program.log(3))
+
+
+def test_port_in_use(program: Program) -> None:
+    """The process that listens on the port which a rank could not bind is named, also if its error names no port."""
+    script = "import errno, os; raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))"
+    binds = "import os, socket; socket.create_server(('127.0.0.1', int(os.environ['MASTER_PORT'])))"
+    with bound_to_free_port() as bound:
+        bound.listen()
+        port = str(bound.getsockname()[1])
+        for code in (binds, script):
+            run = program.start("--nproc-per-node", "1", "--master-port", port, sys.executable, "-c", code)
+            run.finish()
+
+            assert f"; listening now: process {os.getpid()} (" in run.screen
+            assert f") on port {port}\n" in run.screen
 
 
 def test_secrets_are_masked(program: Program) -> None:

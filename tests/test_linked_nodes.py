@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.views import page
-from tests.helpers.program import Program, Run
-from tests.helpers.surroundings import bound_to_free_port
+from tests.helpers.program import WORKERS, Program, Run
+from tests.helpers.surroundings import bound_to_free_port, permitted
 
 SECRET = {"ASCEND_RUNNER_LINK_SECRET": "a secret of the test"}
 # Ranks of node 0 that have not been started before the failure are not started at all.
@@ -30,13 +31,19 @@ def start(program: Program) -> START:
         port = str(bound.getsockname()[1])
 
     def start(
-        command: str, *options: str, nodes: tuple[int, ...] = (0, 1), of: int = 2, variable: str = "X"
+        command: str,
+        *options: str,
+        nodes: tuple[int, ...] = (0, 1),
+        of: int = 2,
+        variable: str = "X",
+        under: tuple[str, ...] = (),
     ) -> list[Run]:
-        place = ("--nproc-per-node", "2", "--nnodes", f"{of}", "--master-addr", "127.0.0.1", "--link-port", port)
-        linked = (*place, "--link", "require", *options)
-        ranks = ("sh", "-c", command)
+        place = ("--nproc-per-node", "2", "--nnodes", f"{of}", "--master-addr", "127.0.0.1")
+        at_port = () if under else ("--link-port", port)  # in namespaces of their own, all eight ports are theirs
+        linked = (*place, *at_port, "--link", "require", *options)
+        ranks = ("sh", "-c", command) if " " in command else (command,)
         return [
-            program.start(*linked, "--node-rank", str(node), *ranks, env={**SECRET, variable: str(node)})
+            program.start(*linked, "--node-rank", str(node), *ranks, env={**SECRET, variable: str(node)}, under=under)
             for node in nodes
         ]
 
@@ -67,16 +74,16 @@ def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) 
 
 
 def test_process_that_starts_the_ranks_of_its_node(start: START) -> None:
-    """The nodes are linked by such processes as by ranks."""
+    """The nodes are linked by such processes as by ranks, and one per node is not alone: it may not be the cause."""
     runs = start(
         "touch up-$X; until [ -e up-0 ]; do sleep 0.01; done; [ $X -eq 1 ] && exit 7; sleep 600",
         *("--launcher", "init-method"),
     )
 
     assert [7, 7] == [run.finish() for run in runs]
-    assert "ERROR init-method-node-1 failed: exit status 7" in runs[1].screen
+    assert "ERROR init-method-node-1 failed: exit status 7 (likely the cause)" in runs[1].screen
     assert "INFO node 1 failed (exit status 7); stopping" in runs[0].screen
-    assert "ERROR node 1: init-method-node-1 failed: exit status 7" in runs[0].screen
+    assert "ERROR node 1: init-method-node-1 failed: exit status 7 (likely the cause)" in runs[0].screen
     assert not any("Traceback" in run.screen for run in runs)
 
 
@@ -90,6 +97,36 @@ def test_stop_signal_to_one_node_stops_both(program: Program, start: START) -> N
     assert [143, 143] == [run.finish() for run in runs]
     assert "node 1 received SIGTERM" in runs[0].screen
     check_stopped_by_node_1(program, runs)
+
+
+@pytest.mark.parametrize("options", [(), ("--max-restarts", "1")])
+@pytest.mark.parametrize("node", [0, 1])
+def test_command_that_one_node_lacks_stops_all(
+    program: Program, start: START, node: int, options: tuple[str, ...]
+) -> None:
+    """A node that cannot start its ranks tells the others so: they stop theirs, and nothing is restarted."""
+    (well,) = start("echo up; sleep 600", *options, "--link", "auto", nodes=(1 - node,))
+    well.wait_for("up", times=2)
+    (ill,) = start("trian", *options, "--link", "auto", nodes=(node,))
+
+    assert [127, 127] == [run.finish() for run in (ill, well)]
+    assert "ERROR command not found: 'trian'" in ill.screen
+    assert f"INFO node {node} failed (command not found: 'trian'); stopping" in well.screen
+    assert f"ERROR node {node}: command not found: 'trian'" in well.screen
+    verdict = program.report(f"-node-{1 - node}")["verdict"]
+    assert (node, 127) == (verdict["node"], verdict["status"])
+
+
+@pytest.mark.parametrize("options", [("--rank-table", "table.json"), ("--log-dir", "/proc/nowhere")])
+def test_settings_that_one_node_cannot_use_stop_all(program: Program, start: START, options: tuple[str, ...]) -> None:
+    """A rank table that is none, or a directory that cannot be made, is told as well."""
+    (program.folder / "table.json").write_text('{"status": "completed"}')
+    (well,) = start("echo up; sleep 600", "--link", "auto", nodes=(0,))
+    well.wait_for("up", times=2)
+    (ill,) = start("echo up", "--link", "auto", *options, nodes=(1,))
+
+    assert [125, 125] == [run.finish() for run in (ill, well)]
+    assert f"INFO node 1 failed ({ill.lines[-1].partition(' ERROR ')[2].strip()}); stopping" in well.screen
 
 
 @pytest.mark.deep
@@ -123,19 +160,24 @@ def test_nodes_restart_together(program: Program, start: START) -> None:
     assert "restarting" in program.states("-node-0")
 
 
-@pytest.mark.parametrize("link", ["auto", "require"])
-def test_node_that_is_replaced_joins_the_restart(start: START, link: str) -> None:
-    """A runner that takes the place of one that was killed starts the next attempt with the others, not the first."""
+@pytest.mark.parametrize(("link", "node", "status"), [("auto", 1, 137), ("require", 1, 137), ("auto", 0, 143)])
+def test_node_that_is_replaced_joins_the_restart(start: START, link: str, node: int, status: int) -> None:
+    """A runner that takes the place of one that was ended starts the next attempt with the others, not the first.
+
+    Node 0 is stopped: if it is killed, nobody decides on a restart unless the others end within half a second.
+    """
     command = "echo attempt $ASCEND_RUNNER_ATTEMPT; [ $ASCEND_RUNNER_ATTEMPT -eq 1 ] || sleep 600"
     runs = start(command, "--max-restarts", "1", "--link", link)
     for run in runs:
         run.wait_for("attempt 0", times=2)
-    os.kill(runs[1].runner_pid, signal.SIGKILL)
-    runs[0].wait_for("the runner of node 1 died (likely the cause); restarting")
-    (replacing,) = start(command, "--max-restarts", "1", "--link", link, nodes=(1,))
+    ended, other = runs[node], runs[1 - node]
+    os.kill(ended.runner_pid, status - 128)
+    other.wait_for("restarting (restart 1 of at most 1)")
+    assert status == ended.finish()
+    (replacing,) = start(command, "--max-restarts", "1", "--link", link, nodes=(node,))
 
-    assert [0, 0, 137] == [run.finish() for run in (runs[0], replacing, runs[1])]
-    assert [2, 2] == [run.screen.count("attempt 1\n") for run in (runs[0], replacing)]
+    assert [0, 0] == [run.finish() for run in (other, replacing)]
+    assert [2, 2] == [run.screen.count("attempt 1\n") for run in (other, replacing)]
     assert "attempt 0" not in replacing.screen
 
 
@@ -216,25 +258,80 @@ def table(address: str) -> str:
     return json.dumps({"status": "completed", "version": "1.0", "server_count": "2", "server_list": servers})
 
 
-@pytest.mark.deep
-def test_differing_rank_table_is_read_again(program: Program) -> None:
-    """No rank starts while the tables of the nodes differ; the one that changes is the one that the ranks read."""
+@pytest.fixture
+def start_with_tables(program: Program) -> Callable[..., list[Run]]:
+    """Return a function that starts a shell command on two nodes with a rank table each."""
     with bound_to_free_port() as bound:
         port = str(bound.getsockname()[1])
-    runs = []
-    for node, address in enumerate(("10.1.0.3", "10.1.0.2")):
-        path = program.folder / f"table-{node}.json"
-        path.write_text(table(address))
-        place = ("--node-rank", str(node), "--nnodes", "2", "--master-addr", "127.0.0.1", "--rank-table", str(path))
-        linked = (*place, "--no-table-checks", "--link-port", port, "--link", "require")
-        command = ("sh", "-c", "grep -o '10[.]1[.]0[.].' $RANK_TABLE_FILE")
-        runs.append(program.start(*linked, *command, env=SECRET))
+
+    def start(command: str, *options: str, addresses: tuple[str, str]) -> list[Run]:
+        runs = []
+        for node, address in enumerate(addresses):
+            path = program.folder / f"table-{node}.json"
+            path.write_text(table(address))
+            place = ("--node-rank", str(node), "--nnodes", "2", "--master-addr", "127.0.0.1", "--rank-table", str(path))
+            linked = (*place, "--no-table-checks", "--link-port", port, "--link", "require", *options)
+            runs.append(program.start(*linked, "sh", "-c", command, env=SECRET))
+        return runs
+
+    return start
+
+
+@pytest.mark.deep
+def test_differing_rank_table_is_read_again(program: Program, start_with_tables: Callable[..., list[Run]]) -> None:
+    """No rank starts while the tables of the nodes differ; the one that changes is the one that the ranks read."""
+    runs = start_with_tables("grep -o '10[.]1[.]0[.].' $RANK_TABLE_FILE", addresses=("10.1.0.3", "10.1.0.2"))
     runs[1].wait_for("the rank tables of the nodes differ")
     (program.folder / "table-1.json").write_text(table("10.1.0.3")[:-9])
     (program.folder / "table-1.json").write_text(table("10.1.0.3"))
 
     assert [0, 0] == [run.finish() for run in runs]
     assert [b"10.1.0.1\n10.1.0.3\n"] * 2 == [program.log(rank, 0) for rank in (0, 1)]
+
+
+@pytest.mark.deep
+def test_rank_table_is_not_needed_for_a_restart(start_with_tables: Callable[..., list[Run]]) -> None:
+    """If all runners live on, they start the next attempt with the table of the first, even if its file is gone."""
+    fail = "rm table-$RANK_ID.json; until [ ! -e table-0.json -a ! -e table-1.json ]; do sleep 0.01; done; exit 7"
+    command = f"[ $ASCEND_RUNNER_ATTEMPT -eq 1 ] && grep -c 10.1.0.3 $RANK_TABLE_FILE && exit; {fail}"
+    runs = start_with_tables(command, "--max-restarts", "1", addresses=("10.1.0.3", "10.1.0.3"))
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert [1, 1] == [run.screen.count("] 1\n") for run in runs]
+
+
+WITH_A_NAME_SERVER = """ip link set lo up
+    echo nameserver 127.0.0.1 > resolv.conf; mount --bind resolv.conf $(realpath /etc/resolv.conf)
+    echo hosts: files dns > nsswitch.conf; mount --bind nsswitch.conf /etc/nsswitch.conf
+    exec "$@"
+"""
+
+
+@pytest.fixture
+def behind(program: Program) -> Callable[[float], tuple[str, ...]]:
+    """Return a function that starts a slow name server in namespaces of its own, and returns what enters them."""
+    own = permitted("unshare", "--net", "--mount")
+    permitted("ip", "-V")
+
+    def begin(seconds: float) -> tuple[str, ...]:
+        server = (sys.executable, "-S", str(WORKERS / "name_server.py"), str(seconds))
+        run = program.run([*own, "sh", "-c", WITH_A_NAME_SERVER, "sh", *server], {})
+        run.wait_for("up")
+        return permitted("nsenter", f"--target={run.popen.pid}", "--net", "--mount", f"--wd={program.folder}")
+
+    return begin
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seconds", [1.0, 0.0])
+def test_slow_name_server(behind: Callable[[float], tuple[str, ...]], start: START, seconds: float) -> None:
+    """A name server that takes a second for each answer delays the link by little more; one without any, no end."""
+    under = behind(seconds)
+    options = ("--master-addr", "node-0.test", "--link-timeout", "6")
+    runs = start("echo up", *options, under=under)
+
+    assert ([0, 0] if seconds else [125, 125]) == [run.finish() for run in runs]
+    assert not any("WARNING" in run.screen for run in runs)
 
 
 @pytest.mark.deep

@@ -408,8 +408,7 @@ def test_scheduler_and_ranks_end_together(failing: str, program: Program) -> Non
     who, other = ("scheduler", "rank 0") if failing == "MS_SCHED" else ("rank 0", "scheduler")
     assert f" ERROR {who} failed: exit status 9" in run.screen
     assert f"  others stopped by the runner (SIGTERM): {other}\n" in run.lines
-    report = json.loads((program.log_dir / "job-report.json").read_bytes())
-    assert {-1: "scheduler", 0: ""} == {rank["rank_id"]: rank["name"] for rank in report["ranks"]}
+    assert {-1: "scheduler", 0: ""} == {rank["rank_id"]: rank["name"] for rank in program.report()["ranks"]}
 
 
 def test_scheduler_runs_on_node_0_only(program: Program) -> None:

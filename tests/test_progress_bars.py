@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Final
 
@@ -40,6 +41,17 @@ def test_any_stream(program: Program, option: str, stream: str) -> None:
     assert "[rank 1] calm\n" in shown
     assert len(shown) - 1 == len(first)
     assert any(LAST.decode() in line for line in first)
+
+
+def test_hint_on_several_bars(program: Program) -> None:
+    """How to see only one of them is said once."""
+    run = program.start("--nproc-per-node", "4", "sh", "-c", "printf '\\r1%%\\r2%%'; exec sleep 1000")
+    run.wait_for("--console 0")
+    run.wait_for("] 2%", times=3)  # the line of the last one is not finished
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert 1 == run.screen.count("progress bars of several ranks are shown every 10 s; use --console 0 ")
 
 
 def test_folded_bar_is_shown_in_few_states(program: Program) -> None:

@@ -89,7 +89,7 @@ def test_links(page: Path) -> None:
         ("scripts/demo", "scripts/play"),
         ("--epochs 5", "--epochs 6"),
         ("loss is nan at step 17", "loss is nan at step 18"),
-        ("`--hang-timeout DURATION`", "`--hang-limit DURATION`"),
+        ("`--grace DURATION`", "`--patience DURATION`"),
         ("| 15 |", "| 30 |"),
         ("\n| 124 |", "\n| 123 |"),
         ("\n| 126, 127 |", "\n| 126 |"),

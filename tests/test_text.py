@@ -12,6 +12,7 @@ from ascend_runner.text import (
     clock,
     duration,
     format_numbers,
+    in_seconds,
     last_lines,
     lines_of,
     parse_numbers,
@@ -145,6 +146,11 @@ def test_parse_numbers_refuses(text: str) -> None:
 def test_duration(seconds: float, words: str) -> None:
     """A duration has its two largest units, and 60 s is 1 min."""
     assert words == duration(seconds)
+
+
+def test_in_seconds() -> None:
+    """A limit has at most one decimal."""
+    assert ["14 s", "13.9 s", "0.5 s", "90 s"] == list(map(in_seconds, (13.9984, 13.91, 0.5, 90.0)))
 
 
 def test_abbreviated() -> None:

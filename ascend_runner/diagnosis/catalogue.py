@@ -1,8 +1,10 @@
 """The catalogue of known errors: what a code or a message means, what to do about it, and which document says so.
 
 Its entries are the TOML files in the directory `catalogue` beside this module, one for each subject; README.md explains
-their keys. They are read once, after a failure, and checked by the tests alone. A site adds a file of its own with
---catalogue, which is checked before the job starts. Its entries only advise: they never decide which rank is the cause.
+their keys. They are checked by the tests alone, and read once: by `ascend-job explain`, or for a failure by the thread
+that loads ahead of it all that it needs, since which ranks are stopped, and when, depends on the meaning of its error.
+A site adds a file of its own with --catalogue, which is checked before the job starts. Its entries only advise: they
+never decide which rank is the cause.
 
 An expression is compiled only where its longest literal occurs in the text, because compiling all of them would take
 longer than everything else that is done for a failed rank.
@@ -270,7 +272,7 @@ def faults(data: bytes, name: str, *, is_ours: bool = False) -> list[str]:
         names = (one for one in (entry.id, *code_names(entry.code)) if numbers.setdefault(one, number) != number)
         reasons = [
             *wrong.values(),
-            *_missing(fields),
+            *_missing(fields, is_ours=is_ours),
             *_faults_of_entry(entry, is_ours=is_ours),
             *(f"{one!r} belongs to entry {numbers[one]} already" for one in names if one),
         ]
@@ -294,14 +296,15 @@ def _fault_of_key(key: str, value: object, *, is_ours: bool) -> str:
     return ""
 
 
-def _missing(fields: Mapping[str, object]) -> Iterator[str]:
-    needed = (*_NEEDED, *(("sample", "near") if "match" in fields else ()))
+def _missing(fields: Mapping[str, object], *, is_ours: bool) -> Iterator[str]:
+    needed = (*_NEEDED, *(_CHINESE if is_ours else ()), *(("sample", "near") if "match" in fields else ()))
     yield from (f"missing key {key!r}" for key in needed if key not in fields)
     if "code" not in fields and "match" not in fields:
         yield "missing key 'code' or 'match'"
 
 
 _NEEDED: Final = ("id", "means", "source")
+_CHINESE: Final = ("title_zh", "words_zh")
 
 
 def _faults_of_entry(entry: Entry, *, is_ours: bool) -> Iterator[str]:

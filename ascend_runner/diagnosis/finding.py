@@ -49,7 +49,6 @@ class RootCause:
     summary: str
     certainty: Certainty = attrs.field(converter=Certainty)
     first_summary: str = ""
-    is_first_a_consequence: bool = False
     may_be_a_peer: bool = False
     is_a_consequence: bool = False
     alike: tuple[int, ...] = ()
@@ -149,3 +148,19 @@ class StackGroup:
     state: str
     frames: tuple[str, ...]
     has_changed: bool | None = None
+
+
+@attrs.frozen(kw_only=True)
+class CollectiveGroup:
+    """Ranks at the same place in the collectives of one process group, or in its transfers between two ranks.
+
+    Of ranks whose flight recorder has dumped nothing that can be read, neither the group nor the number is known.
+    """
+
+    group: str = ""  # its name and description: "0 (default_pg)"
+    rank_ids: tuple[int, ...] = ()
+    number: int | None = None  # of the collective in its process group, from 1; 0: they have called none
+    name: str = ""  # "all_reduce"; "": unknown
+    elements: int | None = None  # of the tensors, for a collective in which they must be the same; None: unknown
+    is_waiting: bool = False  # whether it is not complete; otherwise it is the last one that they have called
+    is_transfer: bool = False  # whether it sends or receives something between two ranks

@@ -266,7 +266,7 @@ def _find_code(lines: Sequence[str], told: Traceback | None, plog: Sequence[str]
     log says nothing: a rank that raised an exception has usually failed because of it, and HCCL's errors during its
     teardown are a consequence. A code that no entry explains yields to a phrase that one does.
     """
-    message = told.message if told else ()
+    message = statements.message_of(told) if told else ()
     if told:
         lines = lines[: next((at for at in range(told.end, len(lines)) if _AT_EXIT.match(lines[at])), len(lines))]
     found = first_code(message)

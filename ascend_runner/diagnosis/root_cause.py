@@ -279,7 +279,6 @@ def find(deaths: Sequence[Death], first_exit: int, suspected: Peer | None) -> Ro
         summary=root.summary,
         certainty=certainty,
         first_summary=first.summary,
-        is_first_a_consequence=suspicion(first) is Suspicion.REPORTS_A_PEER,
         may_be_a_peer=suspicion(root) >= Suspicion.ITSELF_OR_A_PEER,
         is_a_consequence=suspicion(root) is Suspicion.REPORTS_A_PEER,
         alike=tuple(sorted(death.rank_id for death in alike)),

@@ -146,12 +146,32 @@ def _at_the_crash(told: Sequence[Traceback], crashed: Sequence[Traceback]) -> li
     return own or above or crashes_told
 
 
-def passes_on(error: Traceback) -> bool:
+def passes_on(error: Traceback | Block) -> bool:
     """Whether an error refers to another one, or to the end of another process of the rank."""
     return only_passes_on([error.exception, *error.message]) or _is_cut_off(error)
 
 
-def is_of_the_program(error: Traceback) -> bool:
+def message_of(error: Traceback | Block) -> Sequence[str]:
+    """Return the message of an error, without the report of a lost peer below one that states its own cause.
+
+    CANN prints its reports below any exception, also those of connections that were lost because of it.
+    """
+    report = first_code(error.message[1:])
+    if report is None or report.code.kind is not Kind.SECONDARY or not _states_its_cause(error):
+        return error.message
+    return error.message[: error.message.index(report.line, 1)]
+
+
+def _states_its_cause(error: Traceback | Block) -> bool:
+    if is_hollow(error.exception, error.message):
+        return False
+    phrase = first_phrase(error.message[:1])
+    is_known = phrase is not None and phrase.code.kind is Kind.ROOT and not phrase.code.is_wrapper
+    may_be_a_peers = _RAISED_BY_BACKENDS.match(error.exception) and _OF_A_PEER.search(error.exception)
+    return is_known or (is_of_the_program(error) and not may_be_a_peers)
+
+
+def is_of_the_program(error: Traceback | Block) -> bool:
     """Whether Python code has raised an exception, so that nothing around it explains it.
 
     That is any exception of the user's own code, and one of a package unless its class is what native code raises: one
@@ -180,7 +200,7 @@ def last_words(lines: Sequence[str]) -> str:
     return next((line.strip() for line in lines[-1:] if _REFUSAL.search(line)), "")
 
 
-def _is_cut_off(error: Traceback) -> bool:
+def _is_cut_off(error: Traceback | Block) -> bool:
     """Whether the process at the other end of a pipe has ended (CPython multiprocessing/spawn.py, connection.py)."""
     return bool(_CUT_OFF.match(error.exception)) and any(_PIPE.search(line) for line in error.lines)
 
@@ -225,7 +245,8 @@ def _is_root(error: Traceback) -> bool:
 def _kind(error: Traceback | Block) -> Kind:
     """Judge an error by itself, see `Finding.kind`."""
     is_in_collective = is_raised_in_one(error.exception, error.lines)
-    found = first_code(error.message) or first_phrase(error.message)
+    message = message_of(error)
+    found = first_code(message) or first_phrase(message)
     if found is None:
         return Kind.EITHER if is_in_collective else Kind.ROOT
     return Kind.SECONDARY if found.code.is_connection and is_in_collective else found.code.kind
@@ -309,18 +330,18 @@ _ASYNCHRONOUS: Final = re.compile(r"\basynchronous|LAUNCH_BLOCKING|NCCL_DEBUG=IN
 # records of libraries that are registered twice are harmless.
 _NATIVE_RECORD: Final = re.compile(
     r"\bAssertion\b.{1,1000}\bfailed\b|\bCheck failed: |\bNCCL WARN .*\bfailed\b|\[(?:ERROR|FATAL)\] [A-Z]+\(\d+,"
-    r"|(?:\[(?i:error|fatal)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} |^[\d-]+ [\d:.]+: [EF] (?!\S+ Unable to register ))"
-    r".*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
+    r"|(?:\[(?i:error|fatal|assert)\]|^(?:\[\w+\]: ?)?\[?[EF]\d{3,4} "
+    r"|^[\d-]+ [\d:.]+: [EF] (?!\S+ Unable to register )).*?\.(?:cc|cpp|cxx|cu|cuh|hpp|h|c|ts):\d+"
 )
 
 
-def is_own(told: Traceback) -> bool:
+def is_own(told: Traceback | Block) -> bool:
     """Whether an exception is raised by the user's program in its own words, not by a package."""
     frame, source = innermost(told)
     return source.startswith(_RAISING) and not _OF_PACKAGES.search(frame)
 
 
-def innermost(told: Traceback) -> tuple[str, str]:
+def innermost(told: Traceback | Block) -> tuple[str, str]:
     """Return the frame that raised an exception, and its source line; both are "" where they are unknown."""
     trace = [line.strip() for line in up_to(told.message, told.lines)]
     frames = [at for at, line in enumerate(trace) if FRAME.match(line) and not line.endswith(_OF_MODULES)]

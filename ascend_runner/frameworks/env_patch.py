@@ -6,6 +6,7 @@ visible, never the physical ids of a rank table (CANN's environment variable ref
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -33,6 +34,8 @@ class LaunchContext:
     cores: int | None = None
     isolate_devices: bool = False
     chip: str | None = None  # one of CHIPS (None: unknown)
+    dumps: str = ""  # how the paths of the dumps of flight recorders begin ("": the recorders stay as they are)
+    hang_timeout: float | None = None  # seconds, if the user has set a number
     resolve: Callable[[str], str] = str
 
     @property
@@ -114,6 +117,85 @@ def defaults(context: LaunchContext) -> EnvPatch:
         wanted["OMP_NUM_THREADS"] = str(max(1, context.cores // max(1, context.nproc)))
 
     return EnvPatch(job={name: value for name, value in wanted.items() if not context.environ.get(name)})
+
+
+@attrs.frozen(kw_only=True)
+class FlightRecorder:
+    """The variables of the recorder that a library has of its collectives; of several names, the first one counts."""
+
+    library: str
+    entries: tuple[str, ...]  # how many of the newest collectives it holds (0: it is off)
+    dumps: tuple[str, ...]  # how the path of a dump begins: the rank follows
+    pipe: tuple[str, ...]  # how the path of a pipe begins: the rank and ".pipe" follow; a write to it asks for a dump
+
+
+# The number that torch has chosen for itself.
+RECORDED: Final = "2000"
+FLIGHT_RECORDERS: Final = (
+    # torch: FlightRecorder.hpp, FlightRecorder.cpp and ProcessGroupNCCL.hpp in torch/csrc/distributed/c10d. A version
+    # that knows the first name warns about the second one in each log, and records by default. gloo records as well,
+    # but reads no pipe.
+    FlightRecorder(
+        library="torch",
+        entries=("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+        dumps=("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+        pipe=("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",),
+    ),
+    # torch_npu, since 2025-06: FlightRecorder.hpp, FlightRecorder.cpp and ProcessGroupHCCL.hpp in
+    # torch_npu/csrc/distributed. Off by default.
+    FlightRecorder(
+        library="torch_npu",
+        entries=("TORCH_HCCL_TRACE_BUFFER_SIZE",),
+        dumps=("TORCH_HCCL_DEBUG_INFO_TEMP_FILE",),
+        pipe=("TORCH_HCCL_DEBUG_INFO_PIPE_FILE",),
+    ),
+)
+# The pipe of torch_npu is read by its monitor, which is off by default, and in time only if it also dumps on a time-out
+# (ProcessGroupHCCL::heartbeatMonitor). That has a price, so that it is left to the user: a rank whose collective has
+# failed ends as much later as the monitor waits for a sign of life (workCleanupLoop), and where no collective runs for
+# so long, each rank writes lines to its log, which are no silence.
+MONITOR: Final = "TORCH_HCCL_ENABLE_MONITORING"
+DUMP_ON_TIMEOUT: Final = "TORCH_HCCL_DUMP_ON_TIMEOUT"
+MONITOR_WAITS: Final = "TORCH_HCCL_HEARTBEAT_TIMEOUT_SEC"  # 600 s by default
+
+
+def flight_recorders(context: LaunchContext) -> EnvPatch:
+    """Switch on the flight recorders that a hang is explained with, where the user has not set their variables.
+
+    torch's own dump on a time-out is on by default.
+    """
+    if not context.dumps:
+        return EnvPatch()
+    environ, wanted = context.environ, {}
+    for recorder in FLIGHT_RECORDERS:
+        if not _first(environ, recorder.entries):
+            wanted[recorder.entries[0]] = RECORDED
+        if not _first(environ, recorder.dumps):
+            wanted[recorder.dumps[0]] = f"{context.dumps}{recorder.library}-rank-"
+    if environ.get(MONITOR) not in {None, "", "0"}:
+        limit = {MONITOR_WAITS: str(max(600, round(2 * context.hang_timeout)))} if context.hang_timeout else {}
+        wanted |= {name: value for name, value in {DUMP_ON_TIMEOUT: "1", **limit}.items() if not environ.get(name)}
+    return EnvPatch(job=wanted)
+
+
+def recorder_pipes(env: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return the variables that make the flight recorders of a rank open pipes in `folder`, if they dump anywhere."""
+    recorders = (one for one in FLIGHT_RECORDERS if _first(env, one.dumps) and not _first(env, one.pipe))
+    return {one.pipe[0]: os.path.join(folder, f"flight-recorder-{one.library}-rank-") for one in recorders}
+
+
+def recorder_paths(env: Mapping[str, str], cwd: str, rank_id: int) -> tuple[tuple[str, str], ...]:
+    """Return the paths of the pipe and the dump of each flight recorder of a rank that has a pipe."""
+    stems = [(_first(env, one.pipe), _first(env, one.dumps)) for one in FLIGHT_RECORDERS]
+    return tuple(
+        (os.path.join(cwd, f"{pipe}{rank_id}.pipe"), os.path.join(cwd, f"{dump}{rank_id}"))
+        for pipe, dump in stems
+        if pipe and dump
+    )
+
+
+def _first(environ: Mapping[str, str], names: Sequence[str]) -> str:
+    return next(filter(None, map(environ.get, names)), "")
 
 
 def binds_itself(environ: Mapping[str, str]) -> bool:

@@ -166,10 +166,10 @@ def _mindspore_cluster(context: LaunchContext) -> EnvPatch:
 # The parts of each framework's environment; of two parts that set one variable the later one wins. `auto` gives
 # MindSpore and TensorFlow their rank table, and torch its variables: they do not affect each other.
 FRAMEWORKS: Final[Mapping[str, tuple[Part, ...]]] = {
-    AUTO: (env_patch.ranks, env_patch.table, _torch_process_group, env_patch.defaults),
+    AUTO: (env_patch.ranks, env_patch.table, _torch_process_group, env_patch.defaults, env_patch.flight_recorders),
     "mindspore": (env_patch.ranks, env_patch.table, env_patch.defaults),
     "mindspore-cluster": (env_patch.ranks, _mindspore_cluster, env_patch.defaults),
-    "torch": (env_patch.ranks, env_patch.table, _torch_process_group, env_patch.defaults),
+    "torch": (env_patch.ranks, env_patch.table, _torch_process_group, env_patch.defaults, env_patch.flight_recorders),
     "tensorflow": (cluster, env_patch.defaults),
     NONE: (env_patch.ranks, env_patch.table),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Union
 
 import attrs
@@ -50,7 +51,6 @@ def launch(
         setup.precheck = _precheck(settings, command, setup)
         setup.resources.callback(setup.end_precheck)
         prepared = prepare(setup, command, version, console)
-        setup.show(prepared)
         if prepared.error:
             return prepared.error, ""
         job = prepared.job()
@@ -78,7 +78,9 @@ def _precheck(settings: Settings, command: tuple[str, ...], setup: JobSetup) -> 
 
 
 def prepare(setup: JobSetup, command: Sequence[str], version: str, console: Console) -> Preparation:
-    """Prepare a job, see `JobSetup.prepare`. If it has begun but cannot run, the hooks for its end run as well.
+    """Prepare a job, see `JobSetup.prepare`, and show its problems.
+
+    If it cannot run, the other nodes are told and, if it has begun, the hooks for its end run as well.
 
     Raises:
         SettingsError: The current directory cannot be used.
@@ -90,7 +92,9 @@ def prepare(setup: JobSetup, command: Sequence[str], version: str, console: Cons
     except (StopRequestedError, LimitReachedError) as end:
         _give_up(setup, end, console)
         raise
+    setup.show(prepared)
     if prepared.error:
+        _tell(setup, prepared.outline, prepared.error)
         _give_up(setup, prepared.error, console)
     return prepared
 
@@ -102,7 +106,11 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
         AscendRunnerError: The runner itself has failed; no rank is alive.
     """
     with setup.resources:
-        writer = setup.begin(spec)
+        try:
+            writer = setup.begin(spec)
+        except AscendRunnerError as error:
+            _tell(setup, spec, error)
+            raise
         writer.plan(spec)
         runner = JobRunner(setup, writer, console)
         try:
@@ -113,6 +121,17 @@ def run(setup: JobSetup, spec: JobSpec, console: Console) -> Outcome:
             raise
         finally:
             setup.signals.refuse_arrived()
+
+
+def _tell(setup: JobSetup, spec: JobSpec | None, error: AscendRunnerError) -> None:
+    """Tell the other nodes of an error before this one is linked to them, see `Nodes.fail`."""
+    if spec and spec.link:
+        from ascend_runner.job import nodes  # noqa: PLC0415  most jobs have one node
+
+        with closing(nodes.Nodes(setup, spec, spec.link)) as others:
+            others.open()
+            others.fail(error)
+            others.leave(error.exit_status)
 
 
 def _give_up(setup: JobSetup, error: AscendRunnerError, console: Console) -> None:

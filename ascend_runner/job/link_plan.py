@@ -18,11 +18,12 @@ from ascend_runner.platforms import detect
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.options import LINK_REQUIRED
 from ascend_runner.settings.parsing import OFF
+from ascend_runner.text import counted
 
 if TYPE_CHECKING:
     from ascend_runner.rank_table import RankTable
 
-HASH_LENGTH: Final = 16  # characters of the hash of a rank table
+HASH_LENGTH: Final = 12  # characters of the hash of a rank table
 
 
 def linked(
@@ -59,8 +60,15 @@ def _plan(context: PlanContext, node: Node, table: RankTable | None) -> LinkPlan
         timeout=settings.link_timeout,
         node_timeout=settings.node_timeout,
         is_required=settings.link == LINK_REQUIRED,
-        table=hashlib.sha256(table.data).hexdigest()[:HASH_LENGTH] if table else "",
+        table=_named(table) if table else "",
     )
+
+
+def _named(table: RankTable) -> str:
+    """Return a hash of a rank table, and what people are told of it, as `link.messages.Local` has them."""
+    hashed = hashlib.sha256(table.data).hexdigest()[:HASH_LENGTH]
+    counts = f"{counted(len(table.servers), 'server')}, {counted(len(table.devices), 'device')}"
+    return f"{hashed} {table.source} ({counts})"
 
 
 def why_not(spec: JobSpec, context: PlanContext, node: Node | None) -> str:

@@ -46,7 +46,7 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ALONE, ASK_LIMIT, BEAT, TABLE_WAIT
+from ascend_runner.link.protocol import ALONE, ASK_LIMIT, BEAT, FIRST_WORD, TABLE_WAIT
 from ascend_runner.link.verdict import LIKELY, stopped_by
 from ascend_runner.node import bounded
 from ascend_runner.node.host import Host
@@ -56,14 +56,21 @@ from ascend_runner.record.nodes import JobVerdict, NodeRecord
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.services import control
 from ascend_runner.services.control import CheckpointAnswer
-from ascend_runner.supervision.causes import Cause, Exited, HangDetected, LimitReached, PeerFailed, SignalReceived
+from ascend_runner.supervision.causes import (
+    Cause,
+    Exited,
+    HangDetected,
+    LimitReached,
+    PeerFailed,
+    Restart,
+    SignalReceived,
+)
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import all_of, duration, parse_numbers
 from ascend_runner.views import facts, wording
 
-FIRST_WORD: Final = 5.0  # seconds for node 0 to answer before the first attempt, where an earlier one may have failed
 STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
 NODE_0: Final = f"{STOP_WORD:g} s for node 0 to answer"
 LONG: Final = 1.0  # seconds after which a wait for the others is said
@@ -167,8 +174,9 @@ class Nodes:
             messages.warning(f"cannot link this node to the others: {reason(error)}")
             return
         self.use(peers)
-        with suppress(AscendRunnerError):  # without a thread, nothing is compared
-            bounded.start_thread(lambda: self._say(versions=versions.of_node(self._spec, Host())))
+        if self._spec.processes:  # otherwise the rank table cannot be used
+            with suppress(AscendRunnerError):  # without a thread, nothing is compared
+                bounded.start_thread(lambda: self._say(versions=versions.of_node(self._spec, Host())))
 
     def use(self, peers: Peers) -> None:
         """Use a link that is open."""
@@ -313,6 +321,11 @@ class Nodes:
             self.verdict = None
         return attempt
 
+    @property
+    def awaits_replacement(self) -> bool:
+        """Whether a node has to be replaced before the next attempt, so that the rank table may be written anew."""
+        return self.verdict is None or self.verdict.replaces
+
     def _use_plan(self, plan: LinkPlan) -> None:
         """Say which rank table this node has now, and look for node 0 where that places it."""
         if self._peers and plan.hubs != self.plan.hubs:
@@ -396,17 +409,49 @@ class Nodes:
         if self._refusal:
             return attrs.evolve(end, decision=Verdict.NOT_WANTED)
         if verdict is None or verdict.is_alone:
-            why = "the other nodes have not agreed on a cause" if self._joined else "node 0 does not answer"
+            why = "no verdict from node 0" if self._joined else "node 0 does not answer"
             self._setup.messages.info(f"{why}; this is what is known on this node")
             return attrs.evolve(end, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
+        # With a cause elsewhere, what ended the ranks here is the same each time, or the failure that is not the cause.
+        fingerprint = end.fingerprint if verdict.node == self.plan.node else str(verdict)
         decision = Verdict.RESTART if verdict.restarts else known.get(verdict.decision, Verdict.NO_LINK)
         is_local = verdict.node == self.plan.node if verdict.kind else None
         if is_local and verdict.kind == FailureClass.PEER.value:
             is_local = end.is_local  # nobody has a cause; this node knows whether the peer that it has lost is its own
         return attrs.evolve(
-            end, status=verdict.status or end.status, decision=decision, delay=verdict.delay, is_local=is_local
+            end,
+            status=verdict.status or end.status,
+            fingerprint=fingerprint,
+            decision=decision,
+            delay=verdict.delay,
+            is_local=is_local,
         )
+
+    def fail(self, error: AscendRunnerError) -> None:
+        """Tell the others of an error because of which this node starts no ranks, and give it the status of all nodes.
+
+        A node that has not joined tries to for `ALONE` seconds, as after the failure of a rank.
+        """
+        if self._refusal or self._verdict_so_far or isinstance(error, StopRequestedError):
+            return  # they know
+        sentence, kind, status = str(error), FailureClass.OWN, error.exit_status
+        # Later, such as after a change of the rank table, another runner may take the place of this one.
+        restart = Restart.TRANSIENT if self._local.attempt else Restart.NEVER
+        self._note_end()
+        self._say(
+            stage=Stage.DEAD,
+            alive=0,
+            failure=Failure(ending=sentence, status=status, kind=kind, at=time.monotonic()),
+            diagnosed=Diagnosed(
+                sentence=sentence, kind=kind, certainty="certain", status=status, restart=restart.value
+            ),
+        )
+        verdict = self._await_verdict()
+        if verdict and not (verdict.is_alone or verdict.restarts):
+            error.exit_status = verdict.status
+            if verdict.node != self.plan.node:
+                self._setup.messages.error(str(verdict))
 
     def await_end(self, outcome: Outcome) -> Outcome:
         """Return the outcome of an attempt that no failure on this node has ended, as all nodes have it.
@@ -471,7 +516,7 @@ class Nodes:
         what = f"{duration(seconds)} for the other nodes to stop their ranks"
         if self._joined is None:  # the link decides alone, unless it hears of node 0
             what = f"{duration(ALONE)} for node 0 to answer"
-        self._await(lambda: self._verdict_so_far is not None, seconds, what)
+        self._await(lambda: self._verdict_so_far is not None or bool(self._refusal), seconds, what)
         return self._verdict_so_far
 
     @property
@@ -626,9 +671,14 @@ class Nodes:
         finally:
             self._asking.release()
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link."""
+        return self._peers is not None and self._peers.is_usable
+
     def ask_for_checkpoint(self) -> bool:
         """Ask all nodes for a checkpoint, and do not wait; return whether there is a link."""
-        if not (self._peers and self._peers.is_usable):
+        if not self.is_linked:
             return False
         with suppress(AscendRunnerError):  # no further thread is allowed
             if not (self._asker and self._asker.is_alive()):

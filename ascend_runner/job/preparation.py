@@ -81,6 +81,7 @@ class Preparation:
     plan_with_table: Callable[[TableFile], JobSpec] | None = None  # None: the ranks read none
     problems: tuple[Problem, ...] = ()
     error: AscendRunnerError | None = None
+    outline: JobSpec | None = None  # what is known of a job with an error, and its link to the other nodes
 
     def job(self, table: TableFile | None = None) -> JobSpec:
         """Return the plan of a job that can be started; `table` is its rank table at another path.
@@ -208,7 +209,8 @@ class Preparer:
     """Performs the checks and collects the problems. `pause(seconds)` blocks, and raises if a stop signal arrives.
 
     `begin` is called during a wait with the known facts about the job, and `stage` before a wait for the rank table, to
-    copy datasets meanwhile. For a check, a rank table or a host name that is not known yet is a warning.
+    copy datasets meanwhile. For a check, a rank table or a host name that is not known yet is a warning. `former` is a
+    rank table that holds as long as there is no other one.
     """
 
     context: PlanContext
@@ -216,6 +218,7 @@ class Preparer:
     pause: Callable[[float], None]
     begin: Callable[[JobSpec], object] | None = None
     stage: Callable[[PlanContext], object] | None = None
+    former: RankTable | None = None
     _found: Collector = attrs.field(factory=Collector, init=False)
     _node: Node | None = attrs.field(default=None, init=False)
     _share: NodeShare | None = attrs.field(default=None, init=False)
@@ -252,6 +255,7 @@ class Preparer:
             plan=plan,
             problems=tuple(self._found.problems),
             error=self._found.error,
+            outline=self._outline(plan) if self._found.error else None,
             node=self._node,
             share=self._share,
             plan_with_table=self._replan if self._plan_with_table else None,
@@ -347,6 +351,15 @@ class Preparer:
 
         return link_plan.linked(plan, self.context, node, self._table, self.messages.note)
 
+    def _outline(self, plan: JobSpec | None) -> JobSpec | None:
+        """Return what is known of a job that cannot be started, and of its other nodes."""
+        if self.context.settings.check or self.context.settings.dry_run:
+            return None
+        with suppress(AscendRunnerError):  # the job's name or its secret may be what cannot be used
+            if not plan and self._node and self._node.is_numbered:
+                return self._linked(self._known_part(self._node))
+        return plan
+
     def _replan(self, file: TableFile) -> JobSpec:
         """Plan the ranks with their rank table at another path."""
         if not self._plan_with_table:
@@ -435,6 +448,8 @@ class Preparer:
     def _read_table(self) -> RankTable | None:
         from ascend_runner.job import table as tables  # noqa: PLC0415  many jobs have no rank table
 
+        if self.former:
+            return tables.newest(self.context) or self.former
         if self._is_worth_waiting:
             if self._node and self._node.is_numbered:
                 self._begin()
@@ -456,9 +471,12 @@ class Preparer:
 
     def _begin(self) -> None:
         if self.begin and self._node:
-            share = self._share or ranks.waiting(self._node, self.context)
-            is_placed = bool(self._share) or self._node.is_numbered
-            self.begin(plan_job(share, self.context, kind=Kind(is_placed=is_placed)))
+            self.begin(self._known_part(self._node))
+
+    def _known_part(self, node: Node) -> JobSpec:
+        """Return what is known of a job before its ranks are."""
+        share = self._share or ranks.waiting(node, self.context)
+        return plan_job(share, self.context, kind=Kind(is_placed=bool(self._share) or node.is_numbered))
 
     def _place_table(self, table: RankTable) -> TableFile:
         """Return the file of the rank table, after checking it."""

@@ -112,6 +112,10 @@ class JobRunner:
 
     def fail(self, error: AscendRunnerError) -> None:
         """End the job by an error of the runner."""
+        if not self._nodes:
+            self._open_link()
+        if self._nodes:
+            self._nodes.fail(error)
         self._end.fail(error, self.change)
         if self._nodes:
             self._nodes.leave(error.exit_status)
@@ -185,7 +189,7 @@ class JobRunner:
 
         def read_plan() -> LinkPlan:
             if self._attempt and self._setup.is_table_changed():
-                self._plan(self._setup.prepare_again(), self._attempt.checkpoint)
+                self._plan(self._setup.prepare_again(awaits_table=False), self._attempt.checkpoint)
             return self._writer.spec.link or nodes.plan
 
         number = nodes.await_start(self._job.attempt, self._writer.spec.link or nodes.plan, read_plan)
@@ -231,7 +235,8 @@ class JobRunner:
         progress = Progress(spec, self._messages, attempt.number)
         observers = (shown, progress, self, self._writer, self._end.page, recorder, heartbeats, peers, self._hooks)
         last = [one for one in (self._nodes, self._inspector, steps) if one]
-        return Manager(attempt, attempt.processes_with(folder, addresses), node, (*observers, *last))
+        recorder.running = attempt.processes_with(folder, addresses)
+        return Manager(attempt, recorder.running, node, (*observers, *last))
 
     def _show_live(self, spec: JobSpec, recorder: Recorder) -> Live:
         shown = Live(spec, recorder, lambda: self._setup.requests.deadline)
@@ -285,7 +290,8 @@ class JobRunner:
 
     def _prepare_again(self) -> Event:
         preparation.await_release(self._writer.spec, self._setup.environ, self._setup.pause, self._messages)
-        return self._make(self._setup.prepare_again())
+        awaits_table = self._nodes is None or self._nodes.awaits_replacement
+        return self._make(self._setup.prepare_again(awaits_table=awaits_table))
 
     def _look_for_checkpoints(self) -> Checkpoints | None:
         return look_for_checkpoints(self._writer.spec.files.checkpoint_dir, self._setup.patience)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from ascend_runner import errors, files
-from ascend_runner.errors import RankTableError, SettingsError, reason
+from ascend_runner.errors import SettingsError, reason
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.node import cores, disks, network, terminal
 from ascend_runner.node.bounded import Patience
 from ascend_runner.node.host import Host
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.plan.spec import JobSpec, TableFile
-from ascend_runner.problems import Problem, Severity, without_repeated_remedies
+from ascend_runner.problems import Severity, without_repeated_remedies
 from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
@@ -164,16 +164,17 @@ class JobSetup:
         is_plan_only = self._settings.dry_run or self._settings.check
         return not is_plan_only and terminal.is_in_background(os.getpgid(os.getppid()))
 
-    def prepare_again(self) -> JobSpec:
-        """Plan the job again, with its rank table as it is now.
+    def prepare_again(self, *, awaits_table: bool = True) -> JobSpec:
+        """Plan the job again, with its rank table as it is now. If that is not awaited, the former one may hold.
 
         Raises:
             AscendRunnerError: It can no longer be started.
             StopRequestedError: A stop signal arrived during a wait.
         """
-        if not self._context:
+        if not (self._context and self._prepared):
             raise ValueError("prepare() must be called first")
-        self._prepared = Preparer(self._context, self.messages, self.pause).prepare()
+        former = None if awaits_table else self._prepared.table
+        self._prepared = Preparer(self._context, self.messages, self.pause, former=former).prepare()
         return self._prepared.job()
 
     def is_table_changed(self) -> bool:
@@ -183,11 +184,8 @@ class JobSetup:
             return False
         from ascend_runner.job import table as tables  # noqa: PLC0415  as above
 
-        try:
-            found = tables.read(self._context)
-        except RankTableError:  # it may be written again; the plan has a good one
-            return False
-        return not isinstance(found, Problem) and found.data != before.data
+        found = tables.newest(self._context)
+        return found is not None and found.data != before.data
 
     def _has_colors(self) -> bool:
         color = self._settings.color

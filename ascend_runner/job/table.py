@@ -70,6 +70,15 @@ def read(context: PlanContext) -> RankTable | Problem:
         )
 
 
+def newest(context: PlanContext) -> RankTable | None:
+    """Read the rank table without waiting, None if it is not completed or cannot be used; it may be written again."""
+    try:
+        found = read(context)
+    except RankTableError:
+        return None
+    return None if isinstance(found, Problem) else found
+
+
 @contextmanager
 def _hint(path: str) -> Iterator[None]:
     """Name --no-table-checks in the errors of a table that is accepted with it."""

@@ -28,7 +28,7 @@ def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
     rank = ranks[0]
     own = {"WORLD_SIZE": str(spec.rank_size or ""), "ascend-runner": spec.runner_version}
     known = {name: value for name, value in own.items() if value}
-    software = versions.of_rank(host, os.path.join(rank.cwd, rank.executable), rank.env)
+    software = versions.of_rank(host, rank.executable, rank.env, rank.cwd)
     found = {**known, **software, **_script(rank, host), **_variables([rank.env for rank in ranks])}
     return tuple((name, _short(value)) for name, value in found.items())
 

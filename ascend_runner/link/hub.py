@@ -31,6 +31,7 @@ from ascend_runner.link.messages import (
     StopAll,
     Warned,
     already_running,
+    named,
 )
 from ascend_runner.link.protocol import (
     AFTER_GRACE,
@@ -87,6 +88,7 @@ class Peer:
     sent: float  # on the node's clock
     ran: int = -1
     knows: int = -1
+    stop: StopAll | None = None
     is_gone: bool = False
     acked: float = NEVER  # when the last message of this hub that it has received was sent
     round_trip: float | None = None
@@ -148,7 +150,8 @@ class Hub:
     cleared: frozenset[int] = frozenset()  # nodes with a runner that has replaced one that is dead
     settled: int = -1  # the last attempt after which every node was known to be dead
     refusal: str = ""
-    wait: str = ""
+    wait: str = ""  # this and the next one are as in `View`
+    awaited: tuple[int, ...] = ()
     differ_since: float | None = None  # rank tables that are read again
     warning: str = ""  # about rank tables that differ although ranks of this attempt run with them
     told: frozenset[str] = frozenset()  # subjects of messages that were sent; each is sent only once
@@ -326,6 +329,7 @@ def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, 
         sent=header.sent,
         ran=message.ran,
         knows=message.knows,
+        stop=message.stop,
         is_gone=message.is_gone,
         acked=acked,
         round_trip=delay if delay is not None else (known.round_trip if known else None),
@@ -466,7 +470,7 @@ def _watch_missing(hub: Hub) -> Told:
         if not hub.missing or hub.stop or hub.is_final or hub.now < (hub.born or 0.0) + NO_HUB:
             return hub, ()
         subject = MISSING
-        sentence = f"{_nodes(hub.missing)} {_has(hub.missing)} not joined within {duration(NO_HUB)}"
+        sentence = f"{named(hub.missing)} {_has(hub.missing)} not joined within {duration(NO_HUB)}"
     elif hub.missing or COMPLETE in hub.told:
         return hub, ()
     else:
@@ -498,15 +502,21 @@ def _compare_tables(hub: Hub) -> Told:
     Ranks that run have read theirs: then all nodes are warned once, and HCCL decides.
     """
     tables: dict[str, list[int]] = {}
+    known: dict[str, str] = {}
     have_run = []
     for node, peer in sorted(hub.peers.items()):
-        if peer.local.table and peer.attempt == hub.attempt and not peer.has_left:
-            tables.setdefault(peer.local.table, []).append(node)
+        table, _blank, what = peer.local.table.partition(" ")
+        if table and peer.attempt == hub.attempt and not peer.has_left:
+            tables.setdefault(table, []).append(node)
+            known.setdefault(table, what)
             have_run.append(peer.ran == hub.attempt)
     if len(tables) <= 1 or hub.warning or hub.is_final or hub.stop:
         return attrs.evolve(hub, differ_since=None), ()
-    parts = [f"{_nodes(nodes)} {table[:12]}" for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))]
-    sentence = f"the rank tables of the nodes differ: {', '.join(parts[:8])}"
+    parts = [
+        f"{named(nodes)} {_has(nodes)} {known[table]}, SHA-256 {table}"
+        for table, nodes in sorted(tables.items(), key=lambda item: len(item[1]))
+    ]
+    sentence = f"the rank tables of the nodes differ: {'; '.join(parts[:MOST_GROUPS])}"
     since = hub.now if hub.differ_since is None else hub.differ_since
     is_over = hub.now >= since + _table_wait(hub)
     if all(have_run):
@@ -575,7 +585,7 @@ def _differences(differing: Iterable[tuple[str, Groups]]) -> dict[str, str]:
 def _difference(name: str, groups: Groups) -> str:
     """Return the sentence about the nodes by their value of a name."""
     *fewer, (value, most) = groups
-    parts = [f"{_nodes(nodes)} {_has(nodes)} {_named(name, other)}" for other, nodes in fewer]
+    parts = [f"{named(nodes)} {_has(nodes)} {_named(name, other)}" for other, nodes in fewer]
     if len(parts) > MOST_GROUPS:
         parts[MOST_GROUPS:] = [f"{sum(len(nodes) for _, nodes in fewer[MOST_GROUPS:])} nodes have other values"]
     rest = "the others" if len(most) > 1 else f"node {most[0]}"
@@ -600,6 +610,10 @@ def _stop_all(hub: Hub) -> Told:
     """Stop every node after the first failure; one that only reports a lost peer waits for another (law 2)."""
     if hub.stop or hub.is_final:
         return hub, ()
+    known = (peer.stop for peer in hub.peers.values() if peer.stop and peer.attempt == peer.stop.attempt)
+    former = next((stop for stop in known if stop.attempt == hub.attempt), None)
+    if former:  # by a hub that this one has replaced, and whose ranks are dead
+        return attrs.evolve(hub, stop=former, stopped_at=hub.now, hold_until=None), ()
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
     signalled = [peer for peer in hub.peers.values() if _is_signalled(hub, peer)]
     if not (failed or signalled):
@@ -621,7 +635,8 @@ def _stop_all(hub: Hub) -> Told:
     else:
         asked = _asked_to_stop(hub)
         peer, signum = asked or signalled[0], signalled[0].local.signum
-        leaves = f"node {peer.identity.node} received {signal_name(signum)}"
+        name = f"node {peer.identity.node}"
+        leaves = f"the runner of {name} was killed" if signum == SIGKILL else f"{name} received {signal_name(signum)}"
         stop = StopAll(attempt=hub.attempt, node=peer.identity.node, ending=leaves, status=128 + signum)
         if asked or not _may_be_replaced(hub, peer):
             stop = attrs.evolve(stop, signum=signum)
@@ -675,8 +690,9 @@ def _decide(hub: Hub) -> Told:
     missing = tuple(sorted(unsettled.union(hub.missing)))[:MOST_NAMED]
     failed = [peer for peer in hub.peers.values() if _has_failed(hub, peer)]
     signum = hub.stop.signum or _signal_to_all(hub)
-    if failed and not hub.stop.signum:
-        verdict = verdict_on(hub.attempt, [_candidate(hub, peer) for peer in failed], missing)
+    candidates = [*(_candidate(hub, peer) for peer in failed), *_of_former(hub, hub.stop, failed)]
+    if candidates and not hub.stop.signum:
+        verdict = verdict_on(hub.attempt, candidates, missing)
         are_stopped = (peer.local.is_stopped for peer in hub.peers.values())
         is_stopped = not missing and len(failed) == 1 and all(are_stopped)
         verdict = attrs.evolve(verdict, is_stopped=is_stopped)
@@ -687,6 +703,15 @@ def _decide(hub: Hub) -> Told:
         if signum:
             return _conclude(hub, verdict), ()
     return _follow(hub, verdict, signum), ()
+
+
+def _of_former(hub: Hub, stop: StopAll, failed: Sequence[Peer]) -> Iterator[Candidate]:
+    """Yield the failure of a node whose runner was replaced meanwhile: only the stop has it."""
+    peer = hub.peers.get(stop.node or 0)
+    if peer is None or stop.signum or peer in failed or _is_signalled(hub, peer):
+        return
+    failure = Failure(rank_id=stop.rank_id, ending=stop.ending, status=stop.status, kind=FailureClass.OWN)
+    yield Candidate(identity=peer.identity, failure=failure, earliest=NEVER, latest=hub.stopped_at or hub.now)
 
 
 def _is_decidable(hub: Hub) -> bool:
@@ -752,10 +777,16 @@ def _follow(hub: Hub, verdict: JobVerdict, signum: int) -> Hub:
         return _conclude(hub, attrs.evolve(verdict, decision=decision, status=job.status or verdict.status))
     delay = job.delay
     job, _prepare = job_machine.transition(job, job_machine.DelayOver())
-    verdict = attrs.evolve(verdict, decision=decision, restarts=True, delay=delay)
+    replaces = bool(hub.missing) or any(_is_replaced(hub, peer) for peer in hub.peers.values())
+    verdict = attrs.evolve(verdict, decision=decision, restarts=True, delay=delay, replaces=replaces)
     hub = _at_attempt(attrs.evolve(hub, job=job, verdict=verdict), job.attempt)
     settled = verdict.attempt if not verdict.missing else hub.settled
     return attrs.evolve(hub, start_from=hub.now + delay, give_up_at=_give_up_at(hub, delay), settled=settled)
+
+
+def _is_replaced(hub: Hub, peer: Peer) -> bool:
+    """Whether another runner has to take the place of this one before the next attempt."""
+    return peer.is_gone or peer.is_lost or _is_signalled(hub, peer) or peer.local.stage is Stage.LEFT
 
 
 def _conclude(hub: Hub, verdict: JobVerdict) -> Hub:
@@ -778,8 +809,7 @@ def _succeed(hub: Hub) -> Told:
     if not done:
         return hub, ()
     if late:
-        wait = f"waiting for {_nodes(late)} to end, because a failure there would restart all nodes"
-        return attrs.evolve(hub, wait=hub.wait or wait), ()
+        return _waiting(hub, "to end, because a failure there would restart all nodes", late), ()
     return _conclude(hub, JobVerdict(attempt=hub.attempt, missing=hub.missing[:MOST_NAMED])), ()
 
 
@@ -795,20 +825,32 @@ def _start(hub: Hub) -> Told:
         return attrs.evolve(hub, start=hub.attempt, give_up_at=math.inf), ()
     if late and hub.now >= hub.give_up_at and not is_leased:
         waited = duration(hub.identity.link_timeout)
-        sentence = f"{_nodes(late)} {'were' if len(late) > 1 else 'was'} not ready for a restart within {waited}"
+        sentence = f"{named(late)} {'were' if len(late) > 1 else 'was'} not ready for a restart within {waited}"
         status = hub.verdict.status if hub.verdict and hub.verdict.status else 1
         missing = tuple(late)[:MOST_NAMED]
         verdict = JobVerdict(attempt=hub.attempt, sentence=sentence, certainty="likely", status=status, missing=missing)
         return _conclude(hub, verdict), ()
-    wait = f"waiting for {_nodes(late)} to be ready for the restart" if late else ""
-    return attrs.evolve(hub, wait=hub.wait or wait), ()
+    unready = [node for node in late if not _has_prepared(hub, node)]
+    if late and not unready:
+        return _waiting(hub, f"waiting until no rank of a former runner of {named(late)} can be alive"), ()
+    most = f"for at most {duration(hub.identity.link_timeout)} (--link-timeout)"
+    return (_waiting(hub, f"to be ready for the restart, {most}", unready) if unready else hub), ()
+
+
+def _waiting(hub: Hub, wait: str, awaited: Sequence[int] = ()) -> Hub:
+    """Let the nodes say what they wait for, unless that is the rank tables."""
+    return hub if hub.wait else attrs.evolve(hub, wait=wait, awaited=tuple(awaited[:MOST_NAMED]))
 
 
 def _is_ready(hub: Hub, node: int) -> bool:
+    return _has_prepared(hub, node) and not _is_leased(hub, node)
+
+
+def _has_prepared(hub: Hub, node: int) -> bool:
     peer = hub.peers.get(node)
     if peer is None or peer.attempt != hub.attempt or peer.local.stage is not Stage.READY:
         return False
-    return peer.is_reachable(hub.now) and not _is_leased(hub, node)
+    return peer.is_reachable(hub.now)
 
 
 def _is_leased(hub: Hub, node: int) -> bool:
@@ -860,27 +902,11 @@ def _collect(hub: Hub) -> Told:
 
 def _publish(hub: Hub) -> Step:
     """Renew what all are to know, and send it at once if it cannot wait for the next beat."""
-    runner = hub.peers.get(0)
-    left = runner is not None and runner.local.stage is Stage.LEFT and runner.local.status == 0
-    view = View(
-        attempt=hub.attempt,
-        start=hub.start,
-        missing=hub.missing[:MOST_NAMED],
-        stop=hub.stop,
-        verdict=hub.verdict,
-        refusal=hub.refusal,
-        wait=hub.wait,
-        rereads_table=hub.differ_since is not None,
-        warning=hub.warning,
-        is_bye=left,
-        asked=hub.asked,
-        answered=hub.answered,
-        results=hub.results,
-    )
+    view = _view(hub)
     if view == hub.view:
         return hub, ()
     missing = hub.view.missing if view.missing else ()  # with --link require, all wait for the last one
-    is_urgent = attrs.evolve(view, missing=missing, wait=hub.view.wait) != hub.view
+    is_urgent = attrs.evolve(view, missing=missing, wait=hub.view.wait, awaited=hub.view.awaited) != hub.view
     hub = attrs.evolve(hub, view=view, wire_view=wire.encode_view(view))
     if not is_urgent:
         return hub, ()
@@ -889,6 +915,27 @@ def _publish(hub: Hub) -> Step:
         hub, send = _send(hub, peer, hub.wire_view)
         sends.append(send)
     return hub, tuple(sends)
+
+
+def _view(hub: Hub) -> View:
+    runner = hub.peers.get(0)
+    left = runner is not None and runner.local.stage is Stage.LEFT and runner.local.status == 0
+    return View(
+        attempt=hub.attempt,
+        start=hub.start,
+        missing=hub.missing[:MOST_NAMED],
+        stop=hub.stop,
+        verdict=hub.verdict,
+        refusal=hub.refusal,
+        wait=hub.wait,
+        awaited=hub.awaited,
+        rereads_table=hub.differ_since is not None,
+        warning=hub.warning,
+        is_bye=left,
+        asked=hub.asked,
+        answered=hub.answered,
+        results=hub.results,
+    )
 
 
 def _send(hub: Hub, peer: Peer, view: Mapping[str, object]) -> tuple[Hub, Send]:
@@ -985,10 +1032,6 @@ def _signed(peer: Peer) -> str:
     return f"{peer.clock:+.2f} s" if is_off else ""
 
 
-def _nodes(nodes: Sequence[int]) -> str:
-    return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes[:MOST_NAMED])}"
-
-
 def _has(nodes: Sequence[int]) -> str:
     return "have" if len(nodes) > 1 else "has"
 
@@ -1002,7 +1045,7 @@ HANDLERS: Final[Mapping[type[Event], Callable[..., Step]]] = {
     AllDead: _ignore,
 }
 RULES: Final[tuple[Callable[[Hub], Told], ...]] = (
-    lambda hub: (attrs.evolve(hub, wait=""), ()),
+    lambda hub: (attrs.evolve(hub, wait="", awaited=()), ()),
     _adopt,
     _watch_nodes,
     _watch_missing,

@@ -8,11 +8,13 @@ command, no path to run, no pickle ever crosses the link.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Final, Union, get_args
 
 import attrs
 
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
+from ascend_runner.text import format_numbers
 
 PROTOCOL: Final = 1  # raised when a node of the older one could misunderstand the newer one
 LARGEST_MESSAGE: Final = 16 * 1024  # bytes; a longer one is dropped
@@ -77,7 +79,7 @@ class Local:
     attempt: int = 0  # the generation
     stage: Stage = Stage.PREPARING
     state: str = ""  # the job's state as people see it
-    table: str = ""  # a hash of the rank table, "" without one
+    table: str = ""  # of the rank table, its hash and, for people, what it is: "1f3c.. /table.json (2 servers)"; or ""
     alive: int = 0  # ranks with a living first process
     step: int | None = None
     failure: Failure | None = None
@@ -116,6 +118,11 @@ class Identity:
     def place(self) -> str:
         """The name of its machine, as shown to users."""
         return self.pod or self.host or self.address or "another machine"
+
+
+def named(nodes: Sequence[int]) -> str:
+    """Name nodes in a sentence: "node 3", "nodes 0-2, 5"."""
+    return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes[:MOST_NAMED])}"
 
 
 def already_running(first: Identity, second: Identity) -> str:

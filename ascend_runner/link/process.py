@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import threading
 import time
@@ -19,6 +20,7 @@ import attrs
 import zmq
 
 from ascend_runner.link import channel, wire
+from ascend_runner.link.meeting import SECRET
 from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned, already_running
 from ascend_runner.link.protocol import (
     HUB,
@@ -34,7 +36,7 @@ from ascend_runner.link.protocol import (
     Tick,
     Wake,
 )
-from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, SpokeSocket, derive_keys
+from ascend_runner.link.sockets import FOREIGN, LINGER, REDIAL, HubSocket, Names, SpokeSocket, derive_keys
 from ascend_runner.members import Members
 from ascend_runner.text import printable
 
@@ -53,6 +55,7 @@ SILENT: Final = 10.0  # seconds without a question of the runner, which asks eve
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
 MAPPED: Final = "::ffff:"  # before an IPv4 address, as a socket for IPv6 shows it
+MAPPED_PLACE: Final = re.compile(r"\[::ffff:([0-9.]+)\]")  # such an address before its port
 NAMELESS: Final = "nameless"  # a stranger that had disconnected before its address was read
 LOCALHOST: Final = "127.0.0.1"
 NEVER: Final = float("inf")
@@ -96,13 +99,12 @@ class LinkProcess(Generic[State]):
         self._keys = keys = derive_keys(bytes.fromhex(settings.key))
         now = time.monotonic()
         spoke, hub = make(settings, now)
-        # Slow name servers are asked in parallel. They do not delay the hub, which has the first thread.
-        threads = (2 if hub else 0) + max(1, len(settings.hubs))
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=threads)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._machines = {SELF: hub, HUB: spoke} if hub else {HUB: spoke}  # by the peer whose messages they receive
         self._wakes = dict.fromkeys(self._machines, now)
         self._hub = HubSocket(self._context, keys) if hub else None
-        self._spoke = None if hub else SpokeSocket(self._context, keys, settings.hubs, settings.ports)
+        self._names = Names()
+        self._spoke = None if hub else SpokeSocket(self._context, keys, self._names, settings.hubs, settings.ports)
         self._rivals: list[SpokeSocket] = []  # connect to the hubs of other runners of this node
         self._look_until = NEVER
         self._introduction: Mapping[str, object] = {}  # the first message from this process's spoke to its hub
@@ -121,7 +123,7 @@ class LinkProcess(Generic[State]):
     def run(self) -> None:
         """Run to the end."""
         if self._spoke:
-            self._spoke.dial()
+            self._spoke.dial(self._started)
         while not self._is_ending:
             ready = self._wait()
             now = time.monotonic()
@@ -137,12 +139,18 @@ class LinkProcess(Generic[State]):
         self._close()
 
     @property
+    def _dialling(self) -> list[SpokeSocket]:
+        return [*([self._spoke] if self._spoke else []), *self._rivals]
+
+    @property
     def _places(self) -> list[HubSocket | SpokeSocket]:
-        return [place for place in (self._hub, self._spoke, *self._rivals) if place]
+        return [*([self._hub] if self._hub else []), *self._dialling]
 
     def _has_said_all(self, now: float) -> bool:
         """Whether the last word has arrived, or nobody is left to hear it: node 0 may leave before the others."""
-        is_alone = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        is_cut_off = self._spoke is not None and 0 < self._spoke.lost_at <= now - BACK
+        is_unheard = self._hub is not None and not self._hub.port
+        is_alone = is_cut_off or is_unheard
         return self._is_refused or is_alone or all(machine.is_over for machine in self._machines.values())
 
     def _wait(self) -> set[object]:
@@ -150,6 +158,7 @@ class LinkProcess(Generic[State]):
         poller = zmq.Poller()
         for source in (source for place in self._places for source in place.sources):
             poller.register(source, zmq.POLLIN)
+        poller.register(self._names.fileno(), zmq.POLLIN)
         if not self._is_orphan:
             poller.register(RUNNER, zmq.POLLIN | (zmq.POLLOUT if self._news else 0))
         else:
@@ -158,7 +167,7 @@ class LinkProcess(Generic[State]):
         return {source for source, _events in poller.poll(max(0, int(limit * 1000) + 1))}
 
     def _next_moment(self) -> float:
-        others = [self._bind_at, self._ends_at, self._silent_at]
+        others = [self._bind_at, self._ends_at, self._silent_at, *(place.due for place in self._dialling)]
         if self._spoke and self._spoke.lost_at and (self._may_end or self._spoke.has_hub):
             others.append(self._spoke.lost_at + (BACK if self._may_end else REDIAL))
         if self._spoke and self._spoke.foreign and "foreign" not in self._told:
@@ -170,6 +179,10 @@ class LinkProcess(Generic[State]):
     # --- Events -------------------------------------------------------------------------------------------------------
 
     def _receive(self, ready: set[object], now: float) -> None:
+        if self._names.fileno() in ready:
+            self._names.take()
+            for dialling in self._dialling:
+                dialling.follow_names()
         for peer, message in [*self._hub.receive(ready, now)] if self._hub else ():
             self._hear(peer, _decoded(message), now)
         for address in self._hub.strangers if self._hub else ():
@@ -245,7 +258,7 @@ class LinkProcess(Generic[State]):
             self._news.append(channel.Ping(contact=self._machines[HUB].contact))
         elif isinstance(order, channel.Settings):
             if self._spoke:
-                self._spoke.move(order.hubs)
+                self._spoke.move(order.hubs, now)
         elif isinstance(order, Asked):
             self._feed_all(Requested(order, now))
         elif isinstance(order, channel.Close):
@@ -284,7 +297,9 @@ class LinkProcess(Generic[State]):
         if self._hub and 0 < self._hub.refused_at <= now - FOREIGN:
             self._tell_once(NAMELESS, "a short connection without this job's key was ignored")
         if self._spoke and self._spoke.has_hub and 0 < self._spoke.lost_at <= now - REDIAL:
-            self._spoke.dial()
+            self._spoke.dial(now)
+        for place in self._dialling:
+            place.keep_time(now)
         if self._spoke and self._spoke.foreign and now >= self._started + FOREIGN:
             self._report_foreign(self._spoke)
 
@@ -297,7 +312,8 @@ class LinkProcess(Generic[State]):
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
-        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken")
+        what_follows = "the nodes run without a link as long as that is so; --link-port sets another port, on all nodes"
+        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken; {what_follows}")
 
     def _look_for_rivals(self, hub: HubSocket, now: float) -> None:
         """Look for other hubs of this job: where node 0 may be, and at the other ports of this machine."""
@@ -305,9 +321,9 @@ class LinkProcess(Generic[State]):
         here = LOCALHOST if interface == channel.EVERYWHERE else interface
         places = [(place, ports) for place in self._settings.hubs if place != here]
         others = tuple(port for port in ports if port != hub.port)
-        for number, place in enumerate([*places, (here, others)], 1):
-            rival = SpokeSocket(self._context, self._keys, (place[0],), place[1], first_thread=number)
-            rival.dial()
+        for place, its_ports in (*places, (here, others)):
+            rival = SpokeSocket(self._context, self._keys, self._names, (place,), its_ports)
+            rival.dial(now)
             self._rivals.append(rival)
         self._look_until = now + LOOKING
 
@@ -319,8 +335,11 @@ class LinkProcess(Generic[State]):
 
     def _report_foreign(self, spoke: SpokeSocket) -> None:
         if not spoke.has_hub:
-            places = ", ".join(place.partition("//")[2] for place in spoke.foreign)
-            self._tell_once("foreign", f"another program, another job or a runner with another secret is at {places}")
+            places = ", ".join(
+                dict.fromkeys(MAPPED_PLACE.sub(r"\1", place.partition("//")[2]) for place in spoke.foreign)
+            )
+            another = f"another program, another job or a runner with another secret ({SECRET})"
+            self._tell_once("foreign", f"{another} is at {places}")
         self._told.add("foreign")
 
     # --- Actions ------------------------------------------------------------------------------------------------------
@@ -388,9 +407,9 @@ class LinkProcess(Generic[State]):
             self._news.popleft()
 
     def _close(self) -> None:
-        """Let the last messages leave, within LINGER; a hanging name server must not keep this process."""
+        """Let the last messages leave, within LINGER."""
         self._write()
-        for place in self._places:
+        for place in (*self._places, self._names):
             place.close()
         ending = threading.Thread(target=self._context.destroy, daemon=True)
         ending.start()

@@ -34,6 +34,7 @@ from ascend_runner.link.messages import Asked, Local, News
 BEAT: Final = 1.0  # seconds between two messages of a node
 UNREACHABLE: Final = 3.0  # seconds of silence: two lost beats and the time on the way
 NO_HUB: Final = 30.0  # seconds in which node 0 may start before a warning
+FIRST_WORD: Final = 5.0  # seconds for all nodes to be heard before a first attempt, where there may have been others
 HOLD: Final = 0.5  # as within a node, see `supervision.machine`
 AFTER_GRACE: Final = 2.0  # seconds for the way and the diagnosis
 ALONE: Final = 5.0  # seconds; more than `AFTER_GRACE`, and the time on the way

@@ -7,12 +7,14 @@ carries the whole state of its sender.
 
 from __future__ import annotations
 
-import itertools
+import math
 import os
 import socket
 import struct
-from collections.abc import Collection, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 import zmq
@@ -25,6 +27,9 @@ OVERHEAD: Final = 64  # bytes that CURVE adds to a message: its command, nonce a
 MOST_AT_ONCE: Final = 64  # messages that are read before the other sockets have their turn
 LINGER: Final = 500  # milliseconds for the last messages to leave
 REDIAL: Final = 3.0  # seconds without the hub, before it is looked for at all its addresses again
+RESOLVE: Final = 2.0  # seconds until a name is resolved again: it may be unknown before its pod runs, and then change
+ADDRESSES_OF_NAME: Final = 4
+MOST_ADDRESSES: Final = 16  # that are dialled side by side, each at eight ports: 512 of 1024 descriptors
 MOST_STRANGERS: Final = 4  # addresses that are reported
 MOST_REFUSED: Final = 1000  # connections of strangers that are looked at: a flood costs nothing from then on
 MOST_KNOWN: Final = 4096  # addresses of nodes
@@ -83,7 +88,6 @@ class HubSocket:
         self._zap = context.socket(zmq.REP)
         self._zap.bind(ZAP)
         self._router = _socket(context, zmq.ROUTER)
-        self._router.setsockopt(zmq.AFFINITY, 1)
         self._router.setsockopt(zmq.CURVE_SERVER, 1)
         self._router.setsockopt(zmq.CURVE_SECRETKEY, keys.hub_secret)
         self._router.setsockopt(zmq.ZAP_DOMAIN, b"link")
@@ -129,7 +133,7 @@ class HubSocket:
         """Note whether a connection ends that has not proved that it knows the key.
 
         One that is cut before that may be of a node, which dials all addresses and keeps the first that answers. The
-        events of one connection follow one another, since the hub has an I/O thread of its own.
+        events of one connection follow one another, since there is only one I/O thread.
         """
         if event == zmq.EVENT_ACCEPTED:
             self._connections[value] = _peer_of(value)
@@ -171,6 +175,68 @@ class HubSocket:
         self._router.close(LINGER)
 
 
+def resolve(name: str, flags: int = 0) -> tuple[str, ...]:
+    """Return the first addresses of a name, none if it is unknown. May take as long as the name servers do."""
+    try:
+        found = socket.getaddrinfo(name.encode(errors="surrogateescape"), None, type=socket.SOCK_STREAM, flags=flags)
+    except OSError:
+        return ()
+    addresses = dict.fromkeys(str(address[0]) for *_kind, address in found)
+    return tuple(addresses)[:ADDRESSES_OF_NAME]
+
+
+class Names:
+    """The addresses of names, which are resolved in threads, since libzmq would wait for the name servers.
+
+    A thread that hangs holds up nobody, and ends with its process.
+    """
+
+    def __init__(self, resolve: Callable[[str], tuple[str, ...]] = resolve) -> None:
+        self._resolve = resolve
+        self._addresses: dict[str, tuple[str, ...]] = {}
+        self._asked: set[str] = set()  # names without an answer yet
+        self._answers: SimpleQueue[tuple[str, tuple[str, ...]]] = SimpleQueue()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable once there are answers to `take`."""
+        return self._reader.fileno()
+
+    def ask(self, name: str) -> None:
+        """Resolve a name, unless that is under way. An address is its own."""
+        if numbers := resolve(name, socket.AI_NUMERICHOST):
+            self._addresses[name] = numbers
+        elif name not in self._asked:
+            with suppress(RuntimeError):  # no further thread is allowed
+                threading.Thread(target=self._answer, args=(name,), daemon=True).start()
+                self._asked.add(name)
+
+    def take(self) -> None:
+        """Take the answers. Addresses that were known stay known if a name server fails."""
+        with suppress(BlockingIOError):
+            self._reader.recv(4096)
+        while not self._answers.empty():
+            name, addresses = self._answers.get()
+            self._asked.discard(name)
+            self._addresses[name] = addresses or self.of(name)
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """Return the addresses of a name, as far as they are known."""
+        return self._addresses.get(name, ())
+
+    def close(self) -> None:
+        """Take no more answers. Does not wait for those that are outstanding."""
+        self._reader.close()
+        self._writer.close()
+
+    def _answer(self, name: str) -> None:
+        self._answers.put((name, self._resolve(name)))
+        with suppress(OSError):  # it is readable already, or closed
+            self._writer.send(b"\0")
+
+
 class SpokeSocket:
     """The connection to the hub: all its addresses are dialled side by side, and the first that answers wins."""
 
@@ -178,14 +244,15 @@ class SpokeSocket:
         self,
         context: zmq.Context[zmq.Socket[bytes]],
         keys: Keys,
+        names: Names,
         hubs: tuple[str, ...],
         ports: tuple[int, ...],
-        first_thread: int = 0,
     ) -> None:
-        self._context, self._keys = context, keys
+        self._context, self._keys, self._names = context, keys, names
         self._hubs, self._ports = hubs, ports
-        self._first_thread = first_thread  # index of the first I/O thread to use
         self._dialled: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}  # sockets by their monitors
+        self._places: dict[str, list[zmq.Socket[bytes]]] = {}  # monitors by the addresses that are dialled
+        self._resolve_at = math.inf
         self._hub: zmq.Socket[bytes] | None = None  # the one that has answered
         self._last = b""  # message
         self.foreign: dict[str, None] = {}  # addresses where the listener does not know the key
@@ -201,26 +268,58 @@ class SpokeSocket:
         """Whether the hub has answered since it was last looked for."""
         return self._hub is not None
 
-    def move(self, hubs: tuple[str, ...]) -> None:
+    @property
+    def due(self) -> float:
+        """When `keep_time` is to be called."""
+        return math.inf if self._hub else self._resolve_at
+
+    def move(self, hubs: tuple[str, ...], now: float) -> None:
         """Look for the hub at other addresses from now on, unless it is there."""
         is_other, self._hubs = hubs != self._hubs, hubs
         if is_other and not self._hub:
-            self.dial()
+            self.dial(now)
 
-    def dial(self) -> None:
+    def dial(self, now: float) -> None:
         """Look for the hub at all its addresses."""
         self.close(linger=0)
-        for number, (hub, port) in enumerate(itertools.product(self._hubs, self._ports)):
-            thread = (self._first_thread + number // len(self._ports)) % self._context.get(zmq.IO_THREADS)
-            dealer = _socket(self._context, zmq.DEALER)
-            dealer.setsockopt(zmq.AFFINITY, 1 << thread)  # a name server that hangs holds up one I/O thread
-            dealer.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a hub that is not there
-            dealer.setsockopt(zmq.CURVE_SERVERKEY, self._keys.hub_public)
-            dealer.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.spoke_public)
-            dealer.setsockopt(zmq.CURVE_SECRETKEY, self._keys.spoke_secret)
-            events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKES_FAILED)
-            self._dialled[dealer.get_monitor_socket(events)] = dealer
-            dealer.connect(f"tcp://{_bracketed(hub)}:{port}")
+        self._ask(now)
+
+    def keep_time(self, now: float) -> None:
+        """Resolve the names of the hub again as long as it is not found."""
+        if now >= self.due:
+            self._ask(now)
+
+    def _ask(self, now: float) -> None:
+        self._resolve_at = now + RESOLVE
+        for hub in self._hubs:
+            self._names.ask(hub)
+        self.follow_names()
+
+    def follow_names(self) -> None:
+        """Dial the addresses that the names of the hub have now, unless it is found."""
+        if self._hub:
+            return
+        found = dict.fromkeys(address for hub in self._hubs for address in self._names.of(hub))
+        wanted = list(found)[:MOST_ADDRESSES]
+        for address in self._places.keys() - wanted:
+            for monitor in self._places.pop(address):
+                _close(self._dialled.pop(monitor), monitor, 0)
+        for address in wanted:
+            if address not in self._places:
+                self._places[address] = [self._connect(f"tcp://{_bracketed(address)}:{port}") for port in self._ports]
+
+    def _connect(self, place: str) -> zmq.Socket[bytes]:
+        """Return the monitor of a new connection."""
+        dealer = _socket(self._context, zmq.DEALER)
+        dealer.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a hub that is not there
+        dealer.setsockopt(zmq.CURVE_SERVERKEY, self._keys.hub_public)
+        dealer.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.spoke_public)
+        dealer.setsockopt(zmq.CURVE_SECRETKEY, self._keys.spoke_secret)
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | sum(HANDSHAKES_FAILED)
+        monitor = dealer.get_monitor_socket(events)
+        self._dialled[monitor] = dealer
+        dealer.connect(place)
+        return monitor
 
     def receive(self, ready: Collection[object], now: float) -> Iterator[bytes]:
         """Return the messages of the sockets that are ready."""
@@ -266,6 +365,7 @@ class SpokeSocket:
         for monitor, dealer in self._dialled.items():
             _close(dealer, monitor, linger if dealer is self._hub else 0)
         self._dialled.clear()
+        self._places.clear()
         self._hub = None
 
 

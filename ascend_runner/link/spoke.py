@@ -31,12 +31,14 @@ from ascend_runner.link.messages import (
     VerdictReached,
     Waiting,
     Warned,
+    named,
 )
 from ascend_runner.link.protocol import (
     AGAIN,
     ALONE,
     ASK_LIMIT,
     BEAT,
+    FIRST_WORD,
     HUB,
     NO_HUB,
     PARTING,
@@ -92,6 +94,7 @@ class Spoke:
     ran: int = -1  # the last attempt in which ranks have run
     failed_at: float | None = None  # when this node has failed or was stopped, in this attempt
     stopped: int = -1  # the last attempt whose stop was passed to the runner, likewise below
+    stop: StopAll | None = None  # the last one by a hub, for a hub that takes its place
     verdict: JobVerdict | None = None
     started: int = 0
     joined: Joined | None = None
@@ -303,8 +306,13 @@ def _end_wait(spoke: Spoke) -> Told:
 
 
 def _wait(spoke: Spoke) -> str:
-    is_idle = spoke.local.stage in {Stage.READY, Stage.DEAD} and spoke.local.attempt >= spoke.view.attempt
-    return spoke.view.wait if is_idle or _is_about_this(spoke) else ""
+    """Return what this node waits for, "" for nothing. The hub may not know yet that it is ready."""
+    local, view = spoke.local, spoke.view
+    is_idle = local.stage in {Stage.READY, Stage.DEAD} and local.attempt >= view.attempt
+    others = [node for node in view.awaited if node != spoke.identity.node]
+    if not (is_idle or _is_about_this(spoke)) or (view.awaited and not others):
+        return ""
+    return f"waiting for {named(others)} {view.wait}" if others else view.wait
 
 
 def _is_about_this(spoke: Spoke) -> bool:
@@ -321,21 +329,32 @@ def _tell_warning(spoke: Spoke) -> Told:
 def _tell_joined(spoke: Spoke) -> Told:
     is_behind = spoke.view.attempt > max(spoke.local.attempt, spoke.knows + 1)
     joined = Joined(missing=spoke.view.missing, attempt=spoke.view.attempt if is_behind else 0)
-    if not spoke.is_welcome or joined == spoke.joined:
+    if not spoke.is_welcome or joined == spoke.joined or _is_first_open(spoke):
         return spoke, ()
     return attrs.evolve(spoke, joined=joined), (joined,)
+
+
+def _is_first_open(spoke: Spoke) -> bool:
+    """Whether the first attempt may turn out to be over: a new node 0 learns that from the others, who look for it."""
+    is_first = spoke.identity.max_restarts > 0 and spoke.joined is None and spoke.view.attempt == 0
+    return is_first and bool(spoke.view.missing) and spoke.now < _first_at(spoke)
+
+
+def _first_at(spoke: Spoke) -> float:
+    return (spoke.born or 0.0) + FIRST_WORD
 
 
 def _tell_stop(spoke: Spoke) -> Told:
     """Pass on the stop of this attempt; ranks of an attempt that the others have left are stopped as well (law 5)."""
     stop, attempt = spoke.view.stop, spoke.local.attempt
+    obeyed = spoke.stop if stop is None else stop
     is_late = spoke.view.attempt > attempt and spoke.local.stage in RAN
     if is_late and (stop is None or stop.attempt != attempt):
         stop = StopAll(attempt=attempt, ending=f"the other nodes are at attempt {spoke.view.attempt}")
     if stop is None or stop.attempt != attempt or spoke.stopped >= attempt or not spoke.is_welcome:
         return spoke, ()
     failed_at = spoke.now if spoke.failed_at is None else spoke.failed_at
-    return attrs.evolve(spoke, stopped=attempt, failed_at=failed_at), (stop,)
+    return attrs.evolve(spoke, stopped=attempt, stop=obeyed, failed_at=failed_at), (stop,)
 
 
 def _tell_verdict(spoke: Spoke) -> Told:
@@ -348,7 +367,9 @@ def _tell_verdict(spoke: Spoke) -> Told:
     if is_unknown and spoke.view.attempt > attempt and spoke.local.stage is Stage.DEAD:
         sentence = f"the other nodes are at attempt {spoke.view.attempt}"
         missing = _others(spoke)
-        verdict = JobVerdict(attempt=attempt, sentence=sentence, certainty="open", restarts=True, missing=missing)
+        verdict = JobVerdict(
+            attempt=attempt, sentence=sentence, certainty="open", restarts=True, replaces=True, missing=missing
+        )
     if verdict is None or not spoke.is_welcome or verdict.attempt <= max(spoke.knows, spoke.local.attempt - 1):
         return spoke, ()
     settled = verdict.attempt if verdict.restarts and not verdict.missing else spoke.settled
@@ -527,6 +548,7 @@ def _send(spoke: Spoke) -> tuple[Spoke, tuple[Action, ...]]:
         ran=spoke.ran,
         knows=spoke.knows,
         settled=spoke.settled,
+        stop=spoke.stop,
         is_gone=spoke.is_gone,
         asked=spoke.request,
     )
@@ -557,8 +579,7 @@ def _times(spoke: Spoke) -> Iterator[float]:
     yield spoke.now + AGAIN
     if not (spoke.is_unlinked or spoke.is_over):
         yield (spoke.sent or 0.0) + BEAT
-    yield _silent_at(spoke)
-    yield spoke.request_until
+    yield from (_silent_at(spoke), _first_at(spoke), spoke.request_until)
     alone = _alone_at(spoke)
     if alone is not None and spoke.knows < spoke.local.attempt:
         yield alone

@@ -63,6 +63,7 @@ class FromSpoke:
     ran: int = -1  # the last attempt in which ranks of this runner have run
     knows: int = -1  # the last attempt on which it has a verdict
     settled: int = -1  # the last attempt after which every node was known to be dead
+    stop: StopAll | None = None  # the last one by a hub that it has obeyed
     is_gone: bool = False  # the runner has died
     asked: Asked | None = None
 
@@ -77,7 +78,8 @@ class View:
     stop: StopAll | None = None
     verdict: JobVerdict | None = None  # the last one
     refusal: str = ""
-    wait: str = ""
+    wait: str = ""  # a sentence or, of `awaited` nodes, its end: "to end"
+    awaited: tuple[int, ...] = ()
     rereads_table: bool = False
     warning: str = ""  # of all nodes, once
     is_bye: bool = False  # node 0 has succeeded, and leaves
@@ -105,11 +107,11 @@ def encode_spoke(message: FromSpoke) -> dict[str, object]:
         local = attrs.evolve(local, failure=attrs.evolve(limited(local.failure), at=0.0))
     if local.diagnosed:
         local = attrs.evolve(local, diagnosed=limited(local.diagnosed))
-    identity = message.identity and limited(message.identity)
+    identity, stop = message.identity and limited(message.identity), message.stop and limited(message.stop)
     if identity:
         versions = fitting((_cut(name), _cut(value)) for name, value in identity.versions)
         identity = attrs.evolve(identity, versions=versions)
-    encoded: dict[str, Any] = plain(attrs.evolve(message, local=local, identity=identity))
+    encoded: dict[str, Any] = plain(attrs.evolve(message, local=local, identity=identity, stop=stop))
     if _is_large(encoded) and identity:
         encoded["identity"]["versions"] = []
     if _is_large(encoded):
@@ -192,6 +194,7 @@ def decode_spoke(message: Mapping[str, object], last: tuple[object, Local] | Non
             "node": node,
             "local": local,
             "identity": decode_identity(members.child("identity")),
+            "stop": _stop(members.child("stop")),
             "asked": _asked(members.child("asked")),
         }
     )
@@ -203,18 +206,22 @@ def decode_hub(message: Mapping[str, object]) -> FromHub | None:
     header, view = decode_header(members), members.child("view")
     if header is None or view.count("attempt") is None:
         return None
-    stop = view.child("stop")
-    stop_all = limited(StopAll(**stop.fields(StopAll))) if stop.count("attempt") is not None else None
-    stop_all = stop_all and attrs.evolve(stop_all, status=exit_status(stop_all.status))
     verdict = JobVerdict.decode(view.child("verdict"))
     fields = {
         **view.fields(View),
-        "stop": stop_all,
+        "stop": _stop(view.child("stop")),
         "verdict": verdict and limited(verdict),
         "asked": _asked(view.child("asked")),
         "results": tuple((pair.text("0"), pair.text("1")) for pair in view.pairs("results")[:MOST_RESULTS]),
     }
     return FromHub(header=header, is_welcome=members.flag("is_welcome"), view=limited(View(**fields)))
+
+
+def _stop(members: Members) -> StopAll | None:
+    if members.count("attempt") is None:
+        return None
+    stop: StopAll = limited(StopAll(**members.fields(StopAll)))
+    return attrs.evolve(stop, status=exit_status(stop.status))
 
 
 def decode_header(members: Members) -> Header | None:

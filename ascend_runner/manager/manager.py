@@ -137,7 +137,9 @@ class HangWatch:
             self._tell(hang)
         self._tell(attrs.evolve(seen, beats=beats))
         if only_warns:
-            silence.go_on()
+            if seen.has_dumps:  # what the ranks have just written of these is no sign of life
+                last_activity = self._last_activity(beats)
+            silence.go_on(last_activity)
             self._hang, self._hung_since = hang, last_activity
             return []
         self._silence = None
@@ -395,7 +397,7 @@ class Manager:
                 self._tell(event, began)
                 self._events.append(event)
             elif isinstance(action, AskToSave):
-                self._events.append(self._requests.ask(frozenset(action.rank_ids)))
+                self._events.append(self._requests.ask(frozenset(action.rank_ids), self._state))
             elif isinstance(action, SetDeadline):
                 self._deadline = self._clock.now() + action.seconds
         asked = {action.rank_id: action.signum for action in actions if isinstance(action, AskToStop)}

@@ -164,6 +164,10 @@ class Requests(Protocol):
     def deadline(self) -> float | None:
         """The moment of this limit, in seconds of the clock."""
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether this node is linked to other nodes of the job."""
+
     def ask_all_nodes(self) -> bool:
         """Request a checkpoint from all nodes of the job, this one included; return whether it is linked to others."""
 

@@ -31,7 +31,7 @@ from ascend_runner.supervision.causes import (
     Slowdown,
     WatchAction,
 )
-from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, Event, Saved
+from ascend_runner.supervision.events import AskedToSave, CheckpointRequested, DeadlineReached, Event, Saved
 from ascend_runner.supervision.job_machine import is_last
 from ascend_runner.supervision.machine import ANSWER_LIMIT
 from ascend_runner.supervision.state import Phase, State
@@ -69,6 +69,7 @@ class RequestWatch:
         self._signalled_at = float("-inf")  # when the last request came that was no copy
         self._again_at = 0.0  # until then, ranks take a request for a repetition of the last one
         self._is_postponed = False  # whether a request is to be made at `_again_at`
+        self._is_refused = False  # whether the last request has reached no rank, and is not to be repeated
 
     def note(self, state: State) -> None:
         """Note the state. While there are no ranks to ask, requests for a checkpoint are refused or dropped."""
@@ -142,7 +143,9 @@ class RequestWatch:
         if state.phase is Phase.CHECKPOINTING and self._pending:
             events += self._answers(state, now, self._pending)
         saved = {event.rank_id for event in events if isinstance(event, Saved)}
-        if state.late_ranks - saved and now >= self._retry_at:
+        if state.late_ranks and self._is_refused:
+            events.append(DeadlineReached())
+        elif state.late_ranks - saved and now >= self._retry_at:
             events += self._ask_late(state.late_ranks - saved)
         return events
 
@@ -193,13 +196,18 @@ class RequestWatch:
                 pending.stacks = self._node.evidence().find_stacks_while_saving(own, self._stacks_limit)
         return [*map(Saved, sorted(saved))]
 
-    def ask(self, rank_ids: frozenset[int]) -> AskedToSave:
-        """Ask ranks for a checkpoint, and answer the requests for it."""
+    def ask(self, rank_ids: frozenset[int], state: State) -> AskedToSave:
+        """Ask ranks for a checkpoint, and answer the requests for it.
+
+        On linked nodes, a request that reaches no rank here is over, unless the time limit is near: asked later, the
+        ranks of this node alone would wait for the others in the middle of their save.
+        """
         self._is_postponed = False
         pending = self._pending = self._pending_request()
         pending.stacks_at = self._node.clock.now() + self._time - self._stacks_limit
         reached = self._send(rank_ids)
         pending.reached |= reached
+        self._is_refused = not (pending.reached or state.checkpoint.before_limit) and self._node.requests.is_linked
         asked = self._asked(reached, rank_ids - reached)
         self._tell(asked)
         self._node.requests.answer(asked)
@@ -235,7 +243,7 @@ class RequestWatch:
             signum=self._job.stopping.checkpoint_signum,
             reached=reached,
             unreached=unreached & {rank.rank_id for rank in self._job.ranks},
-            seconds=self._time,
+            seconds=0.0 if self._is_refused else self._time,
         )
 
     @property

@@ -1,7 +1,8 @@
 """The versions of the software on this machine, read from its files: nothing is run, and no package is imported.
 
 Sources: CANN's installation guide (where the versions of driver, firmware and CANN are), Python's `site` and `getpath`
-(where an interpreter finds its packages), PyPA's specification of installed projects (`NAME-VERSION.dist-info`).
+(where an interpreter finds its packages), PyPA's specification of installed projects (`NAME-VERSION.dist-info`), and
+pyenv's README (which interpreter a shim starts).
 """
 
 from __future__ import annotations
@@ -30,21 +31,36 @@ _INTERPRETER: Final = re.compile(r"python[\d.]*")
 PYTHONS: Final = ("python", "python3")  # the names that shell scripts use
 
 
-def of_rank(host: Host, executable: str, environ: Mapping[str, str]) -> dict[str, str]:
+def of_rank(host: Host, executable: str, environ: Mapping[str, str], cwd: str) -> dict[str, str]:
     """Return the known versions of CANN, driver and firmware, and the versions from `of_python` for a rank's Python.
 
-    If the rank runs another program, its Python is the first one in its PATH.
+    If the rank runs another program, its Python is the first one in its PATH. `executable` may be relative to `cwd`.
     """
     software = {
         "CANN": cann(host, environ)[1],
         **{name: component(host, name)[1] for name in ("driver", "firmware")},
     }
-    python = executable
+    python = os.path.join(cwd, executable)
     if not _INTERPRETER.fullmatch(os.path.basename(executable)):
         folders = environ.get("PATH", os.defpath).split(os.pathsep)
         python = next(filter(None, (find_tool(name, folders) for name in PYTHONS)), "")
     known = {name: version for name, version in software.items() if version}
-    return {**known, **of_python(host, python, environ)}
+    return {**known, **of_python(host, _behind_shim(host, python, environ, cwd), environ)}
+
+
+def _behind_shim(host: Host, python: str, environ: Mapping[str, str], cwd: str) -> str:
+    """Return the interpreter that a shim of pyenv starts in a directory, any other path as it is."""
+    folder, name = os.path.split(python)
+    root = os.path.dirname(folder)
+    if os.path.basename(folder) != "shims":
+        return python
+    folders = [cwd]
+    while folders[-1] != os.path.dirname(folders[-1]):
+        folders.append(os.path.dirname(folders[-1]))
+    files = (*(f"{one}/.python-version" for one in folders), f"{root}/version")
+    chosen = (environ.get("PYENV_VERSION", ""), *(line for path in files for line in host.read_lines(path)[:1]))
+    version = next(filter(None, chosen), "").partition(":")[0].strip()
+    return f"{root}/versions/{version}/bin/{name}"
 
 
 def component(host: Host, name: str) -> tuple[str, str]:

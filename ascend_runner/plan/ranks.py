@@ -19,6 +19,7 @@ from ascend_runner.frameworks import conflicts, env_patch
 from ascend_runner.frameworks.env_patch import LaunchContext, merge
 from ascend_runner.frameworks.registry import NONE, patch_environment, without_auto
 from ascend_runner.plan.spec import (
+    FLIGHT_RECORDER,
     NO_RANK,
     NO_RESTARTS,
     Files,
@@ -752,6 +753,7 @@ def _restarts(settings: Settings, node: Node) -> Policy:
 def launch_context(share: NodeShare, context: PlanContext, table: TableFile | None = None) -> LaunchContext:
     """Return the launch context for `frameworks`."""
     settings = context.settings
+    limit = settings.hang_timeout
     return LaunchContext(
         framework=settings.framework if settings.launcher == DIRECT else NONE,
         node=share.node,
@@ -762,6 +764,8 @@ def launch_context(share: NodeShare, context: PlanContext, table: TableFile | No
         cores=context.cores,
         isolate_devices=settings.isolate_devices,
         chip=settings.chip or chips.chip_of(context.environ),
+        dumps=os.path.join(context.log_dir, f"{context.job_id}-{FLIGHT_RECORDER}-") if limit not in {None, OFF} else "",
+        hang_timeout=limit if isinstance(limit, float) else None,
         resolve=context.resolve,
     )
 

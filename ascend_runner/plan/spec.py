@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from ascend_runner.frameworks import env_patch
 from ascend_runner.settings.model import ATTEMPT, CHECKPOINT
 from ascend_runner.supervision.causes import Cause, HangDetected, InspectAction, Slowdown, WatchAction
 from ascend_runner.supervision.job_machine import JobState, Policy
@@ -147,7 +148,7 @@ class LinkPlan:
     timeout: float = 600.0  # seconds to wait for nodes that are missing
     node_timeout: float | None = None  # seconds without contact after which a node is lost (None: that proves nothing)
     is_required: bool = False  # no rank starts before every node has joined
-    table: str = ""  # a hash of the rank table
+    table: str = ""  # of the rank table, its hash and a description; or ""
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -243,6 +244,7 @@ MAX_RESTARTS: Final = "TORCHELASTIC_MAX_RESTARTS"
 STARTS: Final = "MA_PROC_START_CNT"  # ModelArts: how often the command was started in this container, from 1
 NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"  # as in sd_notify(3)
 CHECKPOINT_REQUESTS_VARIABLE: Final = "ASCEND_RUNNER_CHECKPOINT_REQUESTS"  # as in training.rank_calls
+FLIGHT_RECORDER: Final = "flight-recorder"  # in the names of the dumps beside the logs
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -261,8 +263,8 @@ class Attempt:
     def processes_with(self, folder: str, addresses: Mapping[int, str]) -> tuple[RankSpec, ...]:
         """Return the processes of an attempt that the runner watches.
 
-        In `folder` ("": there is none) the ranks agree on the step of a checkpoint. `addresses` are the sockets to
-        which they report, by rank.
+        In `folder` ("": there is none) the ranks agree on the step of a checkpoint, and have the pipes of their flight
+        recorders. `addresses` are the sockets to which they report, by rank.
         """
         signum = self.job.stopping.checkpoint_signum
         signal = Signals(signum).name[3:] if signum else "none"
@@ -273,7 +275,7 @@ class Attempt:
                 return rank
             env = {name: value for name, value in rank.env.items() if name != CHECKPOINT_REQUESTS_VARIABLE}
             if folder:
-                env[CHECKPOINT_REQUESTS_VARIABLE] = requests
+                env |= {CHECKPOINT_REQUESTS_VARIABLE: requests, **env_patch.recorder_pipes(env, folder)}
             if rank.rank_id in addresses:
                 env[NOTIFY_SOCKET] = addresses[rank.rank_id]
             return attrs.evolve(rank, env=env)

@@ -27,7 +27,7 @@ from ascend_runner.errors import OutputError, UnreadableError, reason
 from ascend_runner.files import NEIGHBOUR
 from ascend_runner.node import disks
 from ascend_runner.plan.ranks import TABLE_NAME
-from ascend_runner.plan.spec import JobSpec
+from ascend_runner.plan.spec import FLIGHT_RECORDER, JobSpec
 from ascend_runner.settings.parsing import HOOKS
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.text import abbreviated, counted
@@ -157,6 +157,7 @@ def file_names(job: JobSpec, part: str = ".*", processes: str = ".+", reruns: st
     """Return a pattern for the names of files that a job writes to its log directory, by default on any node."""
     return re.escape(job.job_id) + (
         rf"(?:-proc-(?:{processes})(?:\.run-\d+)?\.txt(?:\.\d+)?|-rerun-(?:{reruns})\.sh"
+        rf"|-{FLIGHT_RECORDER}-\w+-(?:{reruns})(?:_py_traceback)?"  # the last one is torch_npu's
         rf"|-hook-(?:{'|'.join(HOOKS)}){part}\.txt"
         rf"|-report{part}\.(?:json|html)|-events{part}\.jsonl|-run{part}\.json)"
     )

@@ -18,7 +18,7 @@ from ascend_runner.supervision.state import State
 from ascend_runner.text import duration, rank_list, signal_name
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import StackGroup
+    from ascend_runner.diagnosis.finding import CollectiveGroup, StackGroup
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +99,7 @@ class EngineSeen:
 class CheckpointAsked:
     """Ranks were asked for a checkpoint: a rank is reached if one of its processes handles the signal.
 
-    The others are asked as soon as they handle it, within `seconds`, unless the job is stopped before.
+    The others are asked as soon as they handle it, within `seconds` (0: never), unless the job is stopped before.
     """
 
     signum: int
@@ -164,6 +164,9 @@ class HangSeen:
     refusal: str = ""  # why they are the kernel's view instead of Python's; "": they are Python's
     beats: Mapping[int, Beat] = {}  # of the ranks that send any
     outlier: str = ""  # the few ranks that are elsewhere than all others
+    collectives: tuple[CollectiveGroup, ...] = ()  # where the ranks are in them, by their flight recorders
+    no_collectives: str = ""  # why that is unknown ("": it is known, or there is no flight recorder)
+    has_dumps: bool = False  # whether ranks have dumped a flight recorder now, of which torch_npu writes to their logs
 
 
 @attrs.frozen(kw_only=True)

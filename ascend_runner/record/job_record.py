@@ -14,12 +14,13 @@ import attrs
 
 from ascend_runner.members import Count, Members, iso, milliseconds, plain
 from ascend_runner.record.rank_record import CAUSED, RankRecord, interval, silences
-from ascend_runner.supervision.causes import FindingKind, NodeFinding, PeerFailed, Restart
+from ascend_runner.supervision import cloud_events
+from ascend_runner.supervision.causes import FindingKind, HangDetected, NodeFinding, PeerFailed, Restart
 from ascend_runner.supervision.job_machine import AnyState, JobState, Verdict
 from ascend_runner.supervision.state import Phase
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import Peer, StackGroup
+    from ascend_runner.diagnosis.finding import CollectiveGroup, Peer, StackGroup
     from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 SCHEMA_VERSION: Final = 5  # raised when a member is removed or changes its meaning, but not when one is added
@@ -47,6 +48,7 @@ class CauseRecord:
     may_be_a_peer: bool = False  # whether another rank may have failed before
     is_a_consequence: bool = False  # whether the evidence says that one did
     suspected_peer: Peer | None = None  # if all failed ranks only report a peer
+    is_agreed: bool = False  # whether all nodes of the job have it, with this certainty
 
     def with_certainty(self, ranks: int) -> str:
         """Return the sentence, which may say that it is the cause, with a note on the certainty.
@@ -59,10 +61,11 @@ class CauseRecord:
         return f"{self.sentence}{note}" if self.sentence else ""
 
     def certainty_note(self, ranks: int) -> str:
-        """Return a note on the certainty, "" if it is certain; a rank that is alone has no rivals."""
+        """Return a note on the certainty, "" if it is certain; a rank that is alone in its job has no rivals."""
         if self.is_elsewhere:
             return ""  # the sentence says it
-        word, is_alone = CERTAINTY.get(self.certainty, ""), ranks == 1 and not self.candidates
+        word = CERTAINTY.get(self.certainty, "")
+        is_alone = ranks == 1 and not (self.candidates or self.is_agreed)
         return f" ({word})" if word and not is_alone else ""
 
     @classmethod
@@ -198,6 +201,8 @@ class JobRecord:
     cause: CauseRecord | None = None
     ranks: tuple[RankRecord, ...] = ()  # in rank order; until the attempt has ended, the ranks started so far
     hang: tuple[StackGroup, ...] = ()  # the stacks of the ranks of a job that hung, outliers first
+    collectives: tuple[CollectiveGroup, ...] = ()  # where these ranks then were in them, by their flight recorders
+    no_collectives: str = ""  # why that is unknown ("": it is known, or there was no flight recorder)
     attempts: tuple[AttemptRecord, ...] = ()
     staged: tuple[Staged, ...] = ()  # the datasets that were copied
     conditions: tuple[Condition, ...] = ()
@@ -227,6 +232,12 @@ class JobRecord:
     def failed(self) -> RankRecord | None:
         """The rank whose failure ended it, None without one."""
         return self.rank(self.cause.rank_id) if self.cause and self.cause.rank_id is not None else None
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether the job hangs, or was ended by a hang."""
+        has_ended_it = self.cause is not None and self.cause.kind == HangDetected.report_kind
+        return has_ended_it or any(one.condition == cloud_events.HANGING for one in self.conditions)
 
     @property
     def elsewhere(self) -> JobVerdict | None:
@@ -276,6 +287,7 @@ class JobRecord:
                 "cause": CauseRecord.decode(report.child("cause")),
                 "ranks": _ranks(report, began),
                 "hang": _stacks(report.children("hang")),
+                "collectives": _collectives(report.children("collectives")),
                 "attempts": tuple(map(AttemptRecord.decode, report.children("attempts"))),
                 "staged": tuple(Staged(**one.fields(Staged)) for one in report.children("staged")),
                 "conditions": tuple(map(Condition.decode, report.children("conditions"))),
@@ -342,6 +354,14 @@ def _stacks(groups: tuple[Members, ...]) -> tuple[StackGroup, ...]:
     from ascend_runner.diagnosis.finding import StackGroup  # noqa: PLC0415  as above
 
     return tuple(StackGroup(**group.fields(StackGroup)) for group in groups)
+
+
+def _collectives(groups: tuple[Members, ...]) -> tuple[CollectiveGroup, ...]:
+    if not groups:
+        return ()
+    from ascend_runner.diagnosis.finding import CollectiveGroup  # noqa: PLC0415  as above
+
+    return tuple(CollectiveGroup(**group.fields(CollectiveGroup)) for group in groups)
 
 
 def _is_whole(text: str) -> bool:

@@ -67,6 +67,7 @@ class JobVerdict:
     is_stopped: bool = False  # every other rank was stopped by its runner; false if unknown
     restarts: bool = False  # whether another attempt follows
     delay: float = 0.0  # seconds before it
+    replaces: bool = False  # whether a node has to be replaced before it
     decision: str = ""  # the value of the `job_machine.Verdict` on the restart
     is_alone: bool = False  # made by this node alone, as node 0 has not made one in time
 

@@ -21,7 +21,7 @@ from ascend_runner.supervision.causes import (
 from ascend_runner.text import duration, rank_title, size
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import Finding, Peer, RootCause, StackGroup
+    from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, RootCause, StackGroup
     from ascend_runner.record.nodes import JobVerdict
 
 
@@ -247,10 +247,10 @@ class Outcome:
     suspected_peer: Peer | None = None  # if the failed ranks only report a peer
     root: RootCause | None = None  # if a rank's failure ended the job
     hang: tuple[StackGroup, ...] = ()  # if the job hung
+    collectives: tuple[CollectiveGroup, ...] = ()  # that its ranks then waited in
     warnings: tuple[str, ...] = ()
     findings: tuple[NodeFinding, ...] = ()  # about this node, the newest of each subject
     secrets_masked: int = 0  # in variables and in the ends of logs
-    software: Mapping[str, str] = attrs.field(factory=dict)  # versions of CANN, the ranks' Python and its frameworks
     last_failure: Outcome | None = None  # of the last attempt that failed, if something else ended the job after it
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)  # ranks that failed instead of saving before a stop
     exit_verdict: int | None = None  # the exit status of the runner if that is not `status`: whether a retry may help

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -14,6 +14,7 @@ from ascend_runner.diagnosis import (
     endings,
     failed_rank,
     failure,
+    flight_recorder,
     log_evidence,
     oom,
     root_cause,
@@ -26,7 +27,8 @@ from ascend_runner.diagnosis.finding import Finding
 from ascend_runner.diagnosis.root_cause import Death, Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.errors import reason
-from ascend_runner.node import disks, executables, memory, network, versions
+from ascend_runner.frameworks import env_patch
+from ascend_runner.node import disks, executables, memory, network
 from ascend_runner.node.bounded import PATIENT, Patience
 from ascend_runner.node.host import Host
 from ascend_runner.node.memory import MemorySample
@@ -57,6 +59,7 @@ class Investigation:
     pids: Mapping[int, int]  # the pids of the ranks' leaders, by rank id
     masker: Masker = attrs.Factory(Masker)
     patience: Patience = PATIENT
+    running: Sequence[RankSpec] = ()  # the processes as they were started
 
     @staticmethod
     def load_catalogue() -> None:
@@ -66,11 +69,6 @@ class Investigation:
             OSError: It cannot be read.
         """
         catalogue.ours()
-
-    @staticmethod
-    def software_of(rank: RankSpec) -> dict[str, str]:
-        """Return the versions of the software that a rank uses, by name. Blocks while a disk hangs."""
-        return versions.of_rank(Host(), os.path.join(rank.cwd, rank.executable), rank.env)
 
     def order_failures(self, failures: Sequence[tuple[Exited, RankOutput]], *, is_ordered: bool) -> Sequence[int]:
         """Return the ids of ranks that failed at the same moment, the most likely first cause first.
@@ -151,10 +149,29 @@ class Investigation:
         return restart, failure.fingerprint(cause, ending, finding)
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their leaders."""
+        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their leaders.
+
+        Before that, their flight recorders are asked: py-spy pauses the ranks.
+        """
+        asked = self._ask_recorders(pids)
         collector = self._collector(self.patience.is_stopped, may_pause=True)
         groups = stacks.group(collector.collect(pids), earlier)
-        return HangSeen(groups, collector.refusal, outlier=wording.outlier(groups))
+        return attrs.evolve(asked, stacks=groups, refusal=collector.refusal, outlier=wording.outlier(groups))
+
+    def _ask_recorders(self, rank_ids: Collection[int]) -> HangSeen:
+        """Return where these ranks are in collectives, as far as their flight recorders can be asked."""
+        paths = {
+            spec.rank_id: env_patch.recorder_paths(spec.env, spec.cwd, spec.rank_id)
+            for spec in self.running
+            if spec.rank_id in rank_ids
+        }
+        if not any(paths.values()):
+            return HangSeen(())
+        found = flight_recorder.ask(paths, is_cut=self.patience.is_stopped)
+        known = {rank_id: recording for rank_id, recording in found.items() if recording}
+        groups = flight_recorder.compare(known, paths.keys() - known.keys())
+        why = "" if groups else "no rank waits in a collective" if known else "no flight recorder has dumped anything"
+        return HangSeen((), collectives=groups, no_collectives=why, has_dumps=bool(found))
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them, even if the job is stopped."""

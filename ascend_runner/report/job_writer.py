@@ -17,8 +17,9 @@ import attrs
 from ascend_runner import files
 from ascend_runner.errors import AscendRunnerError, OutputError
 from ascend_runner.members import plain
-from ascend_runner.node import bounded
+from ascend_runner.node import bounded, versions
 from ascend_runner.node.bounded import Patience
+from ascend_runner.node.host import Host
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.facts import CheckpointEnded, Fact, HangSeen, LimitChanged
 from ascend_runner.record.job_record import AttemptRecord, Condition, JobRecord, StepRecord
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ascend_runner.record.nodes import JobVerdict, NodeRecord
 
 REPORT_LIMIT: Final = 2.0  # seconds for a disk to take the report; the cause is shown only after that
+SOFTWARE_LIMIT: Final = 0.5  # seconds of these for the disk with the ranks' Python; 1 ms if it responds
 # Of a verdict, in the events; a line of them has no room for the end of a log.
 OF_A_VERDICT: Final = ("node", "rank_id", "kind", "certainty", "status", "tied", "missing", "restarts")
 _OF_THE_JOB: Final = ("attempts", "findings", "staged", "last_step", "last_checkpoint")  # kept from attempt to attempt
@@ -57,6 +59,7 @@ class JobWriter:
         self._conditions: dict[tuple[Rule | None, int], Condition] = {}  # in the newest attempt
         self._outcome_of_request = ""  # the result of a request that is over, until an event has recorded it
         self._limit = REPORT_LIMIT  # seconds for the disk, as at the end of the newest attempt
+        self._software: Mapping[str, str] | None = None  # None: not read yet
         self._warn = patience.warn
         self._events = EventLog(spec, self.writes)
         self._over_at = 0.0  # the end of a job that has ended without an attempt, in seconds since the epoch
@@ -126,7 +129,9 @@ class JobWriter:
         elif isinstance(fact, (HangDetected, Slowdown)):
             self._note_condition(fact)
         elif isinstance(fact, HangSeen):
-            self.record = attrs.evolve(self.record, hang=fact.stacks)
+            self.record = attrs.evolve(
+                self.record, hang=fact.stacks, collectives=fact.collectives, no_collectives=fact.no_collectives
+            )
             self.note(cloud_events.STACKS, {"sentence": wording.places(fact.stacks)})
             self._write_report()
         elif isinstance(fact, NodeFinding):
@@ -232,7 +237,18 @@ class JobWriter:
         conditions = (*self._conditions.values(), *map(_condition, unhealthy))
         step = StepRecord(**last) if last else None
         self.record = attrs.evolve(self.record, conditions=conditions, last_step=step)
-        self.reports.put(self.spec.report_path, partial(composed, self.record))
+        self.reports.put(self.spec.report_path, partial(self._compose, self.record))
+
+    def _compose(self, record: JobRecord) -> Mapping[str, object]:
+        """Compose a report in the thread that writes it; once ranks were started, with the versions of their software.
+
+        A rank waits for neither, and a disk that hangs delays the first of these reports only.
+        """
+        rank = next(iter(self.spec.processes), None)
+        if record.ranks and self._software is None and rank and rank.executable:
+            read = partial(versions.of_rank, Host(), rank.executable, rank.env, rank.cwd)
+            self._software = bounded.on_disk(SOFTWARE_LIMIT, read) or {}
+        return composed(attrs.evolve(record, software=self._software or {}))
 
     def flush(self, limit: float = REPORT_LIMIT) -> None:
         """Wait at most `limit` seconds until everything has been written."""
@@ -280,9 +296,9 @@ def of_outcome(outcome: Outcome, record: JobRecord) -> JobRecord:
         cause=wording.cause_record(outcome),
         ranks=outcome.ranks,
         hang=outcome.hang,
+        collectives=outcome.collectives,
         warnings=outcome.warnings,
         secrets_masked=outcome.secrets_masked,
-        software=outcome.software,
         verdict=outcome.verdict,
     )
 

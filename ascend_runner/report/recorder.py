@@ -30,7 +30,7 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.text import last_lines
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import Finding, StackGroup
+    from ascend_runner.diagnosis.finding import Finding
     from ascend_runner.diagnosis.root_cause import Diagnosis
     from ascend_runner.report.investigation import Investigation
 
@@ -53,6 +53,7 @@ class Recorder:
     ) -> None:
         """`environ` is the environment that the runner was started with, `processes` belong to this attempt."""
         self.has_survivors = False  # whether processes of the job are alive after SIGKILL
+        self.running: Sequence[RankSpec] = ()  # the processes as they are started
         self._job, self._environ = job, environ
         self._patience = patience
         self._specs = {spec.rank_id: spec for spec in processes or job.processes}
@@ -67,22 +68,13 @@ class Recorder:
         self._outputs: dict[int, RankOutput] = {}
         self._written: dict[int, RankOutput] = {}  # output of the ranks that were asked to stop, before that
         self._signals: dict[int, dict[int, float]] = {}  # the first time of each signal, by rank
-        self._hang: tuple[StackGroup, ...] = ()
+        self._hang = HangSeen(())
         self._began = (time.time(), time.monotonic())  # on the wall clock and on the manager's
-        self._state = State(grace=job.stopping.grace)
-        self._state_since = 0.0
+        self._state, self._state_since = State(grace=job.stopping.grace), 0.0
         self._memory = memory.sample(Host())
-        self._software: Mapping[str, str] = {}
-        self._loading = threading.Timer(LOAD_AFTER, self._prepare, [JobState.FAILED in job.files.html_states])
+        has_page = JobState.FAILED in job.files.html_states
+        self._loading = threading.Timer(LOAD_AFTER, _load_ahead, kwargs={"has_page": has_page})
         self._loading.daemon = True
-
-    def _prepare(self, has_page: bool) -> None:  # noqa: FBT001  a Timer passes positional arguments
-        """Load what a failure needs, and read the versions of the software, whose disk may hang."""
-        _load_ahead(has_page=has_page)
-        rank = next(iter(self._specs.values()), None)
-        if rank and rank.executable:
-            with suppress(ImportError):
-                self._software = _load().software_of(rank)
 
     def observe(self, fact: Fact, at: float) -> None:
         """Record one fact."""
@@ -102,7 +94,7 @@ class Recorder:
             for rank_id, signum in fact.signums.items():
                 self._signals.setdefault(rank_id, {}).setdefault(signum, at)
         elif isinstance(fact, HangSeen):
-            self._hang = fact.stacks
+            self._hang = fact
         elif isinstance(fact, Swept):
             self.has_survivors = bool(fact.survivors)
 
@@ -124,6 +116,7 @@ class Recorder:
             memory=self._memory,
             pids={rank_id: spawned.pid for rank_id, (spawned, _at) in self._spawned.items()},
             patience=self._patience,
+            running=self.running,
         )
 
     def _has_failed(self, rank_id: int) -> bool:
@@ -164,9 +157,9 @@ class Recorder:
             suspected_peer=diagnosis.suspected_peer if diagnosis and not is_from_outside else None,
             root=root,
             unsaved=self._stopped.unsaved,
-            hang=self._hang,
+            hang=self._hang.stacks,
+            collectives=self._hang.collectives,
             secrets_masked=masker.count,
-            software=self._software,
         )
 
     def _diagnose(self, masker: Masker) -> Diagnosis | None:

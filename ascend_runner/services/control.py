@@ -52,6 +52,10 @@ class Clock(Protocol):
 class Others(Protocol):
     """The other nodes of the job, see `job.nodes`."""
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link to them."""
+
     def ask(self, request: str, argument: str = "") -> str:
         """Ask all nodes for something, and describe their answers, after a few seconds at most; "" without a link.
 
@@ -130,6 +134,11 @@ class Requests:
         self._checkpoint_requests.append(take or answer.put)
         self._clock.wake()
         return answer
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether this node is linked to other nodes of the job."""
+        return self.others is not None and self.others.is_linked
 
     def ask_all_nodes(self) -> bool:
         """Request a checkpoint from all nodes of the job, this one included; return whether it is linked to others."""

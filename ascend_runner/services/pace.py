@@ -37,7 +37,7 @@ from ascend_runner.supervision import outliers
 from ascend_runner.supervision.causes import Rule, Slowdown
 from ascend_runner.supervision.performance import Performance
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.training.steps import FORMS, LONGEST, Step, is_shorter, parse, step_of
+from ascend_runner.training.steps import FORMS, LONGEST, NO_STEP, Step, is_beside, is_other, joined, parse, step_of
 
 CPU_LIMIT: Final = 1.0  # seconds of CPU time for a search
 ANSWER_LIMIT: Final = 30.0  # seconds for an answer, and for the start of the child; a machine may be overloaded
@@ -342,11 +342,11 @@ class StepReader:
         """Return the last figures of a step for the report, or None before the first ones."""
         if not self._last_at:
             return None
-        return {**self._last._asdict(), "at": self._last_at}
+        return {**self._last.figures(), "at": self._last_at}
 
     def behind_others(self, running: Collection[int]) -> str:
         """Name the running ranks that are behind: "rank 5 is 18 steps behind the others"; "" without any."""
-        of_ranks = self._of_ranks.copy().items()
+        of_ranks = ((rank_id, one) for rank_id, one in self._of_ranks.copy().items() if not one.is_other)
         steps = {rank_id: one.step for rank_id, one in of_ranks if rank_id in running and one.step is not None}
         return outliers.behind_sentence(outliers.behind(steps), steps)
 
@@ -386,8 +386,7 @@ class StepReader:
             for line, match in zip(lines, self._matcher.search([line.text for line in lines])):
                 self._unmatched.note(match)
                 step = parse(line.text) if match is None else self._step(match)
-                if step:
-                    self._note(step, line)
+                if step and self._note(step, line):
                     for slow in self._performance.note(line.rank_id, step, line.at) if self._performance else ():
                         self._pass_on(self._placed(slow))
             if self._is_check_due and not self.waiting:
@@ -415,17 +414,16 @@ class StepReader:
             self._matcher.give_up(f"a group is not a number: {', '.join(texts)}")
             return None
 
-    def _note(self, step: Step, line: _Line) -> None:
-        """Update the figures found in a line."""
-        figures = {name: value for name, value in step._asdict().items() if value not in {None, ""}}
-        own = self._of_ranks.get(line.rank_id, Step())  # ranks may have different numbers of batches
-        if is_shorter(step, own):
-            figures = {}
-        else:
-            self._of_ranks[line.rank_id] = own._replace(**figures)
-        self._last = self._last._replace(**figures)
+    def _note(self, step: Step, line: _Line) -> bool:
+        """Update the figures found in a line; return whether it is about the training."""
+        own = self._of_ranks.get(line.rank_id, NO_STEP)  # ranks may have different numbers of batches
+        is_training = not is_beside(step, own)
+        if is_training:
+            self._of_ranks[line.rank_id] = joined(own, step)
+            self._last = self._last if is_other(step, self._last) else joined(self._last, step)
         self._last_at = time.time()
         self._show_step(line.at, self._last.step, self._last.steps, self._last.seconds)
+        return is_training
 
     def _placed(self, slow: Slowdown) -> Slowdown:
         """Return a finding with the name of its process, and the NPU of a straggler."""

@@ -211,7 +211,7 @@ def _common() -> str:
     rows += [("--version", "show the version")]
     topics = f"topics: {', '.join(topic.word for topic in Topic)}"
     others = (
-        "By default the platform provides the nodes and the number of ranks."
+        "By default the platform provides the rank table, and with it the nodes and the number of ranks."
         f" Each option has a variable, such as {VARIABLE_PREFIX}GRACE. {_FORMS['DURATION']}"
         f" Exit statuses are described in --help {ALL}."
     )

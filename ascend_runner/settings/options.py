@@ -41,7 +41,9 @@ _NAMES_ELSEWHERE: Final[Mapping[str, str]] = {
     "--rank-table": "--rank-table-file",
     "--rank-table-timeout": "--cluster-time-out",
     "--hosts": "-H --host --hostfile --machinefile --nodelist",
-    "--bind": "--bind-core --bind-to",
+    "--bind": "--bind-core --bind-numa --bind-to --numa-binding",
+    "--grace": "--shutdown-timeout",
+    "--isolate-devices": "--virtual-local-rank",
     "--console": "-t --tee -r --redirects --local-ranks-filter --tail-worker-log",
 }
 FOREIGN: Final[Mapping[str, str]] = {  # options of other launchers, with what to use instead or why there is nothing
@@ -52,8 +54,27 @@ FOREIGN: Final[Mapping[str, str]] = {  # options of other launchers, with what t
     ),
     "--standalone": "not needed; without --nnodes and a platform, the job runs on this node alone",
     "--join": "not needed; ascend-runner always waits for the ranks, and reports the cause of a failure",
+    **dict.fromkeys(
+        ("--sim-level", "--sim-rank-id"),
+        "no launcher is needed: env MS_SIMULATION_LEVEL=1 RANK_SIZE=8 RANK_ID=0 python train.py simulates a rank",
+    ),
+    "--worker-log-name": "a log is named after the job, the rank and its device; set --job-name and --log-dir",
     "--allow-run-as-root": "not needed",
-    "--no-python": "not needed; the command is any program, such as python train.py",
+    **dict.fromkeys(("--no-python", "--run-path"), "not needed; the command is any program, such as python train.py"),
+    "--use-env": "not needed; the ranks find their numbers in RANK, LOCAL_RANK and other variables",
+    "--role": "there are no roles; all ranks run the same command",
+    "--local-addr": "not needed; the nodes connect to --master-addr",
+    "--monitor-interval": "not needed; the end of a rank is noticed at once",
+    "--start-method": "not needed; each rank is a program of its own",
+    "--signals-to-handle": "not needed; SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the ranks, and SIGUSR1 and SIGUSR2 are"
+    " passed on to those that handle them",
+    "--event-log-handler": "not needed; events are written to <job>-events.jsonl in --log-dir",
+    "--logs-specs": "not needed; the output of each rank is written to a file in --log-dir",
+    **dict.fromkeys(
+        ("--duplicate-stdout-filters", "--duplicate-stderr-filters"),
+        "ascend-job logs -f --grep PATTERN shows the lines that match, of all ranks",
+    ),
+    "--print-completion": "ascend-job completion bash prints the completions of all commands",
     "-x": "not needed; the ranks inherit all environment variables",
 }
 SEPARATOR: Final = "\0"  # separates the values of a repeated option; no argument contains it
@@ -168,7 +189,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             parse=parsing.path,
             default_text="where the platform puts it",
             help="rank table file, or a directory that contains jobstart_hccl.json",
-            is_common=True,
         ),
         Option(
             name="rank_table_timeout",
@@ -442,7 +462,8 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             parse=parsing.seconds_or_auto,
             default_text="auto, with --hang-action warn",
             help="consider the job hung if no rank writes anything, or sends a heartbeat, for this long; auto adapts to"
-            " the pauses of the job and is at least 10 minutes",
+            " the pauses of the job and is at least 10 minutes; if it is given, the flight recorders of torch and"
+            " torch_npu are switched on",
         ),
         Option(
             name="hang_action",
@@ -617,7 +638,6 @@ OPTIONS_OF: Final[Mapping[Topic, tuple[Option, ...]]] = {
             name="dry_run",
             help="print the plan as JSON and start nothing",
             has_variable=False,
-            is_common=True,
         ),
         Option(
             name="check",

@@ -75,9 +75,9 @@ class Silence:
         """The limit that holds now."""
         return self._pace.limit if self._users_limit is None else self._users_limit
 
-    def go_on(self) -> None:
-        """Report the next hang only after a sign of life: this one is known."""
-        self._known_until = self._last_activity
+    def go_on(self, last_activity: float) -> None:
+        """Report the next hang only after a sign of life since the last activity: this one is known."""
+        self._known_until = self._last_activity = max(self._last_activity, last_activity)
 
     def check(self, now: float, last_activity: float, *, is_held: bool, announced_until: float = 0.0) -> bool:
         """Return whether the limit is reached, and set the time of the next check.

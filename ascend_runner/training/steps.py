@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LONGEST = 4096  # bytes of a line that are read
 MOST_LINES = 500  # lines at the end of a log that are searched for the newest figures
@@ -31,6 +31,11 @@ class Step(NamedTuple):
     unit: str = ""
     hardware: float | None = None
     e2e: float | None = None
+    is_other: bool = False  # of a bar whose description may name another activity, such as "Testing"
+
+    def figures(self) -> dict[str, Any]:
+        """Return the known figures by name."""
+        return {name: one for name, one in self._asdict().items() if name != "is_other" and one not in {None, ""}}
 
 
 NO_STEP = Step()
@@ -41,7 +46,8 @@ class Form(NamedTuple):
     """A format: bytes that every line of it has, the expressions to search for, and the unit of its throughput.
 
     The groups are named after the figures, or `ms` (of a step), `rate` (steps a second), `epoch` (from 1 on), `index`
-    (an epoch, from 0 on), `epochs` and `each` (steps of an epoch). Alternatives add a digit: `step1`, `step2`.
+    (an epoch, from 0 on), `epochs` and `each` (steps of an epoch). Alternatives add a digit: `step1`, `step2`. `other`
+    is a description of another activity.
     """
 
     literal: bytes
@@ -105,16 +111,22 @@ _FIGURES = (
     (
         rb"(?<![\w/])(?:[Tt]ime|dt|time_each_step|timing_s/step|perf/time_per_step)[:=]? *"
         rb"(?:(?P<ms>~) ?ms|(?P<seconds>~)s?(?![\w:]))|(?<!\w)ms/batch +(?P<ms1>~)"
+        rb"|(?<![\w.])(?=[\d.]{1,30} ?m?s/(?:step|it|iter)\b)(?:(?P<ms2>~) ?ms|(?P<seconds1>~))"
     ),
-    rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|speed: (?P<rate1>~) step/s",
+    rb"\"?ups\"?[:=] ?\"?(?P<rate>~)|(?<![\w.])(?=[\d.]{1,30} ?(?:it|steps?)/s\b)(?P<rate1>~)",
 )
 _ACTOR = rb"(?<![\w/])(?:actor/(?:pg_)?loss|train/loss):(?P<loss>~)"
-# A description of a bar that does not train. A bar of files or examples has another unit than "it".
-_OTHER_BAR = (
-    rb"(?i:load|fetch|extract|map\b|filter|token|generat|eval|valid|\bval\b|\btest|predict|sanity|infer|sampl"
-    rb"|sav|writ|read|check|conver|process|pack|shard|file|cach|build|compil|clon|resolv|creat|pars|index|quant|merg"
-    rb"|instal|class +images|prepar|copy|comput|stage|weights|scan|calibrat|embed|captur|adding|rollout|truncat"
-    rb"|applying|warm|zipping|encoding|decoding|scoring|\bdev\b|collating|gather|delet|initializ|searching)"
+# A description of a bar that never trains: libraries show it while they load or prepare something. A bar of files or
+# examples has another unit than "it".
+_PREPARATION = (
+    rb"(?i:\b(?:down|up|re)?load|fetch|extract|map\b|filter|token|sav|writ|read|check|conver|pack|shard|file|cach|build"
+    rb"|compil|clon|resolv|creat|pars|index|quant|merg|instal|prepar|copy|stage|weights|scan|calibrat|captur|adding"
+    rb"|truncat|applying|zipping|delet|initializ|searching)"
+)
+# A description of a bar that is beside the training if there is another bar.
+_OTHER = (
+    rb"(?i:generat|eval|valid|\bval\b|\btest|predict|sanity|infer|sampl|process|class +images|comput|embed|rollout|warm"
+    rb"|encoding|decoding|scoring|\bdev\b|collating|gather)"
 )
 
 FORMS = (
@@ -151,10 +163,13 @@ FORMS = (
     Form(  # HF Trainer, whose numbers are strings since version 5; LLaMA-Factory
         b"{'loss': ", _expressions(rb"{'loss': '?(?P<loss>~)", rb"'throughput': '?(?P<throughput>~)"), "tokens/s"
     ),
-    Form(  # tqdm, without the bars that load data or validate
+    Form(  # tqdm
         b"%|",
         _expressions(
-            rb"^(?!.{0,200}?" + _OTHER_BAR + rb"[^|]{0,200}%\|)[^%|]{0,200}?(?<!\d)#%\|[^|]*\| (?P<step>#)/(?P<steps>#)"
+            rb"^(?!.{0,200}?" + _PREPARATION + rb"[^|]{0,200}%\|)"
+            rb"(?=(?i:\W{0,9}train)|(?P<other>.{0,200}?"
+            + _OTHER
+            + rb"[^|]{0,200}%\|)|)[^%|]{0,200}?(?<!\d)#%\|[^|]*\| (?P<step>#)/(?P<steps>#)"
             rb"(?: {0,9}$| \[(?:[^<\]]*<[^,\]]*, *(?:(?P<rate>~)(?:it|steps?|batch(?:es)?)/s"
             rb"|(?P<seconds>~)s/(?:it|steps?|batch(?:es)?)|\?[a-z]{1,8}/s)|[^<\]]*\]))",
             rb"[ ,](?:train_)?[Ll]oss(?:_step)?[=:] ?(?P<loss>~)",
@@ -163,7 +178,11 @@ FORMS = (
     Form(  # Ultralytics without tqdm
         b"it/s ",
         _expressions(
-            rb"^(?!.{0,200}?" + _OTHER_BAR + rb")[^%]{1,200}?(?<!\d)#% [^ ]{1,99} (?P<step>#)/(?P<steps>#)"
+            rb"^(?!.{0,200}?(?:"
+            + _PREPARATION
+            + rb"|"
+            + _OTHER
+            + rb"))[^%]{1,200}?(?<!\d)#% [^ ]{1,99} (?P<step>#)/(?P<steps>#)"
             rb" (?P<rate>~)it/s "
         ),
     ),
@@ -200,25 +219,49 @@ def parse(line: bytes) -> Step | None:
 
 def newest(data: bytes, before: Step = NO_STEP) -> Step:
     """Return the newest figures in some lines, even if two lines share them; missing ones are taken from `before`."""
-    figures: dict[str, object] = {}
+    figures, other = NO_STEP, NO_STEP
     lines = data.rstrip(b"\n").split(b"\n")[-MOST_LINES:]
     for found in filter(None, map(parse, reversed(lines))):
-        figures = {**{name: value for name, value in found._asdict().items() if value not in {None, ""}}, **figures}
+        if found.is_other:
+            other = other if other.is_other else found
+            continue
+        figures = found._replace(**figures.figures())
         if found.step is not None:
             break
-    return before._replace(**figures)  # type: ignore[arg-type]  # fields of several types
+    else:
+        figures = other._replace(**figures.figures())
+    return before if is_beside(figures, before) else joined(before, figures)
 
 
-def is_shorter(step: Step, last: Step) -> bool:
-    """Whether a line belongs to a shorter sequence of steps within an unfinished one, such as an evaluation."""
-    if step.steps is None or last.steps is None or last.step is None:
+def is_beside(step: Step, last: Step) -> bool:
+    """Whether a line reports no step of the training, the newest one of which was `last`.
+
+    It is of another activity, or of a shorter sequence of steps within an unfinished one, such as an evaluation.
+    """
+    if is_other(step, last):
+        return True
+    if step.steps is None or last.steps is None or last.step is None or last.is_other is not step.is_other:
         return False
     return step.steps < last.steps and last.step < last.steps
 
 
+def is_other(step: Step, last: Step) -> bool:
+    """Whether a line is of another activity than the training, which has had steps."""
+    return step.is_other and not last.is_other and last.step is not None
+
+
+def joined(last: Step, step: Step) -> Step:
+    """Return the figures so far with those of a line; the first step of the training replaces other bars."""
+    if step.step is None:
+        return last._replace(**step.figures())
+    before = NO_STEP if last.is_other and not step.is_other else last
+    return before._replace(**step.figures(), is_other=step.is_other)
+
+
 def furthest(steps: Iterable[Step]) -> Step | None:
     """Return the figures of the rank that is furthest ahead, or None if no rank has a step."""
-    return max((step for step in steps if step.step is not None), key=lambda step: step.step or 0, default=None)
+    known = (step for step in steps if step.step is not None)
+    return max(known, key=lambda step: (not step.is_other, step.step), default=None)
 
 
 def _read(line: bytes, form: Form) -> Step | None:
@@ -240,7 +283,7 @@ def step_of(found: Mapping[str, bytes], unit: str = "") -> Step:
         ValueError: One is not a number.
     """
     whole = {name: int(found[name]) for name in _WHOLE if name in found}
-    figures = {name: float(value) for name, value in found.items() if name not in whole}
+    figures = {name: float(value) for name, value in found.items() if name not in {*whole, "other"}}
     if "each" in whole:
         whole["step"] += whole.get("index", max(0, whole.get("epoch", 1) - 1)) * whole["each"]
         if "epochs" in whole:
@@ -259,4 +302,5 @@ def step_of(found: Mapping[str, bytes], unit: str = "") -> Step:
         unit=unit if "throughput" in figures else "",
         hardware=figures.get("hardware"),
         e2e=figures.get("e2e"),
+        is_other="other" in found,
     )

@@ -20,9 +20,9 @@ from ascend_runner.record.job_record import (
 from ascend_runner.record.rank_record import STOPPED, RankRecord, printing
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
-from ascend_runner.supervision.causes import Ending, Rule
+from ascend_runner.supervision.causes import Rule
 from ascend_runner.supervision.job_machine import JobState
-from ascend_runner.text import clock, counted, duration, folded, format_numbers, rank_list
+from ascend_runner.text import clock, counted, duration, folded, format_numbers, printable, rank_list
 from ascend_runner.views import wording
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     AnyStep = Union[StepRecord, Step]
 
 Fact = tuple[str, str]  # a label and a text
+COLLECTIVE: Final = "collective"  # the label of where ranks of a hang are in their collectives
 
 _CODE: Final = r"E[A-Z0-9]\d{4}|[1-5]\d{5}|(?:HCCL|driver) \d+"
 _ROOT: Final = "usually the root cause"  # not shown for a phrase: its meaning says so
@@ -50,7 +51,7 @@ def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
         *(_of_cause(job, job.cause) if job.cause else ()),
         *(_of_other_nodes(job.verdict, has_failed=failed is not None) if job.verdict else ()),
         *(of_finding(failed.finding) if failed and failed.finding else ()),
-        *(_of_rank(failed) if failed else ()),
+        *(_of_rank(failed, server(job.server_id, job.pod_name)) if failed else ()),
         ("began", clock(job.began) if job.began else ""),
         ("ended", clock(job.ended_at)),
         ("node", place(job.server_id, job.pod_name)),
@@ -59,6 +60,7 @@ def facts(job: JobRecord, now: float | None = None) -> list[Fact]:
         ("step", step(job.last_step, now) if job.last_step else ""),
         ("quiet", outliers.quiet_sentence(*job.silences(now)) if now else ""),
         *_conditions(job),
+        *((COLLECTIVE, text) for text in (wording.of_collectives(job.collectives) if job.is_hung else ())),
         ("checkpoint", checkpoint(job.last_checkpoint, now) if job.last_checkpoint else ""),
         ("attempts", _attempts(job)),
         ("logs", job.log_dir),
@@ -80,14 +82,18 @@ def _of_cause(job: JobRecord, cause: CauseRecord) -> Iterator[Fact]:
     suspected = cause.suspected_peer
     is_said = cause.is_elsewhere and suspected is not None and suspected.device_id is None
     yield "check", suspicion(suspected) if suspected and not is_said else ""
-    first, culprit = job.rank(cause.first_exit), cause.rank_id
-    is_another = first is not None and (first.rank_id != culprit or cause.is_elsewhere)
-    yield "first", first_to_end(first.title, first.ending) if first and is_another else ""
+    first = job.rank(cause.first_exit)
+    is_another = first is not None and (first.rank_id != cause.rank_id or cause.is_elsewhere)
+    yield "first", _first_to_end(first, cause) if first and is_another else ""
 
 
-def first_to_end(title: str, ending: Ending | None) -> str:
-    """Say that a rank ended first which is not the cause: "rank 0 ended first (exit status 1)"."""
-    return f"{title} ended first ({ending.in_parentheses})" if ending else f"{title} ended first"
+def _first_to_end(rank: RankRecord, cause: CauseRecord) -> str:
+    """Say which rank ended first: "rank 0 ended first (exit status 1), as a consequence: RuntimeError: ..."."""
+    ended = f"{rank.title} ended first" + (f" ({rank.ending.in_parentheses})" if rank.ending else "")
+    if cause.is_elsewhere or rank.finding is None or not rank.finding.summary:
+        return ended
+    consequence = ", as a consequence" if rank.finding.only_reports_a_peer else ""
+    return f"{ended}{consequence}: {rank.finding.summary}"
 
 
 def doubts(job: JobRecord) -> Iterator[Fact]:
@@ -152,7 +158,10 @@ def suspicion(suspected: Peer) -> str:
     return f"{peer(suspected)} first: {rank_list(suspected.reported_by)} {verb} only the loss of this peer"
 
 
-def _of_rank(rank: RankRecord) -> Iterator[Fact]:
+def _of_rank(rank: RankRecord, where: str) -> Iterator[Fact]:
+    device = "" if rank.name else f", device {rank.local_rank}"
+    ran = f"pid {rank.pid}, ended after {duration(round(rank.seconds, 3))}"  # in milliseconds, as the report has it
+    yield "rank", f"{rank.name or rank.rank_id}{device} on server {where}, {ran}" if rank.pid else ""
     is_empty = rank.finding and not (rank.log_size or rank.finding.last_lines)
     yield "log", f"{rank.log_path} (empty)" if rank.log_path and is_empty else rank.log_path
     yield "lost", f"{rank.log_lost} bytes missing, from byte {rank.log_lost_from} on" if rank.log_lost else ""
@@ -166,6 +175,11 @@ def place(server_id: str, pod_name: str = "", host: str = "") -> str:
     """Describe a node: "192.168.0.25, pod ma-job-5f2c-trainjob-0"."""
     other = f"host {host}" if host and host != server_id else ""
     return ", ".join(filter(None, (server_id, pod_name and f"pod {pod_name}", other)))
+
+
+def server(server_id: str, pod_name: str) -> str:
+    """Name a node on the screen: "192.168.0.25 (pod ma-job-5f2c-trainjob-0)"."""
+    return printable(Masker().text(f"{server_id} (pod {pod_name})" if pod_name else server_id))
 
 
 def _ranks(job: JobRecord) -> str:
@@ -234,6 +248,11 @@ def why_silent(job: JobRecord) -> str:
     """Return why ranks that have written nothing are not quiet: "no output expected: only rank 0 prints"; or ""."""
     ranks = printing(job.ranks)
     return f"no output expected: only {rank_list(ranks)} print{'s' if len(ranks) == 1 else ''}" if ranks else ""
+
+
+def briefly_silent(why: str, room: int) -> str:
+    """Return why ranks are silent, in a narrow column only "only rank 0 prints"."""
+    return why if len(why) <= room else why.rpartition(": ")[2]
 
 
 def _attempts(job: JobRecord) -> str:

@@ -31,7 +31,7 @@ from ascend_runner.record.rank_record import LOST_PEERS, RankRecord
 from ascend_runner.report_file import KIND
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
-from ascend_runner.supervision.causes import CAUSES, Cause, HangDetected
+from ascend_runner.supervision.causes import CAUSES, Cause
 from ascend_runner.supervision.job_machine import JobState
 from ascend_runner.supervision.state import Phase
 from ascend_runner.text import all_of, clock, counted, duration, last_lines, rank_list, signal_name, without_empty
@@ -101,7 +101,8 @@ def gather(report: Members, path: str) -> Sources:
 
 def _training(report: Members, folder: str) -> dict[int, Series]:
     """Return the steps in the logs: of the first, the last and the failed rank, and of others while there is time."""
-    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in report.children("ranks")}
+    written = [rank for rank in report.children("ranks") if rank.whole("log_size") != 0]
+    logs = {rank.whole("rank_id"): os.path.basename(rank.text("log_path")) for rank in written}
     ranks = sorted(rank_id for rank_id, log in logs.items() if rank_id is not None and log)
     failed = report.child("cause").whole("rank_id")
     chosen = [*dict.fromkeys((*ranks[:1], *ranks[-1:], *(one for one in ranks if one == failed), *ranks))][:MOST_READ]
@@ -301,12 +302,13 @@ def verdict_of(sources: Sources, found: list[Fact]) -> Verdict:
         ("Rerun this rank", known.get("rerun", "")),
     )
     conditions = dict.fromkeys(one.condition for one in report.conditions)
+    told = facts.chosen(found, *conditions, facts.COLLECTIVE)
     return Verdict(
         mood="bad" if sources.was_killed else FINAL.get(state, "open"),
         state="runner killed" if sources.was_killed else state or "unknown",
         remarks=tuple(filter(None, _remarks(sources))),
         sentence=_sentence(sources),
-        conditions=tuple((label.capitalize(), text) for label, text in facts.chosen(found, *conditions)),
+        conditions=tuple((label.capitalize(), text) for label, text in told),
         facts=tuple((HEAD[label], text) for label, text in facts.chosen(found, *HEAD)),
         commands=tuple((label, text) for label, text in commands if text),
     )
@@ -469,16 +471,10 @@ def _versions(report: JobRecord) -> tuple[tuple[str, str], ...]:
     return (*known, ("ascend-runner", report.runner_version), ("report format", str(report.schema_version)))
 
 
-def _is_hung(report: JobRecord) -> bool:
-    """Whether the job hangs, or was ended by a hang."""
-    has_ended_it = report.cause is not None and report.cause.kind == HangDetected.report_kind
-    return has_ended_it or any(one.condition == cloud_events.HANGING for one in report.conditions)
-
-
 def _hung_after(report: JobRecord) -> float | None:
-    """Return the time of the last output of any rank before a hang, None without a hang or any output."""
-    outputs = [rank.last_output_after for rank in report.ranks if rank.last_output_after is not None]
-    return max(outputs, default=None) if _is_hung(report) else None
+    """Return the time of the last output of any rank before a hang, 0 without any output, None without a hang."""
+    outputs = (rank.last_output_after for rank in report.ranks if rank.last_output_after is not None)
+    return max(outputs, default=0.0) if report.is_hung else None
 
 
 def _masked(sources: Sources, masker: Masker) -> str:
@@ -495,7 +491,7 @@ def _log_ends(sources: Sources, first: Sequence[int], training: Training | None)
 
 
 def _marks_of_hang(report: JobRecord) -> dict[int, str]:
-    groups = wording.suspects(report.hang) if _is_hung(report) else ()
+    groups = wording.suspects(report.hang) if report.is_hung else ()
     return {rank_id: page_ranks.HUNG for group in groups for rank_id in group.rank_ids}
 
 

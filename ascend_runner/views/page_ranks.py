@@ -343,7 +343,7 @@ def draw(
 ) -> Timeline | None:
     """Return the timeline of a job that took `seconds`, or None without a rank.
 
-    `failed` is the first to fail; `hung_after` is the time of the last output before a hang.
+    `failed` is the first to fail; `hung_after` is the time of the last output before a hang, 0 without any output.
     """
     started = [rank for rank in ranks if rank.is_started]
     total = max([seconds, *(rank.ended_after for rank in started if rank.has_ended)])
@@ -359,7 +359,7 @@ def draw(
         failure=None if moment is None else _place(moment, total),
         failed_after="" if moment is None else duration(moment),
         hang=None if hung_after is None else _place(hung_after, total),
-        hung_after="" if hung_after is None else duration(hung_after),
+        hung_after=duration(hung_after) if hung_after else "",
     )
 
 

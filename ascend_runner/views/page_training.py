@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from ascend_runner.text import rank_list, without_empty
-from ascend_runner.training.steps import Step, is_shorter, parse
+from ascend_runner.training.steps import NO_STEP, is_beside, parse
 
 WIDTH: Final = 1000
 HEIGHT: Final = 200
@@ -46,11 +46,13 @@ class Series:
 def points_of(parts: Iterable[bytes]) -> tuple[Point, ...]:
     """Return the points in some parts of a log, in their order."""
     found: dict[int, Point] = {}
-    last, before = Step(), 0  # the steps of the epochs before
+    last, before = NO_STEP, 0  # the steps of the epochs before
     for line in (line for part in parts for line in _LINE_END.split(part)):
         step = parse(line)
-        if step is None or is_shorter(step, last):
+        if step is None or is_beside(step, last):
             continue
+        if last.is_other and step.step is not None and not step.is_other:
+            found, last, before = {}, NO_STEP, 0  # the training begins
         if step.step is not None and last.step is not None and step.step < last.step:
             before += last.step
         last = step if step.step is not None else last._replace(loss=step.loss, seconds=step.seconds)

@@ -188,8 +188,13 @@ class Progress:
             self._messages.info(f"{fact}; collecting the stacks of all ranks")
 
     def _hang_seen(self, fact: HangSeen) -> None:
-        """Show the stacks, unless the job continues: then the events and the report have them."""
-        if self._job.watching.hang_action is not WatchAction.WARN:
+        """Show what the ranks wait for, and the stacks unless the job continues: events and report have them."""
+        is_warning = self._job.watching.hang_action is WatchAction.WARN
+        for sentence in wording.of_collectives(fact.collectives):
+            (self._messages.warning if is_warning else self._messages.error)(sentence)
+        if fact.no_collectives:
+            self._messages.debug(fact.no_collectives)
+        if not is_warning:
             self._messages.error(wording.text(fact))
 
     def _slow(self, fact: Slowdown) -> None:

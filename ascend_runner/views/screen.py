@@ -16,9 +16,8 @@ from ascend_runner.errors import RETRY_MAY_HELP
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.job_record import JobRecord
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState, described
-from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, machine
-from ascend_runner.supervision.causes import Cause, Ending, Exited, FindingKind, NodeFinding, named
+from ascend_runner.supervision.causes import Cause, Exited, FindingKind, NodeFinding, named
 from ascend_runner.supervision.job_machine import Failed, Job, Released, StopRequested, Verdict
 from ascend_runner.supervision.state import State
 from ascend_runner.text import (
@@ -41,7 +40,12 @@ if TYPE_CHECKING:
     from ascend_runner.training.checkpoints import Checkpoints
 
 MOST_SHOWN: Final = 3  # findings after a failure; the report has all
-LABELS: Final = {"candidates": "cause", "lost": "", "plog error": ""}  # of facts, where the screen has others
+LABELS: Final = {
+    "candidates": "cause",
+    facts.COLLECTIVE: "waits",
+    "lost": "",
+    "plog error": "",
+}  # of facts, where the screen has others
 NOT_HELD: Final = "not held (--hold): the cause is probably on another node"
 
 
@@ -58,7 +62,7 @@ def placed(job: JobSpec) -> str:
     if job.ranks:
         ranks = rank_list([rank.rank_id for rank in job.ranks])
         started.insert(0, f"{ranks} of {job.rank_size}" if job.rank_size else ranks)
-    return f"{' and '.join(started)} on {_node(job)}"
+    return f"{' and '.join(started)} on {facts.server(job.server_id, job.pod_name)}"
 
 
 def reason(cause: Cause, job: JobSpec) -> str:
@@ -115,16 +119,18 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
     if outcome.elsewhere and outcome.elsewhere.sentence:
         lines = _failure_elsewhere(outcome.elsewhere, outcome, job)
     elif cause.ending and failed:
-        lines = _failure(cause, cause.ending, failed, outcome, job)
+        lines = _failure(failed, outcome, job)
     elif cause.first_exit is not None and not cause.ending:
         lines = [str(cause), _report(outcome, job)]
     else:
         end = "" if str(cause).startswith("stopped") else "; stopped"
         took = f"after {duration(seconds)}"
         why_early = cause.why_early(seconds, job.stopping.checkpoint_grace)
+        known = facts.facts(JobRecord(cause=wording.cause_record(outcome), collectives=outcome.collectives))
         lines = [
             f"stopped {took}; {why_early}" if why_early else f"{cause}{end} {took}",
             *wording.of_hang(outcome, "  likely ", "  cause  may be "),
+            *_laid_out(known, facts.COLLECTIVE),
             f"  logs   {job.files.log_dir}",
             _report(outcome, job),
             *_unsaved(outcome),
@@ -134,17 +140,17 @@ def ended(outcome: Outcome, job: JobSpec, seconds: float | None = None) -> str:
     return "\n".join([*lines, *_before_failure(outcome), *_others(outcome, job)])
 
 
-def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
+def _failure(failed: RankRecord, outcome: Outcome, job: JobSpec) -> list[str]:
     spec, finding = next(spec for spec in job.processes if spec.rank_id == failed.rank_id), failed.finding
-    why = wording.cause_record(outcome)
-    known = facts.facts(JobRecord(cause=why, ranks=outcome.ranks, verdict=outcome.verdict))
-    lines = _headline(cause, ending, outcome)
-    lines += _laid_out(known, "also", "nodes", "candidates")
-    lines += [*_evidence(finding), *_laid_out(known, "check")] if finding else _laid_out(known, "check")
-    device = "" if spec.name else f", device {spec.local_rank}"
-    ran = f"pid {failed.pid}, ended after {duration(failed.seconds)}"
-    lines.append(f"  rank   {spec.name or spec.rank_id}{device} on server {_node(job)}, {ran}")
-    lines += _laid_out(known, "log", "lost")
+    record = JobRecord(
+        cause=wording.cause_record(outcome),
+        ranks=outcome.ranks,
+        verdict=outcome.verdict,
+        server_id=job.server_id,
+        pod_name=job.pod_name,
+    )
+    known = facts.facts(record)
+    lines = _causes(known, finding)
     if finding is None:  # its plogs could not be read
         lines.append(f"  plog   {spec.env.get('ASCEND_PROCESS_LOG_PATH', '')}")
     lines += [*_laid_out(known, "plog", "plog error"), _report(outcome, job), *_laid_out(known, "rerun")]
@@ -154,13 +160,18 @@ def _failure(cause: Cause, ending: Ending, failed: RankRecord, outcome: Outcome,
     return lines
 
 
+def _causes(known: list[Fact], finding: Finding | None) -> list[str]:
+    """Return the lines from the cause to the log of the rank that is named."""
+    (_label, head), *_others = facts.chosen(known, "cause")
+    evidence = _evidence(finding) if finding else []
+    doubts = _laid_out(known, "first", "also", "nodes", "candidates")
+    return [head, *doubts, *evidence, *_laid_out(known, "check", "rank", "log", "lost")]
+
+
 def explained(record: JobRecord) -> list[str]:
     """Return the lines on a failure that is known from a report, or from the logs of another launcher."""
     known, failed, cause = facts.facts(record), record.failed, record.cause
-    lines = [text for _label, text in facts.chosen(known, "cause")]
-    lines += _laid_out(known, "first", "also", "unheard", "candidates")
-    lines += [*_evidence(failed.finding)] if failed and failed.finding else []
-    lines += _laid_out(known, "check", "log", "lost", "plog", "plog error", "rerun")
+    lines = _causes(known, failed.finding if failed else None) + _laid_out(known, "plog", "plog error", "rerun")
     fates: dict[str, list[RankRecord]] = {}
     for rank in record.ranks:
         if rank is not failed:
@@ -180,7 +191,7 @@ def _fate(rank: RankRecord) -> str:
     """Describe how another rank ended, as far as it is known."""
     if rank.state is RankState.UNKNOWN:
         return "no error in the log"
-    if rank.state is RankState.FAILED and rank.finding and rank.finding.only_reports_a_peer:
+    if rank.ending is None and rank.finding and rank.finding.only_reports_a_peer:
         return "reported a lost peer"
     return described(rank.state, rank.ending)
 
@@ -223,19 +234,6 @@ def last_failure(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _headline(cause: Cause, ending: Ending, outcome: Outcome) -> list[str]:
-    """Name the rank that caused the failure and the reason, and the one that ended first if it is another."""
-    head, root = wording.sentence_with_certainty(outcome), outcome.root
-    if root is None or (root.rank_id == cause.rank_id and not root.look_at):
-        return [head]
-    first = f"  first  {facts.first_to_end(cause.title, ending)}"
-    if root.look_at:
-        return [head, first]
-    consequence = ", as a consequence" if root.is_first_a_consequence else ""
-    why = f": {root.first_summary}" if root.first_summary not in str(ending) else ""
-    return [head, f"{first}{consequence}{why}"]
-
-
 def _has_read_nothing(finding: Finding) -> bool:
     """Return whether input() or a debugger reached the end of standard input."""
     return finding.exception.startswith(("EOFError: EOF when reading a line", "bdb.BdbQuit"))
@@ -251,11 +249,6 @@ def _report(outcome: Outcome, job: JobSpec) -> str:
     """Return the line on the report, which may be in the run directory because the disk with the logs is full."""
     spare = outcome.report_place if outcome.report_problem else ""
     return f"  report {facts.report(job.report_path, spare, outcome.report_problem)}"
-
-
-def _node(job: JobSpec) -> str:
-    pod = f" (pod {job.pod_name})" if job.pod_name else ""
-    return printable(Masker().text(f"{job.server_id}{pod}"))
 
 
 def _others(outcome: Outcome, job: JobSpec) -> list[str]:

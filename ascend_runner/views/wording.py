@@ -12,10 +12,10 @@ from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
 from ascend_runner.record.rank_record import CAUSED, LOST_PEERS, Outcome
 from ascend_runner.supervision.causes import Ending, PeerFailed
 from ascend_runner.supervision.state import State
-from ascend_runner.text import all_of, duration, folded, format_numbers, in_seconds, printable, rank_list
+from ascend_runner.text import all_of, counted, duration, folded, format_numbers, in_seconds, printable, rank_list
 
 if TYPE_CHECKING:
-    from ascend_runner.diagnosis.finding import StackGroup
+    from ascend_runner.diagnosis.finding import CollectiveGroup, StackGroup
 
 FRAMES_SHOWN: Final = 12
 INNERMOST: Final = 8  # frames of a stack that show what it waits for
@@ -93,6 +93,61 @@ def outlier(groups: Sequence[StackGroup]) -> str:
     return printable(f"{' or '.join(names)}; the other {count} ranks are in {usual}")
 
 
+def of_collectives(groups: Sequence[CollectiveGroup]) -> list[str]:
+    """Say for each process group where its ranks are.
+
+    For example "ranks 0-4, 6, 7 wait in all_reduce #1234 of process group 0 (default_pg); rank 5 has not joined it (its
+    last one is all_reduce #1233)".
+    """
+    channels: dict[tuple[str, bool], list[CollectiveGroup]] = {}
+    for group in groups:
+        if group.number is not None:
+            channels.setdefault((group.group, group.is_transfer), []).append(group)
+    sentences = [
+        "; ".join([f"{_wait(most)} of {_process_group(most)}", *(_elsewhere(one, most, groups) for one in others)])
+        for most, *others in channels.values()
+    ]
+    unknown = [rank_id for group in groups if group.number is None for rank_id in group.rank_ids]
+    recorders = (
+        f"{_of(unknown, 'has', 'have')} not dumped {_of(unknown, 'its flight recorder', 'their flight recorders')}"
+    )
+    return [*sentences, f"{rank_list(unknown)} {recorders}"] if unknown else sentences
+
+
+def _elsewhere(one: CollectiveGroup, most: CollectiveGroup, groups: Sequence[CollectiveGroup]) -> str:
+    """Say where ranks are that are not with most ranks of their process group."""
+    number, usual = one.number or 0, most.number or 0
+    if one.is_waiting:
+        is_another = number == usual and bool(one.name and most.name) and not one.is_transfer
+        return f"{_wait(one)}{' instead' if is_another else ''}"
+    ranks = f"{rank_list(one.rank_ids)} {_of(one.rank_ids, 'has', 'have')}"
+    if number >= usual:
+        return f"{ranks} completed it"
+    why = [f"{_of(one.rank_ids, 'its', 'their')} last one is {_call(one)}"] if number else []
+    elsewhere = (group for group in groups if group.is_waiting and {*group.rank_ids} >= {*one.rank_ids})
+    they_wait = _of(one.rank_ids, "it waits", "they wait")
+    why += [f"{they_wait} in {_call(group)} of {_process_group(group)}" for group in elsewhere]
+    more = "; ".join(why[:2])
+    return f"{ranks} not joined it{f' ({more})' if more else ''}"
+
+
+def _wait(group: CollectiveGroup) -> str:
+    size = "" if group.elements is None else f" ({counted(group.elements, 'element')})"
+    return f"{rank_list(group.rank_ids)} {_of(group.rank_ids, 'waits', 'wait')} in {_call(group)}{size}"
+
+
+def _call(group: CollectiveGroup) -> str:
+    return f"{printable(group.name) or ('transfer' if group.is_transfer else 'collective')} #{group.number}"
+
+
+def _process_group(group: CollectiveGroup) -> str:
+    return f"process group {printable(group.group)}"
+
+
+def _of(ranks: Sequence[int], one: str, several: str) -> str:
+    return one if len(ranks) == 1 else several
+
+
 def is_in_collective(group: StackGroup) -> bool:
     """Whether the innermost frames of a group have a call that waits for other ranks."""
     return any(re.match(_COLLECTIVE, frame) for frame in group.frames[:INNERMOST])
@@ -123,7 +178,8 @@ def asked(fact: CheckpointAsked, state: State) -> str:
     limit, time = state.checkpoint.before_limit, in_seconds(fact.seconds)
     if state.cause is None:
         reason = f"the time limit of {duration(limit.seconds)} is near; " if limit else ""
-        later = "" if fact.reached else f"; ranks that begin to handle it within {time} will be asked"
+        is_over = fact.reached or not fact.seconds
+        later = "" if is_over else f"; ranks that begin to handle it within {time} will be asked"
         return f"{reason}{fact}{later}"
     hint = f"{state.cause.to_stop} to stop them now"
     what_follows = f"; stopping them within {time} ({hint})" if fact.reached else ""
@@ -201,14 +257,16 @@ def cause_record(outcome: Outcome) -> CauseRecord | None:
         return None
     if outcome.elsewhere:
         kind, certainty = PeerFailed.report_kind, outcome.elsewhere.certainty
-        return CauseRecord(kind=kind, sentence=sentence(outcome), certainty=certainty)
+        return CauseRecord(kind=kind, sentence=sentence(outcome), certainty=certainty, is_agreed=True)
+    verdict = None if outcome.is_from_outside or (outcome.verdict and outcome.verdict.is_alone) else outcome.verdict
     return CauseRecord(
         kind=cause.report_kind,
         sentence=sentence(outcome),
         rank_id=root.rank_id if root else cause.first_exit,
         first_exit=cause.first_exit,
         alike=root.alike if root else (),
-        certainty=root.certainty.value if root else "",
+        certainty=verdict.certainty if verdict else root.certainty.value if root else "",
+        is_agreed=verdict is not None,
         candidates=root.candidates if root else (),
         is_elsewhere=bool(root and root.look_at),
         signal=cause.stop_signal,
@@ -232,8 +290,8 @@ def sentence(outcome: Outcome) -> str:
         return str(outcome.elsewhere)
     if root and root.look_at:
         return f"{LOST_PEERS}{root.look_at}"
-    if alike := _alike(outcome):
-        return alike
+    if same := alike(outcome):
+        return same
     if root and root.summary not in str(cause):
         if cause and cause.ending and root.rank_id != cause.rank_id:
             return f"{outcome.failed.title if outcome.failed else f'rank {root.rank_id}'}{CAUSED}{root.summary}"
@@ -242,7 +300,7 @@ def sentence(outcome: Outcome) -> str:
     return "; ".join([f"{cause}{likely}", *failed(outcome.unsaved)]) if cause else ""
 
 
-def _alike(outcome: Outcome) -> str:
+def alike(outcome: Outcome) -> str:
     """Return the sentence on a failure of all ranks that report the same error, apart from numbers; else ""."""
     cause, root = outcome.cause, outcome.root
     ranks = [rank for rank in outcome.ranks if not rank.name]
@@ -250,8 +308,10 @@ def _alike(outcome: Outcome) -> str:
     is_one = len(ranks) > 1 and len(errors) == 1 and "" not in errors
     if not (is_one and cause and cause.ending and root):
         return ""
-    status = "" if root.summary in str(cause.ending) else f" ({cause.ending.in_parentheses})"
-    return f"{all_of(len(ranks), 'rank')} failed alike: {root.summary}{status}"
+    is_told = cause.ending.is_success or root.summary in str(cause.ending)  # the ending is unknown, or is the summary
+    status = "" if is_told else f" ({cause.ending.in_parentheses})"
+    verb = "report the same error" if root.is_open else "failed alike"
+    return f"{all_of(len(ranks), 'rank')} {verb}: {root.summary}{status}"
 
 
 def sentence_with_certainty(outcome: Outcome) -> str:

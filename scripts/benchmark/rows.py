@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from ascend_runner.diagnosis import catalogue
 from benchmark import measure
 from benchmark.launchers import MPIRUN_WITH_LOGS, OURS, OURS_WITH_TABLE, TABLE, Launcher, peers
 from benchmark.lines import Lines
@@ -25,6 +26,7 @@ LINES_EACH: Final = 200_000  # of 100 bytes: 20 MB
 TIMES: Final = 5  # each rank prints them in `output`, so that the start, which has a row of its own, counts little
 BAR_STATES: Final = 50_000
 IDLE_SECONDS: Final = 10.0
+SOME_ENTRIES: Final = 600
 LOOK_EVERY: Final = 0.2  # seconds after which the program reads its rank table again
 
 HERE: Final = os.path.dirname(os.path.abspath(__file__))
@@ -226,9 +228,26 @@ def many_ranks() -> Iterator[Row]:
     yield Row("  above bare, for each rank", (medians["ours"] - medians["bare"]) / MANY_RANKS, seconds, reach=0.002)
 
 
+def load_catalogue() -> Iterator[Row]:
+    """Measure the CPU time of loading the catalogue of known errors, beside importing packages that every job needs."""
+    entries = len(set(map(id, catalogue.ours().names.values())))
+    known = "from ascend_runner.diagnosis import catalogue"
+
+    def run(code: str) -> float:
+        before = measure.children_seconds()
+        measure.seconds_of([sys.executable, "-c", code])
+        return measure.children_seconds() - before
+
+    codes = {"imported": known, "loaded": f"{known}; catalogue.ours()", "peer": "import attrs, orjson"}
+    medians = measure.alternate({name: (21, functools.partial(run, code)) for name, code in codes.items()})
+    load = (medians["loaded"] - medians["imported"]) * SOME_ENTRIES / entries
+    what = f"CPU for loading {SOME_ENTRIES} of {entries} known errors"
+    yield Row(what, load, seconds, "import attrs, orjson", medians["peer"], reach=0.06)
+
+
 def _for_each_rank(pipeline: str) -> list[str]:
     ranks = " ".join(map(str, range(RANKS)))
     return ["sh", "-c", f"for rank in {ranks}; do {pipeline} & done; wait"]
 
 
-ROWS: Final = (start_to_exit, teardown, output, progress_bars, idle, table_to_first_rank, many_ranks)
+ROWS: Final = (start_to_exit, teardown, output, progress_bars, idle, table_to_first_rank, many_ranks, load_catalogue)

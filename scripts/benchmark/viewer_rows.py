@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -21,10 +23,12 @@ from ascend_runner.services.live import Live
 from ascend_runner.supervision.events import Spawned
 from benchmark import measure
 from benchmark.launchers import OURS, PROGRAM
+from benchmark.measure import folder
 from benchmark.rows import IDLE_SECONDS, RANKS
 from benchmark.table import Row, count, seconds
 
 VIEWER: Final = join(dirname(PROGRAM), "ascend-job")
+PYTHON: Final = (sys.executable, "-c", "import attrs, orjson")  # 50 ms: `status` is to take 0.15 s
 RUNS: Final = 11
 LOOKS: Final = 5
 VIEWERS: Final = 3
@@ -34,15 +38,45 @@ MOST_RANKS: Final = 1024
 def status() -> Iterator[Row]:
     """Time `ascend-job status`, and count how often looking at a job wakes its runner."""
     with measure.sleeping(OURS, RANKS) as pids:
-        samples = [measure.seconds_of([VIEWER, "status", str(pids[0])]) for _ in range(RUNS)]
+        medians = measure.alternate(
+            {
+                name: (RUNS, functools.partial(measure.seconds_of, command))
+                for name, command in (("status", [VIEWER, "status", str(pids[0])]), ("python", PYTHON))
+            }
+        )
+        time.sleep(3)  # until the job is idle
         before = sum(map(measure.context_switches, pids))
         for _ in range(LOOKS):
             measure.seconds_of([VIEWER, "list"])
             measure.seconds_of([VIEWER, "events", str(pids[0])])
         woken = sum(map(measure.context_switches, pids)) - before
 
-    yield Row(f"ascend-job status of {RANKS} ranks, start to exit", statistics.median(samples), seconds, reach=0.3)
+    what = f"ascend-job status of {RANKS} ranks, start to exit"
+    yield Row(what, medians["status"], seconds, "import attrs, orjson", medians["python"], 3.0, is_ratio=True)
     yield Row(f"  times that list and events, {LOOKS} times each, wake the job", woken, count, reach=0)
+
+
+def page() -> Iterator[Row]:
+    """Time the end of a job that fails, from the cause on the screen to the exit of the runner, with and without page.
+
+    It fails late enough to have loaded ahead what a failure needs.
+    """
+    fails = "i=0; while [ $i -lt 500 ]; do i=$((i + 1)); echo step $i loss 2.0; done; sleep 1; exit $RANK"
+
+    def run(html: str) -> float:
+        with folder() as path:
+            command = [*OURS.words(RANKS, path), "--html", html, "sh", "-c", fails]
+            with measure.started(command, stderr=subprocess.PIPE) as popen:
+                assert popen.stderr  # noqa: S101  mypy must know
+                next(line for line in popen.stderr if b" ERROR " in line)
+                start = time.monotonic()
+                popen.stderr.read()
+                popen.wait()
+                return time.monotonic() - start
+
+    medians = measure.alternate({html: (RUNS, functools.partial(run, html)) for html in ("failure", "never")})
+    what = f"{RANKS} ranks fail: the cause on the screen, to the runner gone"
+    yield Row(what, medians["failure"], seconds, "without the page", medians["never"], 0.5)
 
 
 def metrics() -> Iterator[Row]:
@@ -107,4 +141,4 @@ def answer() -> Iterator[Row]:
     yield Row(what, statistics.median(samples[1:]), seconds, reach=0.01)
 
 
-ROWS: Final = (status, metrics, watched, answer)
+ROWS: Final = (status, page, metrics, watched, answer)

@@ -5,7 +5,6 @@ scripts/test-clients installs what they need and runs them, as root: nodes are n
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,6 +16,8 @@ import attrs
 import pytest
 
 from ascend_runner.node.namespaces import INTERFACE
+from tests.clients import tested
+from tests.helpers.reports import read_report
 from tests.helpers.surroundings import CLEAN, bound_to_free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -28,6 +29,17 @@ VENV = Path(__file__).parents[2] / "scripts" / "venv"
 DYING = (*DDP, "--die", "3", "checkpoints")  # rank 3, on the last node, unless it has resumed
 # The programs of the environment that the tests run in (torchrun, msrun), and those of Debian.
 PATH = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --record."""
+    parser.addoption("--record", type=Path, help="write here which versions the tests have run with")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record the versions, with --record."""
+    if config.getoption("record"):
+        config.pluginmanager.register(tested.Recorder(config.getoption("record")))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -97,7 +109,7 @@ def run(*argv: str, env: Mapping[str, str] | None = None, cwd: Path) -> Ended:
 
 def failed_ranks(folder: Path) -> set[tuple[int, int | None, int | None]]:
     """Return rank, exit status and signal of the causes in the reports of the nodes below a directory."""
-    reports = [json.loads(path.read_bytes()) for path in folder.rglob("*-report*.json")]
+    reports = map(read_report, folder.rglob("*-report*.json"))
     return {
         (rank["rank_id"], rank["exit_code"], rank["signal"])
         for report in reports

@@ -45,6 +45,7 @@ QUERIES: Final = {
     "OSError: [Errno 98] Address already in use": "errors/address-already-in-use.html",
     "退出码": "exit-status.html",
     "建链超时": "errors/hccl-ei0006.html",
+    "免密登录": "errors/ssh-refused.html",
     "Segmentation fault": "errors/sigsegv.html",
 }
 

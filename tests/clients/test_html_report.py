@@ -77,3 +77,20 @@ def test_print(browser: webdriver.Chrome, write: Write) -> None:
     assert {True, False} == set(on_screen)
     assert {True} == set(printed)
     assert 720 == browser.execute_script("return document.documentElement.scrollWidth")
+
+
+# Where a page may not end: within the strips, unless they are too many for one page, and not between them and the axis.
+UNCUT = """
+return [[".note", "after"], [".strips", "inside"], [".strips li", "inside"], [".axis", "before"]].map(
+    ([one, where]) => getComputedStyle(document.querySelector(`#timeline ${one}`)).getPropertyValue(`break-${where}`)
+);
+"""
+
+
+@pytest.mark.parametrize(("count", "strips"), [(16, "avoid"), (17, "auto")])
+def test_printed_timeline(count: int, strips: str, browser: webdriver.Chrome, write: Write) -> None:
+    """A page of paper cuts no strip, and not the timeline either if it fits."""
+    browser.get(page(write, count).as_uri())
+    show(browser, 720, media="print")
+
+    assert ["avoid", strips, "avoid", "avoid"] == browser.execute_script(UNCUT)

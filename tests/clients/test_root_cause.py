@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.clients.conftest import PROGRAMS, RUNNER, run
+from tests.helpers.reports import read_report
 
 RANKS = 4
 
@@ -21,7 +21,7 @@ def test_rank_that_raised_is_named(culprit: int, kind: str, run_number: int, tmp
     program = (sys.executable, str(PROGRAMS / "one_fails.py"), str(culprit), kind)
     ended = run(*RUNNER, "--nproc-per-node", str(RANKS), "--log-dir", "log", *program, cwd=tmp_path)
     (report,) = (tmp_path / "log").glob("*-report*.json")
-    cause = json.loads(report.read_bytes())["cause"]
+    cause = read_report(report)["cause"]
 
     assert ended.status
     if cause["rank_id"] != culprit:

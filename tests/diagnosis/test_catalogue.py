@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from ascend_runner.diagnosis import catalogue
+from ascend_runner.diagnosis import catalogue, expressions
 from ascend_runner.diagnosis.catalogue import EXCEPTION, FOLDER, LINE, Entry, faults, first_phrase
 from ascend_runner.diagnosis.log_evidence import read
 from ascend_runner.supervision.causes import Ending
@@ -19,7 +20,7 @@ MATCHING: Final = [entry for entry in ENTRIES if entry.match]
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
 def test_our_entries_have_no_faults(path: Path) -> None:
-    """Each has known keys, matches its sample, and does not match its near miss."""
+    """Each has known keys, Chinese words, matches its sample, and does not match its near miss."""
     assert [] == faults(path.read_bytes(), path.name, is_ours=True)
 
 
@@ -43,6 +44,38 @@ def _id_of(entry: Entry, sample: str) -> str:
     frame = "" if sample.startswith("  File ") else '  File "/job/train.py", line 61, in main\n    step(batch)\n'
     log = f"Traceback (most recent call last):\n{frame}{sample}\n"
     return read(log.encode(), Ending(exit_code=1)).code
+
+
+def test_titles_and_search_words_are_chinese() -> None:
+    """Each entry has a title and a word in Chinese characters, and its words add to the title."""
+    chinese = re.compile("[\u4e00-\u9fff]")
+
+    assert [] == [entry.id for entry in ENTRIES if not chinese.search(entry.title_zh)]
+    assert [] == [entry.id for entry in ENTRIES if not any(map(chinese.search, entry.words_zh))]
+    assert [] == [(entry.id, word) for entry in ENTRIES for word in entry.words_zh if word in entry.title_zh]
+
+
+def test_expressions_are_compiled_where_their_text_occurs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading compiles none, and a search only those of which an alternative has a text that occurs in the log."""
+    compiled: list[str] = []
+    compile_any = re.compile
+
+    def compile_one(text: str, flags: int = 0) -> re.Pattern[str]:
+        compiled.append(text)
+        return compile_any(text, flags)
+
+    monkeypatch.setattr(re, "compile", compile_one)
+    known = catalogue.build(ENTRIES)
+    in_vain = known.first(LINE, ["nothing to see"])
+
+    assert (None, []) == (in_vain, compiled)
+
+    line = "OSError: [Errno 28] No space left on device"
+    found = known.first(LINE, [line])
+
+    assert found is not None
+    assert [] == [text for text in compiled if not any(one in line.lower() for one in expressions.literals(text))]
+    assert "no-space-left-on-device" == found.code.name
 
 
 def test_every_meaning_fits_on_a_line() -> None:
@@ -94,7 +127,15 @@ def test_file_of_a_site() -> None:
         ("sample must be a string or a list of strings", '"ERROR licence server l1 refused the checkout"', "[1]"),
         ("invalid on 'file', expected 'line' or 'exception'", '"line"', '"file"'),
         ("invalid id 'Our licence'", '"licence"', '"Our licence"'),
+        ("missing key 'source'", 'source = "https://wiki.example.org/licences"', ""),
+        ("source must be a string, and not empty", '"https://wiki.example.org/licences"', '""'),
+        ("source must be a string, and not empty", '"https://wiki.example.org/licences"', "['https://a']"),
         ("invalid source 'our wiki', expected a URL", "https://wiki.example.org/licences", "our wiki"),
+        ("invalid source 'ftp://wiki.example.org/licences', expected a URL", "https:", "ftp:"),
+        ("invalid source 'https:///licences', expected a URL", "wiki.example.org", ""),
+        ("invalid source 'https://our wiki/licences', expected a URL", "wiki.example.org", "our wiki"),
+        ("invalid source 'see https://wiki.example.org/licences', expected a URL", "https:", "see https:"),
+        ("invalid source 'https://wiki.example.org/our licences', expected a URL", "org/licences", "org/our licences"),
         ("means and next must be one printable line", "ask the platform team", "ask " * 50),
         ("it does not match its sample 'ERROR'", "ERROR licence server l1 refused the checkout", "ERROR"),
         ("it matches its near miss", "granted 8 seats", "refused 8 seats"),
@@ -114,6 +155,14 @@ def test_faults_of_a_site(reason: str, old: str, new: str) -> None:
 
     assert fault.startswith("site.toml, entry 2")
     assert reason in fault
+
+
+def test_fault_of_the_syntax() -> None:
+    """Its line and column are reported."""
+    (fault,) = faults(b"[[entry]]\nid = licence\n", "site.toml")
+
+    assert fault.startswith("site.toml is not TOML: ")
+    assert fault.endswith(" (at line 2, column 6)")
 
 
 def test_all_faults_at_once() -> None:

@@ -118,6 +118,8 @@ def test_wrapper_gives_way() -> None:
     assert "EI0002" == name_of("AclrtSynchronizeStream, error code is 507011", "EI0002: [PID: 7] Notify wait times out")
     assert "EI0013" == name_of("AclrtSynchronizeDevice, error code is 507057", "EI0013: [PID: 7] An error CQE occurred")
     assert "507011" == name_of("runtime result = 507011", "EZ9999: Inner Error!")
+    assert "E10404" == name_of("Call aclrtSynchronizeStream failed : 507015", "E10404: Output indexed [0] requires 7")
+    assert "507015" == name_of("error code is 507015", "EZ9999: Inner Error!")
     assert "EL0005" == name_of("Invalid_Argument(EL0003): The argument is invalid.", "EL0005: [PID: 7] device busy")
 
 

@@ -76,9 +76,9 @@ def test_oom_kill_in_the_log() -> None:
 
 def test_wrong_build() -> None:
     """SIGILL is explained by a package for another CPU."""
-    assert "illegal CPU instruction: a package was built for another type of CPU" == meaning(
-        Ending(signum=SIGILL), Circumstances()
-    )
+    assert (
+        "illegal CPU instruction: a package was built for another type of CPU: install its build for this CPU"
+    ) == meaning(Ending(signum=SIGILL), Circumstances())
 
 
 def test_killed_without_counters() -> None:

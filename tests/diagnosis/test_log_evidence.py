@@ -459,6 +459,25 @@ def test_inner_error_beside_a_code_that_says_more() -> None:
     assert "507015" == found.code
 
 
+@pytest.mark.parametrize(
+    ("kind", "source", "exception"),
+    [
+        (Kind.ROOT, "raise ValueError(message)", "ValueError: loss is nan at step 17"),
+        (Kind.ROOT, "batch['x']", "KeyError: 'x'"),
+        (Kind.ROOT, "loss.backward()", "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"),
+        (Kind.SECONDARY, "dist.barrier()", "RuntimeError: HCCL function error: HcclBarrier, error code is 6"),
+        (Kind.SECONDARY, "raise RuntimeError(text)", "RuntimeError: the step failed: connection closed by peer"),
+        (Kind.SECONDARY, "raise OSError", "OSError"),
+    ],
+)
+def test_report_of_a_lost_peer_below_an_exception(kind: Kind, source: str, exception: str) -> None:
+    """It says nothing about an exception that states a cause of its own."""
+    report = "EI0006: [PID: 7] 2026-01-02-03:04:05.123.456 Getting socket times out."
+    log = f'Traceback (most recent call last):\n  File "train.py", line 9, in f\n    {source}\n{exception}\n{report}\n'
+
+    assert kind is read(log.encode()).kind
+
+
 def test_error_at_the_exit_of_the_interpreter() -> None:
     """What fails at the exit, after the exception, does not explain it."""
     log = (
@@ -491,6 +510,11 @@ def test_code_beside_the_error_of_a_stopped_rank() -> None:
 
 
 RULE: Final = "-" * 60
+# Of torch_npu.
+CALLED: Final = "Since the operator is called asynchronously, the stacktrace may be inaccurate."
+SET: Final = "If you want to get the accurate stacktrace, pleace set the environment variable ASCEND_LAUNCH_BLOCKING=1."
+FORCE: Final = "Note: ASCEND_LAUNCH_BLOCKING=1 will force ops to run in synchronous mode, resulting in degradation."
+UNSET: Final = "Please unset ASCEND_LAUNCH_BLOCKING in time after debugging."
 NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
 
 
@@ -506,6 +530,15 @@ NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
             ["step 1", "step 2", *(f"worker-1: task {number} has failed" for number in range(7, 40))],
         ),
         (
+            ["step 1", "step 2", "09:47:39.12 worker-1: task ad3f of 0x7f9b has failed"],
+            [
+                "step 1",
+                "step 2",
+                "09:47:36.5 worker-1: task c07e of 0x7f3a has failed",
+                "09:47:39.12 worker-1: task ad3f of 0x7f9b has failed",
+            ],
+        ),
+        (
             ["RuntimeError: CUDA error: illegal instruction"],
             [
                 "Traceback (most recent call last):",
@@ -518,10 +551,23 @@ NEWS: Final = [f"line {name}" for name in "abcdefghijkl"]
                 "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
             ],
         ),
+        (
+            ["RuntimeError: The Inner error is reported as above.", "[ERROR] ERR00100 PTA call acl api failed."],
+            [
+                "Traceback (most recent call last):",
+                '  File "train.py", line 9, in f',
+                "RuntimeError: The Inner error is reported as above.",
+                f" {CALLED} {SET}",
+                f"{FORCE} {UNSET}",
+                f" {CALLED}",
+                SET,
+                "[ERROR] ERR00100 PTA call acl api failed.",
+            ],
+        ),
     ],
 )  # fmt: skip
 def test_rows_that_say_nothing(expected: list[str], log: list[str]) -> None:
-    """Rules, blank lines, marks, hints on debugging and errors that differ only in numbers take no rows."""
+    """Rules, blank lines, marks, hints on debugging, and errors again with other numbers, addresses or times."""
     excerpt = read("\n".join(log).encode(), Ending(exit_code=1)).excerpt
 
     assert expected == list(excerpt[-len(expected) :])

@@ -97,7 +97,6 @@ def test_the_first_to_end_is_kept() -> None:
     """What the rank whose exit status counts has said is not lost."""
     cause = find(failed(0, LOST), failed(2, NAN))
 
-    assert cause.is_first_a_consequence
     assert "Connection closed by peer" in cause.first_summary
     assert "ValueError: loss is nan at step 17" == cause.summary
 
@@ -156,6 +155,25 @@ def gone(rank_id: int) -> Death:
 def test_words_that_only_one_rank_has(expected: tuple[int, str], deaths: list[Death]) -> None:
     """Where several ranks fail with the same unknown words, one that says something else precedes them."""
     assert expected == named(find(*deaths))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"port 5012 of 10.0.0.4", b"port 5099 of 10.0.0.17"),
+        (b"worker3", b"worker12"),
+        (b"link 0xffff7f3ab010", b"link 0xfffe00c4d928"),
+        (b"stream 3fa9c07e11d2", b"stream b41e6c5a90f3"),
+        (b"mesh, 2026-11-22 09:47:36.123,", b"mesh, 2026-11-22 9:47:37.5,"),
+    ],
+    ids=["decimal", "name", "address", "hexadecimal", "time"],
+)
+def test_words_that_differ_in_what_every_rank_has(first: bytes, second: bytes) -> None:
+    """Numbers, addresses, ids and times do not make the words of two ranks different."""
+    lost = [failed(0, GONE.replace(b"port 5012 of 10.0.0.4", first))]
+    lost += [failed(1, GONE.replace(b"port 5012 of 10.0.0.4", second))]
+
+    assert (2, "likely") == named(find(*lost, failed(2, DECODE)))
 
 
 def test_known_words_that_several_ranks_have() -> None:

@@ -157,6 +157,13 @@ def test_chain_that_begins_with_a_lost_peer() -> None:
     )
 
 
+def test_report_of_a_lost_peer_between_two_errors() -> None:
+    """Printed below an exception that states its cause, it does not make that a consequence."""
+    report = "EI0006: [PID: 7] 2026-01-02-03:04:05.123.456 Getting socket times out."
+
+    assert "ValueError: loss is nan" == chosen([*traceback("ValueError: loss is nan")[:-1], report, ""], LOST)
+
+
 def test_abort_just_below_an_exception() -> None:
     """An abort that gives no reason yields to an exception just above it, but not to one further up."""
     abort = ["[node-0:00366] *** Process received signal ***", "[node-0:00366] Signal: Aborted (6)"]

@@ -117,6 +117,71 @@ def test_what_the_user_set_stays() -> None:
     assert environ.items() <= own.items()
 
 
+RECORDERS = {
+    "TORCH_FR_BUFFER_SIZE": "2000",
+    "TORCH_FR_DUMP_TEMP_FILE": "/log/job-torch-rank-",
+    "TORCH_HCCL_TRACE_BUFFER_SIZE": "2000",
+    "TORCH_HCCL_DEBUG_INFO_TEMP_FILE": "/log/job-torch_npu-rank-",
+}
+MONITORED = {"TORCH_HCCL_ENABLE_MONITORING": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "limit", "expected"),
+    [
+        ({}, 60.0, RECORDERS),
+        (dict.fromkeys(RECORDERS, "mine"), 60.0, {}),
+        (
+            {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "x"},
+            60.0,
+            {**RECORDERS, "TORCH_FR": ""},
+        ),
+        (MONITORED, 60.0, {**RECORDERS, "TORCH_HCCL_DUMP_ON_TIMEOUT": "1", "TORCH_HCCL_HEARTBEAT_TIMEOUT_SEC": "600"}),
+        (
+            MONITORED,
+            1800.0,
+            {**RECORDERS, "TORCH_HCCL_DUMP_ON_TIMEOUT": "1", "TORCH_HCCL_HEARTBEAT_TIMEOUT_SEC": "3600"},
+        ),
+        (MONITORED, None, {**RECORDERS, "TORCH_HCCL_DUMP_ON_TIMEOUT": "1"}),
+        ({"TORCH_HCCL_ENABLE_MONITORING": "0"}, 60.0, RECORDERS),
+    ],
+)
+def test_flight_recorders(environ: dict[str, str], limit: float | None, expected: dict[str, str]) -> None:
+    """They are switched on where the user has not set them, by whatever name; torch_npu's monitor only by the user."""
+    found = context("torch", environ, dumps="/log/job-", hang_timeout=limit)
+    own = env_patch.flight_recorders(found).job
+    if "TORCH_FR" in expected:
+        expected = {name: value for name, value in expected.items() if not name.startswith("TORCH_FR")}
+
+    assert expected == own
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_frameworks_with_flight_recorders(framework: str) -> None:
+    """Ranks that may use torch have them if a hang is watched for, and no others."""
+    environ = {"CM_WORKER_IP": "10.0.0.2"}
+    off, on = (
+        patch_environment(context(framework, environ, table_path=TABLE, dumps=dumps)).job for dumps in ("", "/log/job-")
+    )
+
+    assert (RECORDERS if framework in {"auto", "torch"} else {}) == {
+        name: value for name, value in on.items() if off.get(name) != value
+    }
+
+
+def test_paths_of_flight_recorders() -> None:
+    """Each recorder that dumps gets a pipe in the run directory, unless the user has chosen one."""
+    env = {**RECORDERS, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "pipe-"}
+    pipes = env_patch.recorder_pipes(env, "/run")
+
+    assert {"TORCH_HCCL_DEBUG_INFO_PIPE_FILE": "/run/flight-recorder-torch_npu-rank-"} == pipes
+    assert {} == env_patch.recorder_pipes({}, "/run")
+    assert (
+        ("/work/pipe-5.pipe", "/log/job-torch-rank-5"),
+        ("/run/flight-recorder-torch_npu-rank-5.pipe", "/log/job-torch_npu-rank-5"),
+    ) == env_patch.recorder_paths({**env, **pipes}, "/work", 5)
+
+
 @pytest.mark.parametrize(("cores", "nproc", "threads"), [(192, 8, "24"), (7, 2, "3"), (2, 8, "1"), (1, 1, "1")])
 def test_threads(cores: int, nproc: int, threads: str) -> None:
     """Each rank gets an equal share of the cores as threads, at least one."""

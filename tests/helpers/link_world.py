@@ -34,6 +34,7 @@ from ascend_runner.link.messages import (
     VerdictReached,
 )
 from ascend_runner.link.protocol import (
+    FIRST_WORD,
     HUB,
     AllDead,
     Event,
@@ -104,9 +105,11 @@ class Machine:
         """Whether ranks of it run."""
         return bool(self.runs) and self.runs[-1][2] == float("inf")
 
-    def begin(self, patience: float = 0.0) -> None:
-        """Start the runner, which starts its ranks, after `patience` seconds in which it may hear of the others."""
+    def begin(self, patience: float = FIRST_WORD) -> None:
+        """Start the runner, which starts its ranks: with restarts after it has heard of the others, or `patience`."""
         self.tell(stage=Stage.PREPARING)
+        if not self.world.max_restarts:
+            patience = 0.0
         self.world.after(self.habits.prepare + patience, lambda: self.run(0))
 
     def run(self, attempt: int) -> None:
@@ -237,6 +240,8 @@ class Machine:
             self.world.after(0.0, lambda: self.leave(125))
         elif isinstance(news, Joined) and news.attempt:
             self.world.after(0.0, lambda: self.catch_up(news.attempt))
+        elif isinstance(news, Joined) and self.spoke.identity.max_restarts:
+            self.world.after(self.habits.prepare, lambda: self.run(0))
 
     def follow(self, verdict: JobVerdict) -> None:
         """Prepare the next attempt, or leave, once the ranks are dead."""

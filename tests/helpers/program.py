@@ -20,6 +20,7 @@ import pytest
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.link.meeting import SECRET
+from tests.helpers.reports import read_report
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
 
@@ -181,8 +182,7 @@ class Program:
 
     def report(self, part: str = "") -> dict[str, Any]:
         """Read the report of the job; of one of several nodes, by the part of its file name."""
-        document: dict[str, Any] = json.loads((self.log_dir / f"job-report{part}.json").read_bytes())
-        return document
+        return read_report(self.log_dir / f"job-report{part}.json")
 
     def events(self, part: str = "") -> list[dict[str, Any]]:
         """Read the data of the job's events, in their order; of one of several nodes, by the part of its file name."""

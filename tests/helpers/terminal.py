@@ -27,9 +27,11 @@ TAKE_IT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);
 class Terminal:
     """Runs one command in a terminal; `screen` is all that it has shown, echoed input included."""
 
-    def __init__(self, command: list[str], folder: Path, env: dict[str, str] | None = None, columns: int = 80) -> None:
+    def __init__(
+        self, command: list[str], folder: Path, env: dict[str, str] | None = None, columns: int = 80, rows: int = 24
+    ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.popen = subprocess.Popen(
             [sys.executable, "-S", "-c", TAKE_IT, *command],
             env={**CLEAN, "TERM": "xterm", "NO_COLOR": "1", **(env or {})},

@@ -31,6 +31,7 @@ def test_signal_while_the_last_report_is_written(tmp_path: Path, *, is_prepared:
         signals.refuse = refused.append
         setup: Any = SimpleNamespace(
             signals=signals,
+            requests=SimpleNamespace(),
             messages=SimpleNamespace(warning=print),
             environ={},
             patience=PATIENT,
@@ -38,7 +39,8 @@ def test_signal_while_the_last_report_is_written(tmp_path: Path, *, is_prepared:
             writer=writer,
             begin=lambda _spec: writer,
             await_staging=fail,
-            prepare=lambda *_args: SimpleNamespace(error=OutputError("no table")),
+            prepare=lambda *_args: SimpleNamespace(error=OutputError("no table"), outline=None),
+            show=lambda _prepared: None,
             end_requests=lambda: raise_signal(SIGUSR1),
         )
         if is_prepared:

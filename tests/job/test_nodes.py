@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from signal import SIGINT, SIGKILL, SIGTERM, SIGUSR1
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from ascend_runner.errors import AscendRunnerError, StopRequestedError
+from ascend_runner.errors import AscendRunnerError, CommandError, StopRequestedError
 from ascend_runner.job.nodes import LAST_WORD, STOP_WORD, Nodes, of_all_nodes
 from ascend_runner.link.messages import (
     NOT_REACHED,
@@ -143,7 +144,8 @@ class Scene:
     def __init__(self, *, restarts: int = 0, is_required: bool = False, node: int = 1) -> None:
         self.clock, self.peers, self.shown = Clock(), FakePeers(), list[str]()
         self.requests = Requests(self.clock)
-        messages = SimpleNamespace(info=self.shown.append, warning=self.shown.append, warn_once=self.shown.append)
+        show = self.shown.append
+        messages = SimpleNamespace(info=show, warning=show, error=show, warn_once=show)
         setup: Any = SimpleNamespace(
             signals=self.clock, requests=self.requests, messages=messages, wait_in_time=self._wait, environ={}
         )
@@ -358,6 +360,18 @@ def test_verdict_gives_status_and_decision() -> None:
     assert 2.0 == scene.clock.now()
 
 
+def test_equal_failures_are_those_of_the_verdicts() -> None:
+    """Each time, rank 0 of this node has failed as well, but the cause was elsewhere once, and then another rank."""
+    found = []
+    for node, rank_id in ((1, 0), (1, 0), (3, 26), (3, 27)):
+        scene = Scene()
+        verdict = JobVerdict(node=node, rank_id=rank_id, sentence=f"rank {rank_id} failed", kind="own", status=7)
+        scene.send(VerdictReached(verdict))
+        found.append(scene.nodes.confer(FAILED, Outcome(cause=EXITED)).fingerprint)
+
+    assert ["exit status 7", "exit status 7", "rank 26 on node 3 failed", "rank 27 on node 3 failed"] == found
+
+
 @pytest.mark.parametrize("is_local", [False, None])
 def test_node_that_has_only_lost_a_peer_is_not_the_cause(*, is_local: bool | None) -> None:
     """If the verdict is only a lost peer of this node, the cause is where this node places it."""
@@ -376,6 +390,79 @@ def test_without_a_verdict_a_node_ends_by_itself() -> None:
 
     assert (7, Verdict.NO_LINK) == (end.status, end.decision)
     assert GRACE + LAST_WORD == pytest.approx(scene.clock.now())
+
+
+ERROR = CommandError("command not found: 'trian'", exit_status=127)
+
+
+@pytest.mark.parametrize(("attempt", "restart"), [(0, "never"), (1, "transient")])
+def test_error_before_the_start_is_a_failure(attempt: int, restart: str) -> None:
+    """The others learn why this node starts no ranks; before the first attempt, it would happen again."""
+    scene = Scene(restarts=3)
+    scene.nodes.prepare(attempt)
+    scene.nodes.fail(copy(ERROR))
+    last = scene.peers.told[-1]
+
+    assert LAST_WORD + GRACE == scene.clock.now()
+    assert last.failure
+    assert last.diagnosed
+    assert (Stage.DEAD, str(ERROR), 127, FailureClass.OWN) == (
+        last.stage,
+        last.failure.ending,
+        last.failure.status,
+        last.failure.kind,
+    )
+    assert (str(ERROR), 127, FailureClass.OWN, restart) == (
+        last.diagnosed.sentence,
+        last.diagnosed.status,
+        last.diagnosed.kind,
+        last.diagnosed.restart,
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "shown"),
+    [
+        (JobVerdict(node=1, sentence="command not found: 'trian'", status=127), 127, []),
+        (JobVerdict(node=3, sentence="exit status 9", status=9), 9, ["node 3: exit status 9"]),
+        (JobVerdict(attempt=2, node=3, sentence="exit status 9", status=9, restarts=True), 127, []),
+        (JobVerdict(node=1, status=1, is_alone=True), 127, []),
+    ],
+)
+def test_error_before_the_start_gets_the_status_of_all(verdict: JobVerdict, status: int, shown: list[str]) -> None:
+    """All nodes exit with the status of the verdict, unless that is about others that go on."""
+    scene, error = Scene(restarts=3), copy(ERROR)
+    scene.send_at(1.0, VerdictReached(verdict))
+    scene.nodes.fail(error)
+
+    assert (1.0, status, shown) == (scene.clock.now(), error.exit_status, scene.shown)
+
+
+def test_second_runner_with_an_error_is_refused_at_once() -> None:
+    """It waits for no verdict, which is about the first one."""
+    scene, error = Scene(), copy(ERROR)
+    scene.send_at(1.0, Refused(sentence="node 1 is already running"))
+    scene.nodes.fail(error)
+
+    assert (1.0, 127) == (scene.clock.now(), error.exit_status)
+
+
+@pytest.mark.parametrize(
+    ("news", "error"),
+    [
+        (Refused(sentence="node 1 is already running"), AscendRunnerError("node 1 is already running")),
+        (VerdictReached(JobVerdict(node=3, status=9)), AscendRunnerError("no restart: node 3 failed")),
+        (Joined(), StopRequestedError(SIGTERM, "stopped by SIGTERM")),
+    ],
+)
+def test_error_that_comes_from_the_others_is_no_failure(news: News, error: AscendRunnerError) -> None:
+    """A node that the others have ended, or a signal, says nothing that may become a cause, and does not wait."""
+    scene = Scene(restarts=3)
+    scene.send(news)
+    scene.nodes.fail(error)
+
+    assert 0.0 == scene.clock.now()
+    assert not any(local.failure for local in scene.peers.told)
 
 
 def test_verdict_on_a_later_attempt_is_one_on_this() -> None:

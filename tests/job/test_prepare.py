@@ -16,6 +16,7 @@ from ascend_runner.errors import CommandError, RankTableNotReadyError, SettingsE
 from ascend_runner.job.preparation import Preparation, Preparer
 from ascend_runner.plan.ranks import PlanContext
 from ascend_runner.problems import Severity, Subject
+from ascend_runner.rank_table import RankTable
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.settings.model import Settings
 from tests.platforms import platform_cases
@@ -24,6 +25,7 @@ VALID = Path(__file__).parents[2] / "fixtures" / "valid"
 TABLE = str(VALID / "group_list_8_devices.json")
 PYTHON = os.path.dirname(sys.executable)
 TWO_RANKS = Settings(nproc_per_node=2)
+TWO_NODES = Settings(nnodes=2, node_rank=1, master_addr="a")
 
 
 @attrs.define
@@ -32,6 +34,7 @@ class Preparing:
 
     folder: Path
     pauses: int = 0
+    former: RankTable | None = None
     shown: list[str] = attrs.field(factory=list)
 
     def prepare(
@@ -54,8 +57,8 @@ class Preparing:
             read_text=lambda path: (files or {}).get(path, ""),
             reserve_port=reserve_port,
         )
-        preparer = Preparer(context, Messages(lambda data: self.shown.append(data.decode())), self._pause)
-        return preparer.prepare()
+        messages = Messages(lambda data: self.shown.append(data.decode()))
+        return Preparer(context, messages, self._pause, former=self.former).prepare()
 
     def _pause(self, _seconds: float) -> None:
         self.pauses += 1
@@ -234,6 +237,26 @@ def test_options_of_several_nodes(preparing: Preparing) -> None:
     assert () == prepared.problems
 
 
+@pytest.mark.parametrize(
+    ("settings", "has_link"),
+    [
+        (attrs.evolve(TWO_NODES, nproc_per_node=2), True),
+        (attrs.evolve(TWO_NODES, rank_table="later.json"), True),
+        (attrs.evolve(TWO_NODES, nproc_per_node=2, dry_run=True), False),
+        (attrs.evolve(TWO_NODES, nproc_per_node=2, link="off"), False),
+        (Settings(rank_table="later.json"), False),
+        (TWO_RANKS, False),
+    ],
+)
+def test_other_nodes_are_known_in_spite_of_an_error(
+    preparing: Preparing, settings: Settings, *, has_link: bool
+) -> None:
+    """A node with an error can tell the others, unless its options do not say where they are."""
+    outline = preparing.prepare(settings, "trian").outline
+
+    assert has_link is bool(outline and outline.link)
+
+
 def test_nobody_waits_after_an_error(preparing: Preparing) -> None:
     """With an error there is no wait for a rank table, and a table that is not there yet is no further problem."""
     prepared = preparing.prepare(Settings(rank_table="later.json"), "trian")
@@ -241,6 +264,27 @@ def test_nobody_waits_after_an_error(preparing: Preparing) -> None:
     assert [Subject.COMMAND] == subjects(prepared)
     assert 1 == len(prepared.problems)
     assert 0 == preparing.pauses
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"status": "initializing"}', '{"status": "completed"}'])
+def test_table_that_is_known_is_not_awaited(preparing: Preparing, text: str | None) -> None:
+    """If all runners live on, a restart does not depend on whether the platform's file is still there."""
+    settings = Settings(rank_table="table.json")
+    path = preparing.folder / "table.json"
+    path.write_bytes(Path(TABLE).read_bytes())
+    former = preparing.former = preparing.prepare(settings).table
+    path.unlink() if text is None else path.write_text(text)
+    again = preparing.prepare(settings)
+
+    assert (former, 8, 0) == (again.table, len(again.job().ranks), preparing.pauses)
+
+
+def test_table_that_has_changed_is_read(preparing: Preparing) -> None:
+    """A new table takes the place of the one that is known."""
+    preparing.former = preparing.prepare(Settings(rank_table=TABLE)).table
+    again = preparing.prepare(Settings(rank_table=str(VALID / "group_list_1_device.json")))
+
+    assert 1 == len(again.job().ranks)
 
 
 def test_wait_for_the_table(preparing: Preparing) -> None:

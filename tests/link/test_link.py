@@ -26,6 +26,7 @@ from ascend_runner.link.messages import (
     StopAll,
     VerdictReached,
 )
+from ascend_runner.link.protocol import PARTING
 from ascend_runner.link.sockets import REDIAL
 from tests.helpers.waiting import is_gone, wait_until
 from tests.link.conftest import PORTS, Node, Nodes, own_address
@@ -91,8 +92,23 @@ def test_hub_without_port_says_so(nodes: Nodes) -> None:
         hub = nodes.open(nodes.settings(0, ports=PORTS[:1]))
         wait_until(lambda: hub.read() and hub.sentences)
 
-    assert [f"no free port for the link between the nodes: {PORTS[0]} is taken"] == hub.sentences
+    assert [True] == [f"{PORTS[0]} is taken" in sentence for sentence in hub.sentences]
     assert {"0": "hello"} == hub.heard
+
+
+def test_hub_without_port_ends_at_once(nodes: Nodes) -> None:
+    """A node that has not joined is not waited for after a failure: nobody can hear it."""
+    with socket.create_server((nodes.address, PORTS[0])):
+        hub = nodes.open(nodes.settings(0, ports=PORTS[:1]), run=RUN)
+        news = Read([hub])
+        failure = Failure(rank_id=0, ending="exit status 7", status=7, kind=FailureClass.OWN, at=time.monotonic())
+        hub.link.tell(Local(stage=Stage.DEAD, failure=failure, diagnosed=Diagnosed(status=7)))
+        wait_until(lambda: news.of(0, VerdictReached))
+        hub.link.tell(Local(stage=Stage.LEFT, failure=failure, status=7))
+        decided = time.monotonic()
+        hub.link.close()
+
+    assert time.monotonic() - decided < PARTING - 1.0
 
 
 def test_foreign_hub_is_passed_over(nodes: Nodes) -> None:

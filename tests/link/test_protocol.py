@@ -29,11 +29,11 @@ from ascend_runner.link.messages import (
     Waiting,
     Warned,
 )
-from ascend_runner.link.protocol import ASK_LIMIT, HUB, LocalChanged, Received, Requested, Send, Tell, Tick
+from ascend_runner.link.protocol import ASK_LIMIT, FIRST_WORD, HUB, LocalChanged, Received, Requested, Send, Tell, Tick
 from ascend_runner.link.spoke import Spoke
 from ascend_runner.link.wire import Header, View
 from ascend_runner.record.nodes import JobVerdict
-from tests.helpers.link_world import Habits, Network, World
+from tests.helpers.link_world import Habits, Machine, Network, World
 
 Kind = TypeVar("Kind")
 
@@ -332,8 +332,15 @@ def with_tables(*tables: str, running: tuple[int, ...] = ()) -> World:
     return world
 
 
-DIFFERENT = "the rank tables of the nodes differ: node 2 111111111111, nodes 0, 1 000000000000"
-TABLES = ("0" * 32, "0" * 32, "1" * 32)
+DIFFERENT = (
+    "the rank tables of the nodes differ: node 2 has /b (1 server, 8 devices), SHA-256 4ded669c; "
+    "nodes 0, 1 have /a (2 servers, 16 devices), SHA-256 c415f2b4"
+)
+TABLES = (
+    "c415f2b4 /a (2 servers, 16 devices)",
+    "c415f2b4 /c (2 servers, 16 devices)",
+    "4ded669c /b (1 server, 8 devices)",
+)
 
 
 def test_rank_tables_that_differ() -> None:
@@ -590,6 +597,25 @@ def test_no_restart_without_a_node_that_is_cut_off(survivors: tuple[str, ...], d
     assert decision == world.machines[0].verdicts[-1].decision
 
 
+@pytest.mark.parametrize(
+    ("end", "replaces"),
+    [
+        (lambda machine: machine.fail(), False),
+        (lambda machine: machine.kill_runner(), True),
+        (lambda machine: machine.signal(), True),
+        (lambda machine: machine.vanish(), True),
+    ],
+    ids=["fail", "kill", "signal", "vanish"],
+)
+def test_verdict_says_whether_a_node_has_to_be_replaced(end: Callable[[Machine], None], *, replaces: bool) -> None:
+    """Only then the platform writes the rank table anew."""
+    world = World(nodes=3, max_restarts=1, node_timeout=5.0).start().play(10.0)
+    end(world.machines[2])
+    world.play(30.0)
+
+    assert [replaces] == [verdict.replaces for verdict in world.machines[1].verdicts]
+
+
 def test_restarts_are_counted_at_the_hub() -> None:
     """Whichever node fails, the job is restarted `max_restarts` times."""
     world = World(nodes=3, max_restarts=2).start()
@@ -615,6 +641,74 @@ def test_a_new_hub_goes_on_with_the_attempt_that_it_hears() -> None:
     world.play(5.0)
 
     assert [2, 2, 2] == [machine.runs[-1][0] for machine in world.machines.values()]
+
+
+@pytest.mark.parametrize(
+    ("end", "attempt"),
+    [(lambda machine: machine.vanish(), 1), (lambda machine: machine.kill_runner(), 2), (lambda it: it.signal(), 2)],
+    ids=["vanish", "kill", "signal"],
+)
+@pytest.mark.parametrize("late", [0.0, 4.0])
+def test_a_new_node_0_does_not_begin_with_an_attempt_that_is_over(
+    end: Callable[[Machine], None], attempt: int, late: float
+) -> None:
+    """It starts no ranks before it has heard the others, or they have had 5 s to reach it."""
+    world = World(nodes=3, max_restarts=3).start().play(10.0)
+    world.machines[1].fail()
+    world.play(5.0)
+    end(world.machines[0])
+    world.play(30.0)
+    for node in (1, 2):
+        world.machines[node].is_cut = True
+    world.start_hub("runner-0-again")
+    world.boot(0, "runner-0-again")
+    world.play(late)
+    for node in (1, 2):
+        world.machines[node].is_cut = False
+    world.play(60.0)
+
+    assert [attempt] == [number for number, _first, _last in world.machines[0].runs]
+    assert all(machine.is_alive and machine.runs[-1][0] == attempt for machine in world.machines.values())
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+@pytest.mark.parametrize("late", [1.0, 3.5])
+def test_a_new_hub_goes_on_with_the_stop_of_the_former_one(earlier: int, late: float) -> None:
+    """While other nodes still stop their ranks because node 0 has died, its new runner starts none of that attempt."""
+    world = World(nodes=3, max_restarts=3).start().play(10.0)
+    for _ in range(earlier):
+        world.machines[1].fail()
+        world.play(10.0)
+    for node in (1, 2):
+        world.machines[node].habits = Habits(stop=8.0)
+    world.machines[0].kill_runner()
+    world.play(late)
+    world.start_hub("runner-0-again")
+    world.boot(0, "runner-0-again")
+    world.play(60.0)
+    verdicts = [news.verdict for _at, news in told(world, 1, VerdictReached)]
+
+    assert [earlier + 1] == [number for number, _first, _last in world.machines[0].runs]
+    assert all(machine.is_alive and machine.runs[-1][0] == earlier + 1 for machine in world.machines.values())
+    assert ("the runner of node 0 died", 137, True) == (
+        verdicts[-1].sentence,
+        verdicts[-1].status,
+        verdicts[-1].restarts,
+    )
+
+
+@pytest.mark.parametrize(("nodes", "at"), [((0, 1, 2), 0.1), ((0, 1), FIRST_WORD)])
+def test_the_first_attempt_waits_for_no_node_that_is_late(nodes: tuple[int, ...], at: float) -> None:
+    """Where all nodes are started together, restarts delay no rank; otherwise, a rank waits for 5 s."""
+    world = World(nodes=3, max_restarts=1)
+    world.start_hub()
+    for node in nodes:
+        world.boot(node)
+    world.play(10.0)
+
+    assert [at] * len(nodes) == [
+        pytest.approx(world.machines[node].runs[0][1], abs=world.habits.prepare + 0.01) for node in nodes
+    ]
 
 
 def test_a_new_hub_does_not_take_a_stopped_node_for_a_successful_one() -> None:
@@ -671,6 +765,8 @@ def test_a_new_hub_waits_for_the_leases_of_nodes_that_it_does_not_know() -> None
     world.play(30.0)
     assert cut.is_alive
     assert [0] == [attempt for attempt, _first, _last in world.machines[0].runs]
+    waits = [told(world, node, Waiting)[-1][1].sentence for node in range(3)]
+    assert ["waiting until no rank of a former runner of nodes 0-2 can be alive"] * 3 == waits
     world.play(90.0)
 
     assert [1] * 3 == [machine.runs[-1][0] for machine in world.machines.values()]
@@ -745,8 +841,26 @@ def test_only_a_wait_that_lasts_is_told() -> None:
     world.play(30.0)
 
     shown = [[news.sentence for _at, news in told(world, node, Waiting) if news.sentence] for node in range(3)]
-    late = "waiting for node 2 to be ready for the restart"
+    late = "waiting for node 2 to be ready for the restart, for at most 10 min 0 s (--link-timeout)"
     assert [[late], [late], []] == shown
+
+
+@pytest.mark.parametrize(
+    ("awaited", "sentence"),
+    [((0, 1, 2), "waiting for nodes 0, 2 to end"), ((2,), "waiting for node 2 to end"), ((1,), "")],
+)
+def test_no_node_waits_for_itself(awaited: tuple[int, ...], sentence: str) -> None:
+    """Node 0 may not know yet what this node has said, or may be cut off from it."""
+    spoke = Spoke(identity=Identity(node=1, nodes=3, incarnation="r1", max_restarts=1))
+    spoke, _actions = spoke_rules.transition(spoke, LocalChanged(Local(stage=Stage.DEAD), 1.0))
+    view = wire.encode_view(View(wait="to end", awaited=awaited))
+    spoke, _actions = spoke_rules.transition(
+        spoke, Received(HUB, wire.encode_hub(Header(sender="r0", seq=1), view), 1.1)
+    )
+    _spoke, actions = spoke_rules.transition(spoke, Tick(5.0))
+    news = [action.news for action in actions if isinstance(action, Tell)]
+
+    assert [sentence] * bool(sentence) == [one.sentence for one in news if isinstance(one, Waiting)]
 
 
 def test_versions_that_differ_are_said_once() -> None:

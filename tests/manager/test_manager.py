@@ -517,6 +517,25 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     assert [504.0] == ends
 
 
+@pytest.mark.parametrize(("has_dumps", "expected"), [(False, [61.0, 61.0, 122.0]), (True, [61.0])])
+def test_what_ranks_write_of_their_dumps(
+    node: FakeNode, recording: Recording, *, has_dumps: bool, expected: list[float]
+) -> None:
+    """A line that a rank writes because its flight recorder is asked does not end a hang, as any other line does."""
+    node.processes.behaviours = {0: exits(OK, 300.0)}
+    node.evidence.has_dumps = has_dumps
+
+    def look() -> None:
+        node.clock.spend(1.0)
+        if node.clock.now() < 100.0:
+            node.output.write(0, b"dumping hccl trace\n")
+
+    node.evidence.when_looking = look
+    run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
+
+    assert expected == [at for fact, at in recording.timed if isinstance(fact, HangDetected)]
+
+
 @pytest.mark.parametrize("is_active", [False, True])
 def test_end_of_a_job_that_hangs(node: FakeNode, recording: Recording, *, is_active: bool) -> None:
     """A hang is over if a rank was active after it, also if the job ends before the next check."""
@@ -813,7 +832,7 @@ def test_signal_for_a_checkpoint_is_one_for_all_nodes(node: FakeNode, recording:
         passed_on.append(node.clock.now())
         return True
 
-    others: Any = SimpleNamespace(ask_for_checkpoint=ask_for_checkpoint)
+    others: Any = SimpleNamespace(ask_for_checkpoint=ask_for_checkpoint, is_linked=True)
     node.requests.others = others
     node.processes.behaviours = {0: attrs.evolve(SAVER, exits=(100.0, OK))}
     node.heartbeats.saving_ranks = {0}
@@ -914,6 +933,32 @@ def test_request_is_answered_with_the_ranks_that_were_asked(
     asked = answers[0].get_nowait()
     assert isinstance(asked, CheckpointAsked)
     assert (reached, {0, 1} - set(reached)) == (sorted(asked.reached), set(asked.unreached))
+
+
+@pytest.mark.parametrize(("is_linked", "notified"), [(True, []), (False, [(0, SIGUSR1)])])
+def test_refused_request_is_over_where_nodes_are_linked(
+    node: FakeNode, notified: list[tuple[int, int]], *, is_linked: bool
+) -> None:
+    """A rank that handles the signal later is not asked, so that this node does not save while the others do not."""
+    others: Any = SimpleNamespace(is_linked=is_linked)
+    node.requests.others = others
+    node.processes.behaviours = {0: exits(OK, 100.0)}
+    node.clock.at(10.0, node.requests.ask_for_checkpoint)
+    node.clock.at(20.0, lambda: node.processes.begin_to_note(0, SIGUSR1))
+    run(node, 1)
+
+    assert notified == node.processes.notified
+
+
+def test_linked_rank_is_asked_late_before_the_time_limit(node: FakeNode) -> None:
+    """Then all nodes are about to stop, and a rank that handles the signal late may still save."""
+    others: Any = SimpleNamespace(is_linked=True)
+    node.requests.others, node.requests.limit = others, 100.0
+    node.clock.at(70.0, lambda: node.processes.begin_to_note(0, SIGUSR1))
+    node.processes.behaviours = {0: exits(OK, 300.0)}
+    run(node, 1, checkpoint_grace=60.0)
+
+    assert [(0, SIGUSR1)] == node.processes.notified
 
 
 def test_request_during_the_save_before_a_stop_is_answered(node: FakeNode) -> None:

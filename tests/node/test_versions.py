@@ -76,6 +76,27 @@ def test_the_first_package_counts(tmp_path: Path, environ: dict[str, str], torch
     assert torch == versions.of_python(machine, "/opt/conda/bin/python3.10", environ)["torch"]
 
 
+@pytest.mark.parametrize(
+    ("environ", "cwd", "version"),
+    [
+        ({}, "/", "3.10"),
+        ({}, "/job/code/demo", "3.11"),
+        ({"PYENV_VERSION": "3.12.1"}, "/job/code", "3.12"),
+        ({"PYENV_VERSION": "system"}, "/job/code", None),
+    ],
+)
+def test_shim_of_pyenv(tmp_path: Path, environ: dict[str, str], cwd: str, version: str | None) -> None:
+    """It starts the interpreter that a variable, the nearest directory or the user has chosen."""
+    files = {
+        f"pyenv/versions/3.{one}.1/lib/python3.{one}/site-packages/pip-24.0.dist-info/X": "" for one in (10, 11, 12)
+    }
+    chosen = {"pyenv/version": "3.10.1\n", "job/code/.python-version": "3.11.1:3.12.1\n", "pyenv/shims/python": ""}
+    machine = host(tmp_path, {**files, **chosen})
+    found = versions.of_rank(machine, "/pyenv/shims/python", environ, cwd)
+
+    assert version == found.get("Python")
+
+
 @pytest.mark.parametrize("executable", ["/usr/bin/bash", "/opt/conda/bin/python3.12", "/missing/python3"])
 def test_nothing_is_said_of_an_unknown_interpreter(tmp_path: Path, executable: str) -> None:
     """Where no packages are found, a framework is not said to be missing."""

@@ -10,7 +10,7 @@ import pytest
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.plan.ranks import Command, NodeShare, PlanContext, Seats, plan_ranks
-from ascend_runner.plan.spec import JobSpec, RankSpec, TableFile
+from ascend_runner.plan.spec import Attempt, JobSpec, RankSpec, TableFile
 from ascend_runner.platforms.node import Node
 from ascend_runner.settings.model import Settings
 from ascend_runner.supervision.causes import WatchAction
@@ -402,3 +402,26 @@ def test_hang_ends_a_job_only_if_the_user_has_set_a_limit(
     watching = _plan({}, settings).watching
 
     assert (timeout, action) == (watching.hang_timeout, watching.hang_action)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_on"),
+    [
+        (NOTHING_SET, False),
+        (Settings(hang_timeout="off"), False),
+        (Settings(hang_timeout="auto"), True),
+        (Settings(hang_timeout=60.0), True),
+        (Settings(hang_timeout=60.0, launcher="torchrun"), False),  # it may start ranks that the runner cannot ask
+    ],
+)
+def test_flight_recorders_are_on_if_the_user_has_set_a_limit(settings: Settings, *, is_on: bool) -> None:
+    """The ranks then dump beside the logs, and open pipes where the runner writes to them; a rank that is rerun not."""
+    attempt = Attempt(_plan({}, settings))
+    (rank, *_others), (started, *_rest) = attempt.processes, attempt.processes_with("/run", {})
+    dump, pipe = "TORCH_HCCL_DEBUG_INFO_TEMP_FILE", "TORCH_HCCL_DEBUG_INFO_PIPE_FILE"
+
+    assert is_on is (dump in rank.env)
+    assert is_on is (pipe in started.env)
+    assert pipe not in rank.env
+    if is_on:
+        assert f"{attempt.job.files.log_dir}/{attempt.job.job_id}-flight-recorder-torch_npu-rank-" == rank.env[dump]

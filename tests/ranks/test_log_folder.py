@@ -44,6 +44,8 @@ def test_all_files_of_an_earlier_run_are_put_aside(tmp_path: Path) -> None:
         "job-report.json",
         "job-report.html",
         "job-rerun-rank-7.sh",
+        "job-flight-recorder-torch_npu-rank-7",
+        "job-flight-recorder-torch_npu-rank-7_py_traceback",
     }
     others = {"job2-report.json", "other-job-report.json", "job", "job-report-node-1.json", "job.txt"}
     for name in ours | others:
@@ -54,10 +56,13 @@ def test_all_files_of_an_earlier_run_are_put_aside(tmp_path: Path) -> None:
     assert {*others, "run-1", "job.lock"} == names(tmp_path)
 
 
+DUMP = "job-flight-recorder-torch-rank-"
+
+
 def test_files_of_other_nodes_stay(tmp_path: Path) -> None:
     """Of several nodes that share a directory, each moves the files of its own ranks, on whatever device they were."""
-    own = {"job-proc-rank-8-device-3.txt", "job-report-rank-8.json", "job-rerun-rank-8.sh"}
-    others = {"job-proc-rank-0-device-0.txt", "job-report-pod-0.json", "job-rerun-rank-0.sh"}
+    own = {"job-proc-rank-8-device-3.txt", "job-report-rank-8.json", "job-rerun-rank-8.sh", f"{DUMP}8"}
+    others = {"job-proc-rank-0-device-0.txt", "job-report-pod-0.json", "job-rerun-rank-0.sh", f"{DUMP}0"}
     for name in own | others:
         (tmp_path / name).touch()
     enter(job(tmp_path, (8,), rank_size=16, pod_name="pod-1"))

@@ -461,6 +461,22 @@ def test_progress_bar_is_shown_once_a_second(pumping: Pumping, console: Console,
     assert b"0> 15%\r0> 35%\r0> 55%\r0> 75%\r0> 95%\r0> 100%\n" == screen.out.data
 
 
+def test_progress_bar_without_a_terminal(pumping: Pumping, console: Console, screen: Screen) -> None:
+    """Each state takes a line there, so even a single bar is shown only every ten seconds, and at its end."""
+    pumping.pump.is_redrawn = False
+    with screen:
+        console.start()
+        writer = pumping.add_writer(0, LineCutter(b"0> ", folds=True))
+        for percent in range(1, 25):
+            os.write(writer, b"\r%d%%" % percent)
+            pumping.pass_time(1.0)
+        write_all(writer, b"\r100%\n")
+        assert pumping.finish()
+        console.close()
+
+    assert ["1", "11", "21", "100"] == re.findall("0> (\\d+)%", screen.out.data.decode())
+
+
 def test_progress_bars_of_several_ranks(pumping: Pumping, console: Console, screen: Screen) -> None:
     """Each is shown every ten seconds, and at its end; a hint is given once."""
     with screen:

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from fastjsonschema import JsonSchemaValueException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, StackGroup
 from ascend_runner.members import Members, iso, plain
 from ascend_runner.record.job_record import (
+    SCHEMA_VERSION,
     AttemptRecord,
     CauseRecord,
     CheckpointRecord,
@@ -27,6 +29,7 @@ from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.supervision.causes import Ending, FindingKind, NodeFinding, Restart
 from ascend_runner.supervision.job_machine import OF_AN_ATTEMPT, JobState, Verdict
 from ascend_runner.supervision.state import Phase
+from tests.helpers.reports import validate
 
 WHOLES: Final = st.integers(-(1 << 30), 1 << 30)
 COUNTS: Final = st.integers(0, 1 << 50)
@@ -83,6 +86,7 @@ JOBS: Final = records(
     cause=CAUSES,
     ranks=st.lists(RANKS, max_size=2, unique_by=lambda rank: rank.rank_id).map(tuple),
     hang=some(records(StackGroup)),
+    collectives=some(records(CollectiveGroup)),
     attempts=some(
         records(
             AttemptRecord,
@@ -102,6 +106,7 @@ JOBS: Final = records(
     findings=some(records(NodeFinding, at=MOMENTS, kind=st.sampled_from(FindingKind))),
     verdict=st.none() | records(JobVerdict),
     nodes=some(records(NodeRecord)),
+    schema_version=st.just(SCHEMA_VERSION),
 )
 NAMES: Final = st.sampled_from([name for kind in (JobRecord, RankRecord, Finding) for name in kind.__annotations__])
 ANYTHING: Final = st.recursive(
@@ -122,6 +127,22 @@ def test_rank_is_read_as_it_was_written(rank: RankRecord, began: float) -> None:
 def test_job_is_read_as_it_was_written(job: JobRecord) -> None:
     """No fact about a job is lost in its report."""
     assert job == JobRecord.decode(Members(json.loads(json.dumps(job.encode()))))
+
+
+@given(JOBS)
+def test_job_is_written_as_the_schema_says(job: JobRecord) -> None:
+    """Every report has all members that the schema in the package describes, with their types, and no others."""
+    validate(json.loads(json.dumps(job.encode())))
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [("new", 1), ("state", "parked"), ("status", -1), ("started_at", "today"), ("ranks", [{}]), ("schema_version", 1)],
+)
+def test_report_that_is_none(member: str, value: object) -> None:
+    """The tests notice a member that the schema does not have, or that is another than it says."""
+    with pytest.raises(JsonSchemaValueException):
+        validate({**JobRecord().encode(), member: value})
 
 
 @given(st.dictionaries(NAMES, ANYTHING))
@@ -155,6 +176,7 @@ def test_state_follows_from_the_ending(ending: Ending | None) -> None:
         ("rank 2 failed", 8, {"certainty": "certain"}),
         ("rank 2 failed", 1, {"certainty": "open"}),
         ("rank 2 failed (cause unclear)", 1, {"certainty": "open", "candidates": [2, 9]}),
+        ("rank 2 failed (likely the cause)", 1, {"certainty": "likely", "is_agreed": True}),
         ("", 8, {"certainty": "open", "sentence": ""}),
     ],
 )

@@ -41,6 +41,7 @@ from ascend_runner.supervision.job_machine import (
 from tests.helpers.job_files import contradictions
 from tests.helpers.plans import job_spec, rank_spec
 from tests.helpers.planted import SECRETS, WORD
+from tests.helpers.reports import read_report
 from tests.helpers.waiting import LIMIT
 
 FAILED = Outcome(cause=Exited(0, Ending(exit_code=7)), ranks=(RankRecord(rank_id=0, ending=Ending(exit_code=7)),))
@@ -151,10 +152,9 @@ def begun(folder: Path, warnings: list[str], max_restarts: int = 0) -> Run:
     return Run(plan(folder, max_restarts), warnings.append)
 
 
-def report(folder: Path) -> dict[str, object]:
+def report(folder: Path) -> dict[str, Any]:
     """Read the report."""
-    document: dict[str, object] = json.loads((folder / "job-report.json").read_bytes())
-    return document
+    return read_report(folder / "job-report.json")
 
 
 def test_each_change_is_written(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_errors_of_the_runner(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         begun(folder, []).fail(error)
-        document = json.loads((folder / "job-report.json").read_bytes())
+        document = report(folder)
         found.append((document["state"], document["status"], document["cause"]["kind"], document["cause"]["signal"]))
 
     assert [("failed", 125, "runner_failed", None), ("stopped", 143, "interrupted", 15)] == found
@@ -298,10 +298,10 @@ def test_end_between_two_attempts(tmp_path: Path) -> None:
     run.stop()
     document = report(tmp_path)
 
-    assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])  # type: ignore[index]  # JSON
+    assert str(document["attempts"][0]["ended_at"]) < str(document["ended_at"])
     began, ended = (datetime.fromisoformat(str(document[name])) for name in ("started_at", "ended_at"))
     assert document["seconds"] == round((ended - began).total_seconds(), 3)
-    cause = dict(document["cause"])  # type: ignore[call-overload]  # JSON
+    cause = dict(document["cause"])
     assert "stopped by SIGTERM; the previous attempt failed: rank 0 failed: exit status 7" == cause["sentence"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from ascend_runner.diagnosis.finding import CollectiveGroup
 from ascend_runner.record.facts import (
     CheckpointAsked,
     CheckpointEnded,
@@ -48,6 +49,8 @@ JOB = job_spec([rank_spec(log_path="/log/0")], has_own_process_logs=True)
         ([], [RankReaped(rank_id=0, max_rss=1, user_seconds=0.0, system_seconds=0.0)]),
         (["info"], [HANG]),
         (["error"], [HangSeen((), "py-spy is not installed")]),
+        (["error", "error"], [HangSeen((), collectives=(CollectiveGroup(number=7, is_waiting=True),))]),
+        (["debug", "error"], [HangSeen((), no_collectives="no rank waits in a collective")]),
         (["info"], [Escaped(14.0)]),
         (["warning"], [Swept(killed={5: "sleep"}, survivors=())]),
         (["warning"], [Swept(killed={}, survivors=("rank 0: 5 (x)", "6 (y)"))]),

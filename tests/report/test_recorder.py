@@ -317,7 +317,8 @@ def test_stacks(recorder: Recorder) -> None:
 def test_running_jobs_load_ahead_what_a_failure_needs(states: frozenset[JobState], page: str) -> None:
     """While its ranks run, a job does not depend on the disk that holds the package to explain a failure.
 
-    Of what the HTML report needs, only modules of this package are loaded while ranks run.
+    A thread of its own loads the modules and the catalogue. Of what the HTML report needs, it loads only modules of
+    this package.
     """
     script = f"""
 import sys, threading
@@ -333,12 +334,33 @@ recorder.observe(State(grace=1.0, phase=Phase.RUNNING), 0.0)
 for loading in set(threading.enumerate()) - {{threading.main_thread()}}:
     loading.join()
 print(*(name for name in names if name in sys.modules))
+print(sys.modules["ascend_runner.diagnosis.catalogue"].ours.cache_info().currsize)
 """
-    shown = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT
-    ).stdout
 
-    assert f"\nascend_runner.report.investigation {page}".rstrip() + "\n" == shown
+    assert f"\nascend_runner.report.investigation {page}".rstrip() + "\n1\n" == _shown_by(script)
+
+
+def test_jobs_that_end_at_once_load_nothing() -> None:
+    """What a failure needs is not loaded if the ranks have ended before."""
+    script = """
+import sys, threading
+from ascend_runner.report.recorder import Recorder
+from ascend_runner.supervision.state import Phase, State
+from tests.report.test_recorder import JOB
+recorder, states = Recorder(JOB), [State(grace=1.0, phase=phase) for phase in (Phase.RUNNING, Phase.DONE)]
+for state in states:
+    recorder.observe(state, 0.0)
+for loading in set(threading.enumerate()) - {threading.main_thread()}:
+    loading.join()
+print([name for name in sys.modules if name.startswith("ascend_runner.diagnosis.catalogue")])
+"""
+
+    assert "[]\n" == _shown_by(script)
+
+
+def _shown_by(script: str) -> str:
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
+    return done.stdout
 
 
 def test_attempts_that_have_ended_become_garbage() -> None:
@@ -355,9 +377,7 @@ for _ in range(2):
         loading.join()
     print(gc.get_freeze_count())
 """
-    first, second = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT
-    ).stdout.split()
+    first, second = _shown_by(script).split()
 
     assert 0 < int(first)
     assert int(first) >= int(second)

@@ -122,6 +122,7 @@ def test_failed_job() -> None:
         "first_exit": 0,
         "alike": [],
         "certainty": "",
+        "is_agreed": False,
         "candidates": [],
         "is_elsewhere": False,
         "signal": None,

@@ -7,7 +7,8 @@ from signal import SIGKILL, SIGSEGV, SIGTERM, SIGUSR1
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import Certainty, Finding, Peer, RootCause, StackGroup
+from ascend_runner.diagnosis.codes import Kind
+from ascend_runner.diagnosis.finding import Certainty, CollectiveGroup, Finding, Peer, RootCause, StackGroup
 from ascend_runner.plan.spec import JobSpec
 from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.record.rank_record import Outcome, RankRecord, RankState
@@ -52,7 +53,16 @@ def ended(cause: Cause | None, *ranks: RankRecord, seconds: float = 3.21) -> lis
 
 def rank(rank_id: int, ending: Ending | None = OK, *, is_stopped: bool = False) -> RankRecord:
     """Make the record of a rank."""
-    made = RankRecord(rank_id=rank_id, ending=ending, pid=4711, seconds=8040.0, log_path="/l", log_size=9, rerun="true")
+    made = RankRecord(
+        rank_id=rank_id,
+        local_rank=rank_id % 4,
+        ending=ending,
+        pid=4711,
+        seconds=8040.0,
+        log_path="/l",
+        log_size=9,
+        rerun="true",
+    )
     return attrs.evolve(made, state=RankState.STOPPED) if is_stopped and ending else made
 
 
@@ -99,7 +109,7 @@ def test_auxiliary_process_is_called_by_its_name() -> None:
     """The name of an auxiliary process is shown, never its negative rank id."""
     scheduler = attrs.evolve(job(-1).ranks[0], name="scheduler")
     both = attrs.evolve(job(0, 1), beside=(scheduler,))
-    ranks = (rank(-1, STOPPED, is_stopped=True), rank(0), rank(1))
+    ranks = (attrs.evolve(rank(-1, STOPPED, is_stopped=True), name="scheduler"), rank(0), rank(1))
 
     def summary(cause: Cause | None) -> str:
         return screen.ended(Outcome(cause=cause, ranks=ranks, seconds=3.21), both)
@@ -315,13 +325,13 @@ NAN = RootCause(
     summary="ValueError: loss is nan",
     certainty=Certainty.LIKELY,
     first_summary="RuntimeError: Connection closed by peer",
-    is_first_a_consequence=True,
 )
+LOST = Finding(exception=NAN.first_summary, code_kind=Kind.SECONDARY.value, code="lost-peer")
 
 
 def caused(root: RootCause) -> list[str]:
     """Return the summary of a job in which rank 0 ended first, and rank 1 was stopped."""
-    ranks = (rank(0, FAILED), rank(1, STOPPED, is_stopped=True))
+    ranks = (attrs.evolve(rank(0, FAILED), finding=LOST), rank(1, STOPPED, is_stopped=True))
     outcome = Outcome(cause=Exited(0, FAILED), ranks=ranks, root=root)
     return screen.ended(outcome, job(0, 1)).splitlines()
 
@@ -341,7 +351,7 @@ def test_victim_that_ended_first() -> None:
 def test_victim_of_a_crash() -> None:
     """An ending that has a remark of its own is reported without a second pair of parentheses."""
     crashed = Ending(signum=SIGSEGV, core_dumped=True)
-    root = attrs.evolve(NAN, first_summary=str(crashed), is_first_a_consequence=False)
+    root = attrs.evolve(NAN, first_summary=str(crashed))
     outcome = Outcome(cause=Exited(0, crashed), ranks=(rank(0, crashed), rank(1)), root=root)
 
     assert (
@@ -394,18 +404,23 @@ def test_unclear_cause(lines: list[str], candidates: tuple[int, ...], summaries:
     assert lines == unclear(candidates, *summaries)
 
 
-def test_all_ranks_failed_alike() -> None:
+@pytest.mark.parametrize(
+    ("line", "certainty"),
+    [
+        ("all 3 ranks failed alike: KeyError: 'lr1' (exit status 1)", Certainty.CERTAIN),
+        ("all 3 ranks report the same error: KeyError: 'lr1' (exit status 1) (cause unclear)", Certainty.OPEN),
+    ],
+)
+def test_all_ranks_failed_alike(line: str, certainty: Certainty) -> None:
     """If all ranks report the same error, apart from numbers, the first line singles out none."""
     ranks = [
         attrs.evolve(rank(number, FAILED), finding=Finding(exception=f"KeyError: 'lr{number}'")) for number in (0, 1, 2)
     ]
-    root = RootCause(rank_id=1, summary="KeyError: 'lr1'", certainty=Certainty.CERTAIN, alike=(0, 1, 2))
+    root = RootCause(rank_id=1, summary="KeyError: 'lr1'", certainty=certainty, alike=(0, 1, 2), candidates=(1,))
     outcome = Outcome(cause=Exited(1, FAILED), ranks=tuple(ranks), root=root)
+    lines = screen.ended(outcome, job(0, 1, 2)).splitlines()
 
-    assert (
-        "all 3 ranks failed alike: KeyError: 'lr1' (exit status 1)"
-        == screen.ended(outcome, job(0, 1, 2)).splitlines()[0]
-    )
+    assert (line, []) == (lines[0], [text for text in lines if text.startswith("  cause")])
 
 
 def test_rank_without_output() -> None:
@@ -432,13 +447,13 @@ def ended_on_node(cause: Cause, *ranks: RankRecord, **changes: object) -> list[s
 
 
 def test_ranks_of_all_nodes() -> None:
-    """Every node says that the other ranks were stopped everywhere, once all nodes have said that."""
+    """Every node is equally certain, and says that the other ranks were stopped everywhere once all have said that."""
     stopped = [rank(number, STOPPED, is_stopped=True) for number in (8, 10, 11)]
     here = ended_on_node(Exited(9, FAILED), stopped[0], rank(9, FAILED), *stopped[1:], is_stopped=True)
     there = ended_on_node(NODE_FAILED, *stopped[1:], is_stopped=True)
     last = "  others stopped on all 4 nodes: ranks 0-8, 10-15"
 
-    assert ["rank 9 failed: exit status 1", last] == [here[0], here[-1]]
+    assert ["rank 9 failed: exit status 1 (likely the cause)", last] == [here[0], here[-1]]
     assert ["rank 9 on node 2 failed: exit status 1 (likely the cause)", last] == [there[0], there[-1]]
 
 
@@ -529,10 +544,12 @@ def test_rank_that_is_elsewhere_in_a_hang() -> None:
         StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",)),
         StackGroup(rank_ids=(0, 1), state="sleeping", frames=("all_reduce (train.py:7)",)),
     )
-    outcome = Outcome(cause=HangDetected(60.0), ranks=(rank(0), rank(1), rank(2)), hang=groups)
+    waits = (CollectiveGroup(rank_ids=(0, 1), group="0", number=7, is_waiting=True),)
+    outcome = Outcome(cause=HangDetected(60.0), ranks=(rank(0), rank(1), rank(2)), hang=groups, collectives=waits)
     place = wording.outlier(groups)
 
-    assert f"  likely {place}" == screen.ended(outcome, job(0, 1, 2)).splitlines()[1]
+    expected = [f"  likely {place}", "  waits  ranks 0, 1 wait in collective #7 of process group 0"]
+    assert expected == screen.ended(outcome, job(0, 1, 2)).splitlines()[1:3]
     assert wording.sentence(outcome).endswith(f", likely because of {place}")
 
 

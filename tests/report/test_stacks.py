@@ -7,7 +7,7 @@ import itertools
 import attrs
 import pytest
 
-from ascend_runner.diagnosis.finding import StackGroup
+from ascend_runner.diagnosis.finding import CollectiveGroup, StackGroup
 from ascend_runner.record.facts import Beat, HangSeen
 from ascend_runner.record.rank_record import Outcome
 from ascend_runner.supervision.causes import HangDetected
@@ -130,3 +130,52 @@ def places(*frames: str) -> list[StackGroup]:
 def test_suspects(expected: int, frames: tuple[str, ...]) -> None:
     """The others may wait for the few ranks that are in no collective; not while they import modules."""
     assert expected == len(wording.suspects(places(*frames)))
+
+
+def at(ranks: tuple[int, ...], number: int, name: str = "all_reduce", **others: object) -> CollectiveGroup:
+    """Return ranks that wait in a collective of the default process group, unless `others` say otherwise."""
+    known = {"group": "0 (default_pg)", "is_waiting": True, **others}
+    return CollectiveGroup(rank_ids=ranks, number=number, name=name, **known)  # type: ignore[arg-type]  # by name
+
+
+MOST = at((0, 1, 2, 4), 7)
+TOLD = "ranks 0-2, 4 wait in all_reduce #7 of process group 0 (default_pg)"
+
+
+RECV = "waits in recv 3<-1 #12 of process group pp"
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ([], []),
+        ([MOST], [TOLD]),
+        (
+            [MOST, at((3, 5), 6, is_waiting=False)],
+            [f"{TOLD}; ranks 3, 5 have not joined it (their last one is all_reduce #6)"],
+        ),
+        ([MOST, at((3,), 0, "", is_waiting=False)], [f"{TOLD}; rank 3 has not joined it"]),
+        ([MOST, at((3,), 7, "broadcast")], [f"{TOLD}; rank 3 waits in broadcast #7 instead"]),
+        ([MOST, at((3,), 7, "")], [f"{TOLD}; rank 3 waits in collective #7"]),
+        ([MOST, at((3,), 5, "reduce")], [f"{TOLD}; rank 3 waits in reduce #5"]),
+        ([MOST, at((3,), 8, "reduce")], [f"{TOLD}; rank 3 waits in reduce #8"]),
+        ([MOST, at((3,), 7, is_waiting=False)], [f"{TOLD}; rank 3 has completed it"]),
+        (
+            [at((0, 1), 7, "sum", elements=9, group="x"), at((3,), 7, "sum", elements=1, group="x")],
+            ["ranks 0, 1 wait in sum #7 (9 elements) of process group x; rank 3 waits in sum #7 (1 element) instead"],
+        ),
+        (
+            [MOST, at((3,), 6, is_waiting=False), at((3,), 12, "recv 3<-1", group="pp", is_transfer=True)],
+            [f"{TOLD}; rank 3 has not joined it (its last one is all_reduce #6; it {RECV})", f"rank 3 {RECV}"],
+        ),
+        ([MOST, CollectiveGroup(rank_ids=(3,))], [TOLD, "rank 3 has not dumped its flight recorder"]),
+        ([MOST, CollectiveGroup(rank_ids=(3, 5))], [TOLD, "ranks 3, 5 have not dumped their flight recorders"]),
+        (
+            [at((3,), 2, "\x1b[2J", group="\x1b]0")],
+            ["rank 3 waits in \\x1b[2J #2 of process group \\x1b]0"],
+        ),
+    ],
+)
+def test_collectives(groups: list[CollectiveGroup], expected: list[str]) -> None:
+    """There is a sentence for each process group: where most of its ranks wait, and where the others are."""
+    assert expected == wording.of_collectives(groups)

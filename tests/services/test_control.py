@@ -144,6 +144,8 @@ def test_checkpoint_that_is_postponed(job: Job) -> None:
 class Nodes:
     """The nodes of a job, which answer a request with a sentence."""
 
+    is_linked = False
+
     def __init__(self, sentence: str = "") -> None:
         self.sentence = sentence
         self.asked: list[tuple[str, str]] = []

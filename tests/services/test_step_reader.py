@@ -124,6 +124,24 @@ def test_bars_of_ranks_with_fewer_steps() -> None:
         assert "" == reader.behind_others({0, 1, 2})
 
 
+def test_bars_of_other_activities() -> None:
+    """They give the step only before the first one of the training, and no rank is behind others by them."""
+    bar = b"Processing: 50%%|5   | %d/900 [00:01<00:01,  5.00it/s]\n"
+    with reading(3) as (reader, _warnings):
+        reader.tap(0)(bar % 7)
+        wait_until(lambda: (reader.last_step() or {}).get("step") == 7)
+        for rank_id in (0, 1):
+            reader.tap(rank_id)(b"my loss is 2\nX_STEP=501\n")
+        for rank_id in (0, 2):
+            reader.tap(rank_id)(bar % 400)
+        reader.tap(1)(b"{'loss': 2.0}\n")
+        wait_until(lambda: "loss" in (reader.last_step() or {}))
+        last = dict(reader.last_step() or {})
+
+        assert {"step": 501, "loss": 2.0} == {name: last[name] for name in last if name != "at"}
+        assert "" == reader.behind_others({0, 1, 2})
+
+
 def test_group_that_is_not_a_number() -> None:
     """That is reported once, and the pattern is not used any more."""
     with reading(1, perf_pattern="step (?P<step>.+) done") as (reader, warnings):

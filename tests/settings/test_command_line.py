@@ -98,6 +98,44 @@ def test_option_of_another_launcher(flag: str) -> None:
     assert FOREIGN[flag] in str(caught.value)
 
 
+NAMES_ELSEWHERE = {  # all options of torchrun 2.15 and msrun 2.10, by a part of the answer; "": an option here too
+    "--nnodes --nproc_per_node --max-restarts --log_dir --node-rank --master_addr --master_port": "",
+    "-n -np --nproc --nprocs --worker_num --local_worker_num --num_processes": "did you mean --nproc-per-node?",
+    "--rdzv-backend --rdzv_endpoint --rdzv-id --rdzv-conf": "there is no rendezvous; --nnodes, --node-rank and --mas",
+    "--standalone": "not needed; without --nnodes and a platform, the job runs on this node alone",
+    "-m --module": "did you mean: ascend-runner python -m 4?",
+    "--no-python --run-path": "python train.py",
+    "-r --redirects -t --tee --local-ranks-filter --tail_worker_log": "did you mean --console?",
+    "--duplicate-stdout-filters --duplicate-stderr-filters": "ascend-job logs",
+    "--shutdown-timeout": "did you mean --grace?",
+    "--numa-binding --bind_core --bind_numa": "did you mean --bind?",
+    "--virtual-local-rank": "did you mean --isolate-devices?",
+    "--cluster_time_out": "did you mean --rank-table-timeout?",
+    "--rank_table_file": "did you mean --rank-table?",
+    "--join --monitor-interval --start-method --signals-to-handle --local-addr --use_env": "not needed",
+    "--event-log-handler": "-events.jsonl",
+    "--logs-specs": "--log-dir",
+    "--worker_log_name": "--job-name and --log-dir",
+    "--role": "there are no roles",
+    "--sim_level --sim_rank_id": "MS_SIMULATION_LEVEL",
+    "--print-completion": "ascend-job completion",
+}
+
+
+@pytest.mark.parametrize(("names", "answer"), NAMES_ELSEWHERE.items())
+def test_options_of_torchrun_and_msrun(names: str, answer: str) -> None:
+    """Each one is an option here, or its error has ours or says why there is none."""
+    for name in names.split():
+        if answer:
+            with pytest.raises(SettingsError) as caught:
+                command_line.parse([name, "4", "x"])
+
+            assert f"unknown option {name}" in str(caught.value)
+            assert answer in str(caught.value)
+        else:
+            assert ("x",) == command_line.parse([name, "4", "x"]).command
+
+
 def test_second_pattern_is_refused() -> None:
     """--perf-pattern was repeatable; a second one would replace the first in silence."""
     with pytest.raises(SettingsError) as caught:

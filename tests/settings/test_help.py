@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from ascend_runner.errors import SettingsError
 from ascend_runner.settings.command_line import ALL, help_text
 from ascend_runner.settings.options import OPTIONS, OPTIONS_OF, Option, Topic
+
+ROOT = Path(__file__).parents[2]
 
 
 def count_in(text: str, usage: str) -> int:
@@ -33,9 +36,10 @@ def test_help_on_all_options() -> None:
 
 
 def test_help_fits_a_screen() -> None:
-    """Without a subject it has the common options, and names all topics."""
+    """Without a subject it has the ten common options, and names all topics."""
     text = help_text()
 
+    assert 10 == sum(option.is_common for option in OPTIONS)
     assert len(text.splitlines()) <= 40
     assert max(map(len, text.splitlines())) <= 80
     assert {option for option in OPTIONS if option.is_common} == {
@@ -44,12 +48,22 @@ def test_help_fits_a_screen() -> None:
     assert {topic.word for topic in Topic} <= set(text.replace(",", " ").split())
 
 
+@pytest.mark.parametrize("path", ["README.md", ".github/README.zh-CN.md"])
+def test_readme_has_the_same_options(path: str) -> None:
+    """The table of the first page has the common options, and no others."""
+    rows = [line.split(" | ")[0] for line in (ROOT / path).read_text().splitlines() if line.startswith("| `--")]
+
+    assert {option.flag for option in OPTIONS if option.is_common} == {*re.findall(r"`(--[\w-]+)", "".join(rows))}
+
+
 @pytest.mark.parametrize("topic", Topic)
 def test_help_on_a_topic(topic: Topic) -> None:
     """Help on a topic lists all options of the topic, the common ones included, and no others."""
     text = help_text(topic.word)
 
     assert set(OPTIONS_OF[topic]) == {option for option in OPTIONS if count_in(text, option.usage)}
+    for form in ("DURATION", "SIZE"):
+        assert any(form in option.metavar for option in OPTIONS_OF[topic]) == (f"{form} is a number" in text)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -60,6 +74,7 @@ def test_help_on_an_option(option: Option) -> None:
     assert [option] == [one for one in OPTIONS if count_in(text, one.usage)]
     assert text == help_text(option.name)
     assert ("DURATION" in option.metavar) == ("15m" in text)
+    assert ("SIZE" in option.metavar) == ("1.5G" in text)
 
 
 def test_help_on_something_else() -> None:

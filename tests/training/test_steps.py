@@ -30,7 +30,7 @@ import time
 import pytest
 from hypothesis import given, strategies
 
-from ascend_runner.training.steps import FORMS, LONGEST, NO_STEP, Form, Step, furthest, newest, parse
+from ascend_runner.training.steps import FORMS, LONGEST, NO_STEP, Form, Step, furthest, is_beside, newest, parse
 
 LINES = [
     (
@@ -140,7 +140,11 @@ LINES = [
     ("INFO:__main__:step 23 loss 0.04", Step(step=23, loss=0.04)),
     ("Training:  12%|██ | 12/100 [00:01<00:08, 10.0it/s, loss=0.3]", Step(step=12, steps=100, seconds=0.1, loss=0.3)),
     ("Epoch 3:  12%|█ | 12/100 [00:01<00:08,  2.00s/it]", Step(step=12, steps=100, seconds=2.0)),
+    ("step 12/100 | lr 1e-4 | loss 2.3 | 0.25 s/step", Step(step=12, steps=100, seconds=0.25, loss=2.3)),
+    ("step 12/100 | loss 2.3 | 250ms/it", Step(step=12, steps=100, seconds=0.25, loss=2.3)),
+    ("step 12/100 | loss 2.3 | 4 steps/s", Step(step=12, steps=100, seconds=0.25, loss=2.3)),
     ("my run (lr 0.1):  12%|█ | 12/100 [00:01<?, ?it/s]", Step(step=12, steps=100)),
+    ("Training (dev machine):  12%|█ | 12/100 [00:01<?, ?it/s]", Step(step=12, steps=100)),
     ("Train:  50%|█████ | 5/10 [00:01<00:01, 4.00batch/s]", Step(step=5, steps=10, seconds=0.25)),
     (
         "      1/100      2.1G      1.237      1.209        20        640:  12%|█▏ | 12/100 [0:01<0:08, 8it/s]",
@@ -274,7 +278,6 @@ def test_long_redrawn_bar() -> None:
         "epoch 15 loss 0.2",
         "hardware time is unknown",
         "Loading checkpoint shards:  50%|█████     | 2/4 [00:02<00:02,  1.00s/it]",
-        "Validation DataLoader 0:  50%|█████     | 5/10 [00:00<00:00, 80.00it/s]",
         "Map: 100%|██████████| 1000/1000 [00:00<00:00, 9000.00 examples/s]",
         "{'eval_loss': 0.5, 'eval_runtime': 3.2}",
         "my X_STEP=7",
@@ -287,8 +290,6 @@ def test_long_redrawn_bar() -> None:
         "Tokenizing:  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
         "Running tokenizer on dataset (num_proc=4):  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
         "Saving the dataset (1/2 shards):  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
-        "Evaluating:  50%|█████ | 5/10 [00:00<00:00, 80.00it/s]",
-        "             Class     Images  Instances      Box(P          R      mAP50: 50%|█| 1/2 [00:01<00:01, 1.0it/s]",
         "                 Class     Images  Instances      Box(P          R: 50% ━━━━━━────── 1/2 1.0it/s 1.0s<1.0s",
         "train: Scanning /data/labels.cache... 128 images, 0 corrupt:  50%|█| 64/128 [00:00<00:00, 900it/s]",
         "   ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 660.5/660.5 kB 7.9 MB/s eta 0:00:00",
@@ -300,9 +301,8 @@ def test_long_redrawn_bar() -> None:
         *(
             f"{name}: 100%|██████████| 35/35 [00:10<00:00,  3.00it/s]"
             for name in (
-                *("Capturing CUDA graph shapes", "Adding requests", "Rollout", "Truncating train dataset", "Warmup"),
-                *("Applying chat template to train dataset", "Unzipping", "Encoding", "Decoding", "Scoring", "Dev"),
-                *("Collating", "Gathering", "Deleting", "Initializing", "Searching", "Validation", "Epoch 3 [val]"),
+                *("Capturing CUDA graph shapes", "Adding requests", "Truncating train dataset", "Unzipping"),
+                *("Applying chat template to train dataset", "Deleting", "Initializing", "Searching"),
             )
         ),
         "Loading checkpoint shards:  50%|█████ | 2/4",
@@ -330,6 +330,27 @@ def test_long_redrawn_bar() -> None:
 def test_other_lines(line: str) -> None:
     """Lines that only resemble those of a step give nothing."""
     assert parse(line.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        *("Testing", "Evaluating", "Validation DataLoader 0", "Validation", "Epoch 3 [val]", "Dev", "Rollout"),
+        *("Processing batches", "Scoring model", "Warmup", "warm-up lr", "Encoding", "Collating", "Gathering"),
+        "             Class     Images  Instances      Box(P          R      mAP50",
+    ],
+)
+def test_bars_of_other_activities(description: str) -> None:
+    """A bar with any description gives a step, but one that may not train does not replace a step of the training."""
+    line = f"{description}: 20%|██        | 7/35 [00:10<00:40,  2.00s/it]\n".encode()
+    bar = Step(step=7, steps=35, seconds=2.0, is_other=True)
+    training = Step(step=3, steps=4)
+
+    assert bar == parse(line) == newest(line)
+    assert (training, training) == (newest(b"75%|### | 3/4\n" + line), newest(line, training))
+    assert (training, training) == (newest(line + b"75%|### | 3/4\n"), newest(b"75%|### | 3/4\n", bar))
+    assert bar._replace(loss=2.0) == newest(line + b"{'loss': 2.0}\n")
+    assert (True, False) == (is_beside(bar, training), is_beside(training, bar))
 
 
 @given(
@@ -381,9 +402,11 @@ def test_newest() -> None:
     assert Step(step=4, seconds=0.25) == newest(lines)
     assert Step(step=4, seconds=0.25, loss=2.0) == newest(lines, Step(step=2, loss=2.0))
     assert NO_STEP == newest(b"")
+    assert Step(step=30, steps=1000) == newest(b"50%|#####     | 5/10\n", Step(step=30, steps=1000))
 
 
 def test_furthest() -> None:
     """Of several ranks, the highest step counts."""
     assert Step(step=5) == furthest([Step(step=4), Step(step=5), Step(loss=1.0)])
+    assert Step(step=4) == furthest([Step(step=9, is_other=True), Step(step=4)])
     assert furthest([NO_STEP]) is None

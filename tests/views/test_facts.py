@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
 
 from ascend_runner.diagnosis.codes import Kind
-from ascend_runner.diagnosis.finding import Finding, Peer, StackGroup
+from ascend_runner.diagnosis.finding import CollectiveGroup, Finding, Peer, StackGroup
 from ascend_runner.record.job_record import CauseRecord, CheckpointRecord, Condition, JobRecord, StepRecord
 from ascend_runner.record.rank_record import RankRecord, RankState
 from ascend_runner.views import facts
@@ -107,6 +107,22 @@ def test_ranks_that_a_condition_singles_out() -> None:
 
     assert {2: "outlier"} == facts.singled_out(JobRecord(conditions=(hanging,), hang=stacks))
     assert {1: "slow"} == facts.singled_out(JobRecord(conditions=(slow, drop), hang=stacks))
+
+
+@pytest.mark.parametrize(
+    ("others", "is_told"),
+    [
+        ({"conditions": (Condition(condition="hanging", sentence="", since=NOW),)}, True),
+        ({"cause": CauseRecord(kind="hang")}, True),
+        ({}, False),  # it hangs no longer
+    ],
+)
+def test_collectives_of_a_hang(others: dict[str, Any], *, is_told: bool) -> None:
+    """What the ranks wait in is told as long as the job hangs, and when that has ended it."""
+    waits = (CollectiveGroup(rank_ids=(0,), group="0", number=7, is_waiting=True),)
+    found = facts.facts(JobRecord(collectives=waits, **others))
+
+    assert is_told is bool([*facts.chosen(found, facts.COLLECTIVE)])
 
 
 def test_quiet_rank() -> None:

@@ -142,7 +142,11 @@ def test_cause_is_not_repeated_as_a_condition(write: Write) -> None:
     """A hang that has ended the job is its cause, no present condition."""
     hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
 
-    assert "Hanging" in rendered(write(document(2, conditions=[hang])))
+    waits = {"group": "0", "rank_ids": [0, 1], "number": 7, "is_waiting": True}
+    page = rendered(write(document(2, conditions=[hang], collectives=[waits])))
+
+    assert "Hanging" in page
+    assert "ranks 0, 1 wait in collective #7 of process group 0" in page
     assert "Hanging" not in rendered(write(document(2, conditions=[hang], cause={"sentence": "no output, likely"})))
 
 

@@ -76,3 +76,13 @@ def test_hang(write: Write) -> None:
     assert "The dashed line marks the last output before the hang, 6 s after the start." in text
     assert 3 == text.count('class="hang"')
     assert "hangs elsewhere</em>" in text
+
+
+def test_hang_without_output(write: Write) -> None:
+    """The start is marked if no rank has ever written anything."""
+    members: dict[str, Any] = {"first_output_at": None, "last_output_at": None, "activity": []}
+    cause = {"kind": "hang", "sentence": "no rank wrote any output for 30 min"}
+    text = rendered(write(document(3, cause=cause, ranks=[rank(one, **members) for one in range(3)])))
+
+    assert "The dashed line marks the start of the job, which hangs without any output." in text
+    assert 3 == text.count('class="hang" d="M0 ')

@@ -7,7 +7,7 @@ from pathlib import Path
 from ascend_runner import files
 from ascend_runner.views import page_training
 from ascend_runner.views.page_training import Point, Series, points_of
-from tests.views.conftest import Write, document, rendered
+from tests.views.conftest import Write, document, rank, rendered
 
 LINE = "Epoch: [{}][{}/100]  eta: 0:00:40  loss: {:.4f}  time: {}  data: 0.01\n"
 
@@ -29,6 +29,14 @@ def test_points() -> None:
     ) == points_of([data])
 
 
+def test_bars_of_other_activities() -> None:
+    """They are drawn only if the log has no steps of the training."""
+    bars = b"".join(b"Processing:  50%%|5   | %d/9 [00:01<00:01,  5.00it/s]\n" % step for step in (1, 2))
+
+    assert (1, 2) == tuple(point.step for point in points_of([bars]))
+    assert (Point(step=4, loss=2.0, seconds=None),) == points_of([bars, b"step 4 loss 2.0\n", bars])
+
+
 def test_page(write: Write) -> None:
     """The page has both charts and compares the ranks; the slow one comes first."""
     text = rendered(write(document(8), lines))
@@ -41,6 +49,15 @@ def test_page(write: Write) -> None:
 def test_public_page(write: Write) -> None:
     """A page for publication has nothing of the logs."""
     assert 'id="training"' not in rendered(write(document(8), lines), is_public=True)
+
+
+def test_ranks_without_output(write: Write) -> None:
+    """They do not count among those of which there was no time to read the logs."""
+    members = [rank(one, log_size=0 if one else 5000) for one in range(100)]
+    text = rendered(write(document(100, ranks=members), lambda rank_id: b"" if rank_id else lines(0)))
+
+    assert 'id="training"' in text
+    assert "Not drawn" not in text
 
 
 def test_no_steps(write: Write) -> None:

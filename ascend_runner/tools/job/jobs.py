@@ -497,7 +497,7 @@ class Snapshot:
     def last_step(self) -> StepRecord | None:
         """The last step that the runner shows, or its report, or the logs; the runner shows no loss."""
         furthest = steps.furthest(self.steps.values())
-        in_logs = StepRecord(**furthest._asdict()) if furthest else None
+        in_logs = StepRecord(**furthest.figures()) if furthest else None
         if self.live and self.live.last_step:
             return attrs.evolve(self.live.last_step, loss=in_logs.loss if in_logs else None)
         return self.record.last_step or in_logs

@@ -134,16 +134,23 @@ def _width(rows: Sequence[Sequence[str]]) -> int:
 RANK_HEADS: Final = ("rank", "device", "pid", "state", "time", "output", "quiet for", "last line")
 
 
-def _rank_cells(record: JobRecord, ranks: Iterable[RankRecord], now: float) -> Iterator[tuple[str, ...]]:
+def _rank_cells(
+    record: JobRecord, ranks: Sequence[RankRecord], now: float, width: int | None
+) -> Iterator[tuple[str, ...]]:
     """Yield the cells of each rank. A running rank has the duration of the job."""
     silences, _succeeded = record.silences(now)
     marks, why_silent = facts.singled_out(record), facts.why_silent(record)
-    for rank in ranks:
-        mark = marks.get(rank.rank_id, "") if rank.is_running else ""
-        yield _cells_of(rank, silences.get(rank.rank_id), mark, why_silent if rank.is_silent else "")
+    marked = ((one, marks.get(one.rank_id, "") if one.is_running else "") for one in ranks)
+    cells = [_cells_of(one, silences.get(one.rank_id), mark) for one, mark in marked]
+    if width:
+        taken = max(map(len, columns(RANK_HEADS[:-1], cells)))
+        why_silent = facts.briefly_silent(why_silent, width - taken - 2 * len(SPACE))  # one is the margin
+    for one, before in zip(ranks, cells):
+        last = " ".join(shown("".join(one.last_lines)).split())
+        yield *before, last or (why_silent if one.is_silent else "")
 
 
-def _cells_of(rank: RankRecord, quiet: float | None, mark: str, why_silent: str) -> tuple[str, ...]:
+def _cells_of(rank: RankRecord, quiet: float | None, mark: str) -> tuple[str, ...]:
     return (
         rank.name or str(rank.rank_id),
         str(rank.local_rank),
@@ -152,7 +159,6 @@ def _cells_of(rank: RankRecord, quiet: float | None, mark: str, why_silent: str)
         duration(rank.seconds) if rank.has_ended and rank.seconds else "",
         size(rank.log_size) if rank.is_started and rank.log_size is not None else "",
         "" if quiet is None else duration(int(quiet)),
-        " ".join(shown("".join(rank.last_lines)).split()) or why_silent,
     )
 
 
@@ -226,13 +232,18 @@ def status(snapshot: Snapshot, now: float, width: int | None = None) -> str:
         lines += _labelled(label, shown(Masker().text(text)), width)
     nodes = [*node_lines(snapshot.all_nodes, is_over=snapshot.is_over)]
     if nodes:
-        lines += ["", *(f"  {line}"[:width].rstrip() for line in nodes)]
+        lines += ["", *_indented(nodes, width)]
     if rows:
-        cells = [*_rank_cells(snapshot.record, rows[:MOST_RANKS], now)]
-        lines += ["", *(f"  {line}"[:width].rstrip() for line in columns(RANK_HEADS, cells))]
+        cells = [*_rank_cells(snapshot.record, rows[:MOST_RANKS], now, width)]
+        lines += ["", *_indented(columns(RANK_HEADS, cells), width)]
     if len(rows) > MOST_RANKS:
         lines.append(f"  and {states(rows[MOST_RANKS:])}")
     return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _indented(lines: Iterable[str], width: int | None) -> Iterator[str]:
+    """Indent the lines of a table, and clip what is too wide."""
+    return (_clip(f"  {line}", width or len(line) + 2) for line in lines)
 
 
 def _labelled(label: str, text: str, width: int | None) -> list[str]:
@@ -382,7 +393,8 @@ def _facts(snapshot: Snapshot, now: float) -> Iterator[Fact]:
     yield from quiet
     is_unexplained = is_running and not facts.singled_out(snapshot.record)
     yield "stacks", _stacks_hint(snapshot, is_quiet=bool(quiet)) if is_unexplained else ""
-    yield from facts.chosen(found, *dict.fromkeys(one.condition for one in snapshot.record.conditions))
+    conditions = dict.fromkeys(one.condition for one in snapshot.record.conditions)
+    yield from facts.chosen(found, *conditions, facts.COLLECTIVE)
     yield from facts.chosen(found, "checkpoint", "attempts", "logs")
     yield "report", snapshot.why or facts.report(job.path("report", "json"), snapshot.spare_report)
     yield "html", snapshot.html or _missing_page(snapshot)

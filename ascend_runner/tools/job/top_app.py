@@ -23,6 +23,7 @@ from textual.widgets import Input
 
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.node import executables
+from ascend_runner.text import lines_of
 from ascend_runner.tools.job import jobs, processes, screens
 from ascend_runner.tools.job.jobs import FoundJob
 from ascend_runner.tools.job.top import Observer
@@ -203,12 +204,12 @@ class Top(App[None]):
         self.picture.show(self._frame.lines)
 
 
-def _log(path: str) -> Sequence[str]:
+def end_of_log(path: str) -> Sequence[str]:
     """Return the last lines of a log; of a line that was drawn again, the last state."""
     if not path:
         return ["the log of this rank cannot be found"]
-    end = jobs.read(path, MOST_OF_A_LOG).decode(errors="replace")
-    return [line.rstrip("\r").rpartition("\r")[2] for line in end.splitlines()] if end else [NO_OUTPUT]
+    end = jobs.read(path, MOST_OF_A_LOG)
+    return lines_of(end.rstrip(b"\n")) if end else [NO_OUTPUT]
 
 
 def _stacks(job: FoundJob, environ: Mapping[str, str]) -> Sequence[str]:
@@ -240,7 +241,7 @@ def show(job: FoundJob, environ: Mapping[str, str]) -> None:
             return observer.look(shown)
 
         texts = Texts(
-            log=lambda rank_id: _log(observer.log_path(rank_id)),
+            log=lambda rank_id: end_of_log(observer.log_path(rank_id)),
             stacks=lambda: _stacks(job, environ),
             events=lambda: _events(job),
         )

@@ -398,7 +398,8 @@ class Table:
             drawn = padded(curve(rank.output, self.curve), self.curve + SPACE)
             spans.append((drawn, STYLES[rank.state] if rank.state in OUTLIERS else Style.CURVE))
         if self.line:
-            spans.append((cut(rank.last_line, self.line), Style.BAD if rank.state is State.FAILED else Style.PLAIN))
+            line = rank.last_line if rank.last_lines else facts.briefly_silent(rank.why_silent, self.line)
+            spans.append((cut(line, self.line), Style.BAD if rank.state is State.FAILED else Style.PLAIN))
         return spans
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.helpers.site_catalogue import LICENCE
 from tests.tools.job.conftest import Tool
+from tests.tools.job.explain.test_launchers import TIMEOUT, ranks, written
 
 SITE: Final = f"""{LICENCE}
 [[entry]]
@@ -41,6 +43,23 @@ def test_logs(site: str, tool: Tool, tmp_path: Path) -> None:
     known = ["  means  the licence server refuses this host", "  next   ask the platform team"]
     assert known == [line for line in text.splitlines() if line in known]
     assert "out of memory on the device" not in text
+
+
+def test_rank_of_a_site(tool: Tool, tmp_path: Path) -> None:
+    """A site's entry on the line of a victim explains the victim, and changes neither the rank nor the certainty."""
+    entry = LICENCE.replace(r"licence server \S+ refused", "Notify register").replace("exception", "line")
+    (tmp_path / "site.toml").write_text(entry.replace("l1 refused the checkout", "Notify register"))
+    logs = written(tmp_path / "log", ranks("rank-{}.txt", others=TIMEOUT % (7, 7), count=3))
+    causes, means = [], []
+    for options in ((), ("--catalogue", str(tmp_path / "site.toml"))):
+        found = json.loads(tool("explain", "--json", *options, str(logs))[1])
+        causes.append(found["cause"])
+        means.append([rank["finding"]["code_meaning"] for rank in found["ranks"]])
+
+    assert (2, "certain") == (causes[0]["rank_id"], causes[0]["certainty"])
+    assert causes[0] == causes[1]
+    assert ["the licence server refuses this host"] * 2 == means[1][:2]
+    assert means[0][2] == means[1][2]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from ascend_runner import programs
 from ascend_runner.errors import UnreadableError
-from ascend_runner.tools.job import explain
+from ascend_runner.tools.job import log_reader
 from tests.helpers.planted import SECRETS, WORD
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import LIMIT
@@ -139,11 +139,11 @@ def test_number_of_logs_is_bounded(tmp_path: Path) -> None:
     """Of ever more logs in ever more directories, only some are read."""
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
-        for number in range(explain.MOST_FILES // 2 + 1):
+        for number in range(log_reader.MOST_FILES // 2 + 1):
             (folder / f"{number}.log").touch()
     problems: list[str] = []
 
-    assert explain.MOST_FILES == len(explain.find([str(tmp_path)], problems))
+    assert log_reader.MOST_FILES == len(log_reader.find([str(tmp_path)], problems))
     assert ["only 10000 logs were read"] == problems
 
 
@@ -162,10 +162,10 @@ def test_bombs_are_bounded(tmp_path: Path) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(b"\n" * (1 << 20)) for _number in range(64)) + packer.flush()
     (tmp_path / "a.gz").write_bytes(bomb)
-    (source,) = explain.find([str(tmp_path / "a.gz")], [])
+    (source,) = log_reader.find([str(tmp_path / "a.gz")], [])
     read: list[bytes] = []
     with pytest.raises(UnreadableError, match=r"only the first 10.0 MiB of"):
-        read.extend(explain.chunks(source, lambda _count: None, 10 << 20))
+        read.extend(log_reader.chunks(source, lambda _count: None, 10 << 20))
 
     assert len(bomb) < 1 << 17
     assert 10 << 20 == sum(map(len, read))

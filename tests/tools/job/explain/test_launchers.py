@@ -420,6 +420,21 @@ rank 2 failed: {SUMMARY}
     ]
 
 
+@pytest.mark.parametrize(
+    ("head", "error"),
+    [("all 4 ranks failed alike: ValueError", NAN), ("all 4 ranks report the same error: RuntimeError", LOST)],
+)
+def test_all_ranks_report_the_same_error(head: str, error: str, tool: Tool, tmp_path: Path) -> None:
+    """None of them is singled out, whether they are the cause or may all be victims."""
+    written(tmp_path, ranks("rank-{}.txt", guilty=error, others=error))
+    first, *lines = tool("explain", str(tmp_path))[1].splitlines()
+
+    assert first.startswith(f"{head}: ")
+    assert "exit status" not in first
+    assert (error is LOST) == first.endswith(" (cause unclear)")
+    assert [] == [line for line in lines if line.startswith(("  cause", "  first", "  also"))]
+
+
 def test_no_known_cause(tool: Tool, tmp_path: Path) -> None:
     """Nothing is guessed."""
     written(tmp_path, {f"rank-{rank}.txt": steps(rank) for rank in range(4)})
@@ -441,19 +456,59 @@ def test_no_known_cause_in_a_plog(tool: Tool, tmp_path: Path) -> None:
     )
 
 
-def test_our_own_logs(start: Start, tool: Tool, program: Program) -> None:
-    """The report of a job says why it failed, as its last screen has."""
-    run = start("[ $RANK = 1 ] && echo 'ValueError: no' && exit 3; sleep 1000")
-    run.finish()
-    status, text = tool("explain", str(program.log_dir))
-    first = next(line for line in run.screen.splitlines() if " ERROR rank 1 failed" in line)
+WRAPPED: Final = """\
+Traceback (most recent call last):
+  File "/code/train.py", line 61, in start
+    dist.init_process_group("hccl")
+RuntimeError: init:x.cpp:9 HCCL function error: HcclCommInitClusterInfo(path), error code is 11
+[ERROR] 2026-11-22-09:47:36 (PID:7, Device:0, RankID:0) ERR02200 DIST call hccl api failed.
+EI0004: [PID: 7] 2026-11-22-09:47:36.123.456 Failed to verify the rank table. Reason: no server has the ID 10.0.0.9.
+"""
+INNERMOST: Final = "EI0004: Failed to verify the rank table. Reason: no server has the ID 10.0.0.9."
 
-    assert 0 == status
-    assert "rank 1 failed" in text.splitlines()[0]
-    assert "exit status 3" in text.splitlines()[0]
-    assert "rank 1 failed" in first
+
+@pytest.fixture(name="ended")
+def fixture_ended(start: Start, program: Program) -> list[str]:
+    """The last screen of a job in which rank 0 lost rank 1, and ended first: without prefixes, from the cause on."""
+    written(program.folder, {"guilty": WRAPPED, "victim": LOST})
+    guilty = "[ $RANK = 0 ] || { cat guilty; touch told; exec sleep 1000; }"
+    run = start(f"{guilty}; until [ -e told ]; do :; done; cat victim; exit 1")
+    run.finish()
+    lines = run.screen.splitlines()
+    first = next(number for number, line in enumerate(lines) if " ERROR rank 1 " in line)
+    last = next(number for number, line in enumerate(lines) if " HTML report: " in line)
+    return [lines[first].partition(" ERROR ")[2], *lines[first + 1 : last]]
+
+
+def test_the_report_of_a_job(ended: list[str], tool: Tool, program: Program) -> None:
+    """It shows the last screen of the job again, but for the path of the report."""
+    status, text = tool("explain", str(program.log_dir))
+
     assert (0, text) == tool("explain", str(program.log_dir / "job-report.json"))
-    assert 1 == explained(tool, program.log_dir)[0]
+    assert (0, [line for line in ended if not line.startswith("  report ")]) == (status, text.splitlines())
+
+
+def test_the_bare_logs_of_a_job(ended: list[str], tool: Tool, program: Program) -> None:
+    """They give the same cause, evidence and advice; what only the job knew is left out."""
+    bare = written(program.folder / "bare", {path.name: path.read_text() for path in program.log_dir.glob("*.txt")})
+    evidence = ("  | ", "  means ", "  code ", "  next ", "  blames ")
+    first, *lines = tool("explain", str(bare))[1].splitlines()
+
+    assert f"rank 1 failed: {INNERMOST}" == first
+    assert [line for line in ended if line.startswith(evidence)] == [
+        line for line in lines if line.startswith(evidence)
+    ]
+    assert f"  log    {bare / 'job-proc-rank-1-device-1.txt'}" in lines
+
+
+def test_the_innermost_statement(ended: list[str], tool: Tool, program: Program) -> None:
+    """It is the cause on the last screen, in the report and in `ascend-job status`, not the exception around it."""
+    sentence = f"rank 1 caused the failure: {INNERMOST}"
+    screen = f"rank 1 caused the failure (likely): {INNERMOST}"
+    status = tool("status", str(program.log_dir))[1].splitlines()
+
+    assert (screen, sentence) == (ended[0], program.report()["cause"]["sentence"])
+    assert f"  cause       {screen}" in status
 
 
 def test_a_running_job(start: Start, tool: Tool, program: Program) -> None:

@@ -7,12 +7,14 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from ascend_runner.services import run_folder
 from tests.helpers.program import Program
+from tests.helpers.terminal import Terminal
 from tests.tools.job.conftest import Start, Tool, running
 
 PATH_IN_A_NAME = (
@@ -77,6 +79,26 @@ def test_list_of_some_jobs(run_dir: Path, tool: Tool) -> None:
     assert ["a4", "b3"] == sorted(one["job_id"] for one in json.loads(tool("list", "-n", "2", "--json")[1]))
     assert "no job 'a44' on this machine (did you mean a4?)" in tool("status", "a44")[1]
     assert "'a44' is neither a command nor a job on this machine (did you mean a4?)" in tool("a44")[1]
+
+
+def test_list_fits_the_terminal(run_dir: Path, tmp_path: Path) -> None:
+    """The newest jobs are listed, as many as the terminal has lines for, or all that are asked for."""
+    for number in range(20):
+        path = run_dir / f"{number}" / run_folder.JOB_FILE
+        path.parent.mkdir()
+        path.write_text(json.dumps({**JOB, "job_id": f"x{number}", "began": number}))
+    screens = []
+    for words in ((), ("--all",)):
+        command = [sys.executable, "-m", "ascend_runner.tools.job", "list", *words]
+        terminal = Terminal(command, tmp_path, {run_folder.RUN_DIR_VARIABLE: str(run_dir)}, rows=8)
+        terminal.finish()
+        terminal.close()
+        screens.append([line.split()[0] for line in terminal.screen.splitlines()])
+    fitting, all_of_them = screens
+
+    assert len(fitting) < 8  # the prompt of a shell follows
+    assert ["job", "x19", "and"] == [fitting[0], fitting[-2], fitting[-1]]
+    assert ["job", *(f"x{number}" for number in range(20))] == all_of_them
 
 
 def test_job_after_a_reboot(start: Start, tool: Tool, run_dir: Path, program: Program) -> None:

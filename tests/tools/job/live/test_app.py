@@ -10,6 +10,7 @@ import termios
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
+from pathlib import Path
 
 import attrs
 import pytest
@@ -17,7 +18,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from ascend_runner.tools.job.top_app import Texts, Top
+from ascend_runner.tools.job.top_app import Texts, Top, end_of_log
 from ascend_runner.tools.job.top_frame import JobView, State
 from ascend_runner.tools.job.top_picture import Picture
 from tests.helpers.live_views import EIGHT, SIXTY_FOUR, THOUSAND, rank
@@ -97,8 +98,11 @@ def test_views_of_the_selected_rank() -> None:
             (("down", "s"), "stacks"),
             (("down", "down", "up", "e"), "events"),
             (("pagedown", "l"), "log of rank 7"),
-            (("home", "enter"), "log of rank 5"),
+            (("pageup", "enter"), "log of rank 5"),
+            (("end", "home", "enter"), "log of rank 5"),
             (("question_mark",), "keys"),
+            (("h",), "keys"),
+            (("f1",), "keys"),
         ):
             await pilot.press(*keys)
             await until(pilot, lambda title=title: title in app.lines[0])  # type: ignore[misc]  # a default value
@@ -107,7 +111,7 @@ def test_views_of_the_selected_rank() -> None:
 
     run(app, check)
 
-    assert [("log", 5), ("stacks", -1), ("events", -1), ("log", 7), ("log", 5)] == app.read
+    assert [("log", 5), ("stacks", -1), ("events", -1), ("log", 7), ("log", 5)] == app.read  # the last one twice
 
 
 def test_view_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +146,23 @@ def test_log_is_followed() -> None:
         await until(pilot, lambda: "line 0" in app.lines[1])
         await pilot.press("end")
         await until(pilot, lambda: "later" in app.lines[-2])
+        for keys, line in ((("home", "pagedown"), "line 21"), (("pagedown", "pageup"), "line 21")):
+            await pilot.press(*keys)
+            await until(pilot, lambda line=line: line in app.lines[1])  # type: ignore[misc]  # a default value
 
     run(app, check)
+
+
+def test_log_without_output(tmp_path: Path) -> None:
+    """It says so; of a line that was drawn again, the last state is shown."""
+    log = tmp_path / "log"
+    shown = []
+    for content in (b"", b"1%\r2%\nend\r\n"):
+        log.write_bytes(content)
+        shown.append([*end_of_log(str(log))])
+
+    assert [["no output yet"], ["2%", "end"]] == shown
+    assert ["the log of this rank cannot be found"] == end_of_log("")
 
 
 def test_terminal_that_does_not_read() -> None:

@@ -275,6 +275,17 @@ def test_rank_without_output() -> None:
     assert "  only rank 1 prints" in drawn(attrs.evolve(EIGHT, ranks=(expected,)))
 
 
+def test_silent_ranks_on_a_narrow_terminal() -> None:
+    """The column of the last lines says which rank prints, if there is no room for the whole sentence."""
+    why = "no output expected: only rank 0 prints"
+    silent = attrs.evolve(rank(1), last_lines=(), why_silent=why)
+    job = attrs.evolve(EIGHT, ranks=(rank(0), silent))
+    wide, narrow = (drawn(job, columns=columns)[7].partition("% ")[2] for columns in (140, 80))
+
+    assert (True, False) == (wide.endswith(f"  {why}"), narrow.endswith(why))
+    assert narrow.endswith("  only rank 0 prints")
+
+
 def test_history_on_a_wide_terminal() -> None:
     """Beside the end of the log of the rank at the cursor are its figures of the last minutes."""
     job = attrs.evolve(EIGHT, ranks=(attrs.evolve(rank(0), history={"CPU": (1, 2, 1)}),))

@@ -14,12 +14,14 @@ import attrs
 import pytest
 
 from ascend_runner.tools.job import jobs
-from ascend_runner.tools.job.top import Observer
+from ascend_runner.tools.job.jobs import Snapshot
+from ascend_runner.tools.job.top import Histories, Observer, ranks_of
 from ascend_runner.tools.job.top_frame import JobView, State
+from tests.helpers.live_views import rank
 from tests.helpers.npu_tools import fake_npu_smi
 from tests.helpers.program import Program
 from tests.helpers.waiting import wait_until
-from tests.tools.job.conftest import Start, Tool
+from tests.tools.job.conftest import JOB, Start, Tool, record_of
 
 STEPS = "echo step=3, skipped=0; echo 'PASSWORD=hunter2 \x1b]0;title\x07x'; exec sleep 100"
 LAST = "PASSWORD=*** x"  # as it is shown
@@ -82,6 +84,8 @@ def test_hang(program: Program, start: Start, tool: Tool) -> None:
         (program.folder / "go").touch()
         wait_until(lambda: State.OUTLIER not in seen(observer).values())
         has_condition = bool(observer.look(()).condition)
+        later = tool("status")[1]
+        tool("report", "-o", str(program.folder / "later.html"))
     run.send(signal.SIGTERM)
     run.finish()
 
@@ -90,6 +94,8 @@ def test_hang(program: Program, start: Start, tool: Tool) -> None:
     assert 2 == status.count("running, outlier")
     assert 4 == (program.folder / "page.html").read_text().count(">hangs elsewhere</em>")  # timeline and table
     assert not has_condition
+    assert "outlier" not in later
+    assert ">hangs elsewhere</em>" not in (program.folder / "later.html").read_text()
 
 
 HANGS = """
@@ -109,6 +115,46 @@ def load_batch():
 
 load_batch() if os.environ["RANK"] in "25" else all_reduce()
 """
+
+
+def test_slow_rank() -> None:
+    """A rank that a slow training singles out is marked while it runs."""
+    slow = {"condition": "slow", "rule": "straggler", "rank_id": 1, "sentence": "rank 1 is slow"}
+    ranks = [{"rank_id": one, "local_rank": one, "state": "running"} for one in range(2)]
+    views = ranks_of(Snapshot(job=JOB, is_alive=True, record=record_of({"conditions": [slow], "ranks": ranks})))
+
+    assert [State.RUNNING, State.SLOW] == [view.state for view in views]
+
+
+def test_ranks_that_never_print(start: Start, tool: Tool, program: Program) -> None:
+    """No view takes them for quiet, and each says why."""
+    run = start("[ $RANK = 0 ] && echo begun; exec sleep 1000", ranks=4)
+    run.wait_for("begun")
+    with closing(Observer(jobs.find(None, os.environ), os.environ)) as observer:
+        wait_until(lambda: observer.look(()).ranks[1:] and observer.look(()).ranks[3].why_silent)
+        views = observer.look(()).ranks
+        status = tool("status")[1]
+        tool("report", "-o", str(program.folder / "page.html"))
+    run.send(signal.SIGTERM)
+    run.finish()
+
+    assert ["begun", *["no output expected: only rank 0 prints"] * 3] == [view.last_line for view in views]
+    assert [False, True, True, True] == [view.quiet is None for view in views]
+    assert 3 == status.count("no output expected: only rank 0 prints\n")
+    assert "quiet</em>" not in (program.folder / "page.html").read_text()
+
+
+def test_figures_of_the_last_looks() -> None:
+    """CPU usage and memory are kept as they were, steps as those between two looks; what is unknown is left out."""
+    histories = Histories()
+    for cpu, memory, step in ((50.0, 7, 3), (None, 8, None), (70.0, 9, 5), (0.0, 9, 5)):
+        view = histories.look(rank(0, cpu=cpu, memory=memory, step=step))
+    other = histories.look(rank(1, cpu=0.0, memory=None, step=None))
+
+    assert {"CPU": (50, 70, 0), "memory": (7, 8, 9, 9), "steps": (2, 0)} == view.history
+    assert {} == other.history
+
+
 WARNS = ("--hang-timeout", "2", "--hang-action", "warn")
 
 

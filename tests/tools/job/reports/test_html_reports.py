@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from ascend_runner import report_file
+from ascend_runner.services import run_folder
 from ascend_runner.tools.job import jobs
 from tests.helpers.program import Program
 from tests.helpers.waiting import LIMIT, wait_until
-from tests.tools.job.conftest import Start, Tool, running, state_of
+from tests.tools.job.conftest import SLEEPS, Start, Tool, running, state_of
 
 FAILS = "echo about to fail; exit 3"
 # The program, with all the time that it needs for the page.
@@ -80,6 +81,23 @@ def test_running_job(start: Start, tool: Tool, tmp_path: Path) -> None:
     assert 2 == so_far.count("; first output after ") / 2  # for the eyes and the ears
     assert 2 == so_far.count("<td>19 B</td>")
     assert "<dt>Last step</dt><dd>57</dd>" in so_far
+
+
+@pytest.mark.parametrize("command", ["exit 3", SLEEPS])
+def test_versions(command: str, program: Program, run_dir: Path, tool: Tool, tmp_path: Path) -> None:
+    """The page has the versions of the ranks' software, whether the job has failed at once or is running."""
+    (tmp_path / "lib/python3.9/site-packages/torch-2.6.0.dist-info").mkdir(parents=True)
+    python = tmp_path / "bin/python3.9"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\nexec sh "$@"\n')
+    python.chmod(0o755)
+    env = {run_folder.RUN_DIR_VARIABLE: str(run_dir), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    run = program.start("--nproc-per-node", "2", "python3.9", "-c", command, env=env)
+    if command == "exit 3":
+        run.finish()
+    page = tmp_path / "page.html"
+
+    wait_until(lambda: tool("report", "job", "-o", str(page))[0] == 0 and "<dt>torch</dt><dd>2.6.0" in page.read_text())
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,19 @@ def test_outlier_comes_first() -> None:
     assert ["2", "2", "5002", "running,", "outlier", "0", "B"] == first[:7]
     assert "no output expected: only rank 0 prints" == " ".join(first[7:])
     assert ["0", "0", "5000", "running", "9", "B", "11", "min", "30", "s"] == second
+    assert 3 == screens.status(snapshot, BEGAN + 700, 80).count("  only rank 0 prints\n")
+    assert [(50, "...")] * 5 == [
+        (len(line), line[-3:]) for line in screens.status(snapshot, BEGAN + 700, 50).splitlines()[-5:]
+    ]
+
+
+def test_slow_rank() -> None:
+    """A rank that a slow training singles out is marked and has the first line."""
+    slow = {"condition": "slow", "rule": "straggler", "rank_id": 2, "sentence": "rank 2 is slow"}
+    screen = screens.status(running(*map(rank, range(4)), conditions=[slow]), BEGAN + 700)
+
+    assert ["2", "2", "5002", "running,", "slow"] == screen.splitlines()[-4].split()
+    assert 1 == screen.count("running, slow")
 
 
 def test_nodes_of_a_linked_job() -> None:
@@ -477,7 +490,11 @@ def test_cause_is_not_repeated_as_a_condition() -> None:
     """A hang that has ended the job is its cause, no present condition."""
     hang = {"condition": "hanging", "sentence": "no output", "since": "2026-11-22T09:47:36+08:00"}
 
-    assert "hanging" in screens.status(running(conditions=[hang]), BEGAN)
+    waits = {"group": "0", "rank_ids": [0, 1], "number": 7, "is_waiting": True}
+    screen = screens.status(running(conditions=[hang], collectives=[waits]), BEGAN)
+
+    assert "hanging" in screen
+    assert "ranks 0, 1 wait in collective #7 of process group 0" in screen
     for cause in ("no output, likely", "stopped by SIGTERM; the previous attempt failed: no output"):
         assert "hanging" not in screens.status(running(conditions=[hang], cause={"sentence": cause}), BEGAN)
 

@@ -1,0 +1,23 @@
+"""A rank with torch_npu, of which only its monitor is there: it makes a pipe, and dumps when that is written to.
+
+The arguments are the dumps of the ranks, each the path of a file to copy: "-" to read the pipe and dump nothing, "deaf"
+for a rank without a pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+rank = os.environ["RANK"]
+dump = sys.argv[1 + int(rank)]
+print("ready", flush=True)
+if dump == "deaf":
+    os.read(os.pipe()[0], 1)
+pipe = f"{os.environ['TORCH_HCCL_DEBUG_INFO_PIPE_FILE']}{rank}.pipe"
+os.mkfifo(pipe)
+fd = os.open(pipe, os.O_RDWR)  # not to see an end of file whenever a writer has closed it
+while os.read(fd, 128):
+    if dump != "-":
+        Path(f"{os.environ['TORCH_HCCL_DEBUG_INFO_TEMP_FILE']}{rank}").write_bytes(Path(dump).read_bytes())
