@@ -147,9 +147,8 @@ def _version(path: str) -> tuple[int, ...] | None:
 
 def _read(path: str, size: int) -> Recording | None:
     """Return a recording, None if the file has none or is still being written."""
-    data = files.read_end(path, MOST_BYTES + 1) if size <= MOST_BYTES else b""
     try:
-        return decode(data) if len(data) <= MOST_BYTES else None
+        return decode(files.read_end(path, MOST_BYTES) if size <= MOST_BYTES else b"")
     except ValueError:
         return None
 
