@@ -342,14 +342,14 @@ class Preparer:
             self._why = self._node.why
         return self._plan_ranks(command, self._share, file) if command else self._plan_handover(self._share)
 
-    def _linked(self, plan: JobSpec) -> JobSpec:
+    def _linked(self, plan: JobSpec, say: Callable[[str], None] | None = None) -> JobSpec:
         """Add the link to the other nodes, if there are any."""
         node, link = self._node or Node(), self.context.settings.link
         if link == OFF or (node.nnodes == 1 and link != LINK_REQUIRED):
             return plan
         from ascend_runner.job import link_plan  # noqa: PLC0415  most jobs have one node
 
-        return link_plan.linked(plan, self.context, node, self._table, self.messages.note)
+        return link_plan.linked(plan, self.context, node, self._table, say or self.messages.note)
 
     def _outline(self, plan: JobSpec | None) -> JobSpec | None:
         """Return what is known of a job that cannot be started, and of its other nodes."""
@@ -357,7 +357,7 @@ class Preparer:
             return None
         with suppress(AscendRunnerError):  # the job's name or its secret may be what cannot be used
             if not plan and self._node and self._node.is_numbered:
-                return self._linked(self._known_part(self._node))
+                return self._linked(self._known_part(self._node), say=lambda _sentence: None)
         return plan
 
     def _replan(self, file: TableFile) -> JobSpec:
