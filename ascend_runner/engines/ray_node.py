@@ -584,6 +584,7 @@ def run_worker(node: Node) -> int:
     node.selector.register(lines.connection, selectors.EVENT_READ)
     with contextlib.closing(lines.connection):
         welcome = hear(node, lines, "address")
+        check_head(node, welcome["address"])
         node.start_ray(welcome["session"], f"--address={welcome['address']}")
         while not node.address:
             if node.wait(PAUSE):  # node 0 sends nothing now, so it has exited
@@ -618,6 +619,22 @@ def connect(node: Node) -> Lines:
             " check that ascend-runner is running on node 0, and that the network permits this port (--link-timeout)"
         )
         node.wait(RETRY)
+
+
+def check_head(node: Node, address: str) -> None:
+    """Check that Ray's head, which is running, can be reached. Ray would try it for a long time and not name it.
+
+    Raises:
+        ClusterError: It cannot be reached.
+    """
+    host, port = address.rpartition(":")[::2]
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=FAREWELL).close()
+    except OSError as error:
+        raise ClusterError(
+            f"node {node.options.node} cannot reach Ray's head on node 0 at {address} ({error.strerror or error}): let"
+            " the nodes reach all ports of each other, because Ray uses any free ones"
+        ) from error
 
 
 def closed(node: Node) -> str:

@@ -75,11 +75,10 @@ def test_command_runs_once_on_a_complete_cluster(program: Program, start: START,
     runs = start("import os; print('command', os.environ['RAY_ADDRESS'])", env={"RAY_ADDRESS": "a.cluster.of.others:1"})
 
     assert [0, 0] == [run.finish() for run in runs]
-    assert 1 == runs[0].screen.count("command 127.0.0.1:6379")
     assert "command 127" not in runs[1].screen
     head, worker = (fake(program, node)["arguments"] for node in (0, 1))
     assert [{"NPU": 4}] * 2 == [json.loads(one["resources"]) for one in (head, worker)]
-    assert "127.0.0.1:6379" == worker["address"]
+    assert 1 == runs[0].screen.count(f"command {worker['address']}\n")
     assert ["job-node-0", "job-node-1"] == [one["node-name"] for one in (head, worker)]
     assert [None, None] == [fake(program, node)["address"] for node in (0, 1)]
     assert [] == os.listdir(temporary)
@@ -226,6 +225,19 @@ def test_unreachable_node_0(start: START, ports: tuple[str, str]) -> None:
     assert f"node 1 could not reach node 0 at 127.0.0.1:{ports[0]} within 1 s (Connection refused)" in run.screen
 
 
+def test_unreachable_head(program: Program, start: START, ports: tuple[str, str]) -> None:
+    """A node that reaches node 0, but not the port of Ray's head there, names that, and starts nothing of Ray."""
+    with socket.create_server(("127.0.0.1", int(ports[0]))) as server, bound_to_free_port() as closed:
+        (run,) = start(WAITS, *ALONE, nodes=(1,))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with server.accept()[0] as connection:
+            connection.sendall(json.dumps({"address": address, "session": "session"}).encode() + b"\n")
+
+            assert 1 == run.finish()
+    assert f"node 1 cannot reach Ray's head on node 0 at {address} (Connection refused)" in run.screen
+    assert [] == [*program.log_dir.glob("job/ray/node-1/*")]
+
+
 def test_taken_port(start: START, ports: tuple[str, str]) -> None:
     """A port that another program listens at is named, with the option that sets another one."""
     with socket.create_server(("", int(ports[0]))):
@@ -243,6 +255,16 @@ def test_ray_is_missing(start: START, tmp_path: Path) -> None:
 
     assert [1, 1] == [run.finish() for run in runs]
     assert f"node 0 cannot start Ray: {sys.executable} cannot import Ray (No module named 'ray')" in runs[0].screen
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_ray_is_missing_on_one_node(start: START, temporary: str, tmp_path: Path, node: int) -> None:
+    """No half a cluster stays: what has been started on the other node ends, too."""
+    runs = [*start(WAITS, nodes=(1 - node,)), *start(WAITS, nodes=(node,), env={"PYTHONPATH": str(tmp_path / "none")})]
+
+    assert [1, 1] == [run.finish() for run in runs]
+    assert f"ray-node-{node} failed: ClusterError: node {node} cannot start Ray" in runs[1].screen
+    assert [] == os.listdir(temporary)
 
 
 def test_ray_is_too_old(start: START, tmp_path: Path) -> None:
@@ -286,7 +308,7 @@ def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
     with _connected(ports[0]) as first:
         first.sendall(json.dumps(hello).encode() + b"\n")
 
-        assert b'"address": "127.0.0.1:6379"' in first.recv(4096)
+        assert json.loads(first.recv(4096))["address"].startswith("127.0.0.1:")
         for members, why in (
             ({"job": "other"}, "for job 'job' of 2 nodes, not for 'other' of 2"),
             ({"nodes": 3}, "for job 'job' of 2 nodes, not for 'job' of 3"),

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,8 +40,9 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with open(os.path.join(session, "logs", "fake.json"), "w") as file:
         json.dump({"pids": pids, "arguments": arguments, "address": os.environ.get("RAY_ADDRESS")}, file)
+    server = socket.create_server(("127.0.0.1", 0))
     with open(os.path.join(parameters.temp_dir, "ray_current_cluster"), "w") as file:
-        file.write(arguments.get("address", "127.0.0.1:6379"))
+        file.write(arguments.get("address", f"127.0.0.1:{server.getsockname()[1]}"))
     try:
         while True:
             time.sleep(600)
