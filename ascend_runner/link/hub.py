@@ -712,17 +712,21 @@ def _decide(hub: Hub) -> Told:
 
 def _of_former(hub: Hub, stop: StopAll, failed: Sequence[Peer]) -> Iterator[Candidate]:
     """Yield the failure of a node whose runner was replaced meanwhile: only the stop has it."""
-    peer = hub.peers.get(stop.node or 0)
-    if peer is None or stop.signum or peer in failed or _is_signalled(hub, peer):
+    node = stop.node or 0
+    peer = hub.peers.get(node)
+    if stop.signum or (peer is not None and (peer in failed or _is_signalled(hub, peer))):
         return
+    identity = peer.identity if peer else Identity(node=node, nodes=hub.identity.nodes, incarnation="")
     failure = Failure(rank_id=stop.rank_id, ending=stop.ending, status=stop.status, kind=FailureClass.OWN)
-    yield Candidate(identity=peer.identity, failure=failure, earliest=NEVER, latest=hub.stopped_at or hub.now)
+    yield Candidate(identity=identity, failure=failure, earliest=NEVER, latest=hub.stopped_at or hub.now)
 
 
 def _is_decidable(hub: Hub) -> bool:
     since = hub.now if hub.stopped_at is None else hub.stopped_at
     if hub.now >= since + hub.identity.grace + AFTER_GRACE:
         return True
+    if hub.stop is not None and (hub.stop.node or 0) not in hub.peers:  # it is about to join this hub, a new one
+        return False
     is_signalled = any(_is_signalled(hub, peer) for peer in hub.peers.values())
     may_restart = hub.policy.max_restarts > 0 and hub.stop is not None and not hub.stop.signum
     if is_signalled and may_restart and hub.now < since + STOP_SPREAD:

@@ -697,6 +697,25 @@ def test_a_new_hub_goes_on_with_the_stop_of_the_former_one(earlier: int, late: f
     )
 
 
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_new_hub_waits_for_the_node_that_the_former_one_stopped_for(*, is_back: bool) -> None:
+    """It hears the others first; a node that does not join again is named all the same."""
+    world = World(nodes=3).start().play(10.0)
+    world.machines[2].habits = Habits(diagnose=4.0)
+    world.machines[2].fail()
+    world.play(1.0)
+    world.machines[2].is_cut = True
+    world.start_hub()
+    world.play(2.0)
+    early = told(world, 1, VerdictReached)
+    world.machines[2].is_cut = not is_back
+    world.play(60.0)
+    ((_at, news),) = told(world, 1, VerdictReached)
+
+    assert [] == early
+    assert (2, 9, () if is_back else (2,)) == (news.verdict.node, news.verdict.status, news.verdict.missing)
+
+
 @pytest.mark.parametrize(("nodes", "at"), [((0, 1, 2), 0.1), ((0, 1), FIRST_WORD)])
 def test_the_first_attempt_waits_for_no_node_that_is_late(nodes: tuple[int, ...], at: float) -> None:
     """Where all nodes are started together, restarts delay no rank; otherwise, a rank waits for 5 s."""
