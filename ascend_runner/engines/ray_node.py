@@ -514,7 +514,7 @@ def run_head(node: Node, words: list[str]) -> int:
             command.wait(LAST_WORDS)
         end_command(command, signal.SIGKILL)
         raise
-    hub.dismiss(command.returncode)
+    hub.dismiss(-node.asked or command.returncode)  # a command that is stopped may exit with 0
     return command.returncode
 
 

@@ -236,7 +236,8 @@ def _hung_while_saving(state: State, event: HangDetected) -> Step:
 def _signalled_again(state: State, event: SignalReceived) -> Step:
     """A signal during the teardown: either it means SIGKILL, or it changes nothing (law 4)."""
     is_own = event.node is None
-    is_again = state.is_interrupted or (event.signum == SIGINT and state.steps_taken > 0)
+    is_passed_on = isinstance(state.cause, SignalReceived) and not state.is_interrupted
+    is_again = state.is_interrupted or (event.signum == SIGINT and state.steps_taken > 0 and not is_passed_on)
     is_interrupted = state.is_interrupted or is_own
     state = attrs.evolve(state, is_interrupted=is_interrupted, cause=_cause_beside(state, event))
     if is_own and is_again and event.signum in IMPATIENT_SIGNALS:

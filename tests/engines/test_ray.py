@@ -206,6 +206,20 @@ def test_failure_ends_nodes_without_a_link(start: START) -> None:
     assert "| ClusterError: the command on node 0 exited with status 7" in runs[1].screen
 
 
+def test_stopped_command_that_exits_with_0_is_no_success_elsewhere(start: START) -> None:
+    """Without a link, too, where the other nodes learn only from node 0's process that the command has ended."""
+    runs = start(
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True)\n"
+        "while True: signal.pause()",
+        *("--link", "off"),
+    )
+    runs[0].wait_for("up")
+    runs[0].send(signal.SIGTERM)
+
+    assert [143, 1] == [run.finish() for run in runs]
+    assert "| ClusterError: the command on node 0 was killed by SIGTERM" in runs[1].screen
+
+
 # --- Bad input --------------------------------------------------------------------------------------------------------
 
 

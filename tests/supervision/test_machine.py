@@ -626,6 +626,8 @@ HANG = HangDetected(60.0)
         ((Exited(0, FAILED), SignalReceived(SIGINT)), Phase.TERMINATING),
         ((Exited(0, FAILED), STEP, SignalReceived(SIGTERM)), Phase.TERMINATING),
         ((Exited(0, FAILED), STEP, SignalReceived(SIGHUP)), Phase.TERMINATING),
+        ((SignalReceived(SIGINT, node=1), STEP, SignalReceived(SIGINT)), Phase.TERMINATING),  # one Ctrl-C for all nodes
+        ((SignalReceived(SIGINT, node=1), STEP, *[SignalReceived(SIGINT)] * 2), Phase.KILLING),
     ],
 )
 def test_ctrl_c_after_a_failure_kills(events: tuple[Event, ...], phase: Phase) -> None:
