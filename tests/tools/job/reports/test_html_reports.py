@@ -98,6 +98,8 @@ def test_versions(command: str, program: Program, run_dir: Path, tool: Tool, tmp
     page = tmp_path / "page.html"
 
     wait_until(lambda: tool("report", "job", "-o", str(page))[0] == 0 and "<dt>torch</dt><dd>2.6.0" in page.read_text())
+    run.send(signal.SIGTERM)
+    run.finish()
 
 
 @pytest.mark.parametrize(
