@@ -26,6 +26,7 @@ _COLLECTIVE: Final = (
     r"|batch_isend_irecv|scatter|gather|synchronize)(?:_[a-z_]+)? \("
 )
 _IMPORT: Final = "(<frozen importlib."  # in the frames of an import, outside of the code of the module
+MOST_PLACES: Final = 8  # of ranks that are not with most of their process group
 LONGEST_PLACES: Final = 2000  # characters, so that it fits into a line of the events
 ALL: Final = "stacks of all ranks, outliers first:"
 UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
@@ -103,15 +104,20 @@ def of_collectives(groups: Sequence[CollectiveGroup]) -> list[str]:
     for group in groups:
         if group.number is not None:
             channels.setdefault((group.group, group.is_transfer), []).append(group)
-    sentences = [
-        "; ".join([f"{_wait(most)} of {_process_group(most)}", *(_elsewhere(one, most, groups) for one in others)])
-        for most, *others in channels.values()
-    ]
+    sentences = [_of_channel(most, others, groups) for most, *others in channels.values()]
     unknown = [rank_id for group in groups if group.number is None for rank_id in group.rank_ids]
     recorders = (
         f"{_of(unknown, 'has', 'have')} not dumped {_of(unknown, 'its flight recorder', 'their flight recorders')}"
     )
     return [*sentences, f"{rank_list(unknown)} {recorders}"] if unknown else sentences
+
+
+def _of_channel(most: CollectiveGroup, others: Sequence[CollectiveGroup], groups: Sequence[CollectiveGroup]) -> str:
+    others = sorted(others, key=lambda one: one.is_waiting)  # first the ranks that the others may wait for
+    parts = [f"{_wait(most)} of {_process_group(most)}"]
+    parts += [_elsewhere(one, most, groups) for one in others[:MOST_PLACES]]
+    rest = [rank_id for one in others[MOST_PLACES:] for rank_id in one.rank_ids]
+    return "; ".join([*parts, *([f"see the report for {rank_list(rest)}"] if rest else [])])
 
 
 def _elsewhere(one: CollectiveGroup, most: CollectiveGroup, groups: Sequence[CollectiveGroup]) -> str:

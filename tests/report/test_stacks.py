@@ -171,6 +171,14 @@ RECV = "waits in recv 3<-1 #12 of process group pp"
         ([MOST, CollectiveGroup(rank_ids=(3,))], [TOLD, "rank 3 has not dumped its flight recorder"]),
         ([MOST, CollectiveGroup(rank_ids=(3, 5))], [TOLD, "ranks 3, 5 have not dumped their flight recorders"]),
         (
+            [MOST, *(at((rank,), 2 * rank) for rank in range(8, 20)), at((3,), 6, is_waiting=False)],
+            [
+                f"{TOLD}; rank 3 has not joined it (its last one is all_reduce #6); "
+                + "".join(f"rank {rank} waits in all_reduce #{2 * rank}; " for rank in range(8, 15))
+                + "see the report for ranks 15-19"
+            ],
+        ),
+        (
             [at((3,), 2, "\x1b[2J", group="\x1b]0")],
             ["rank 3 waits in \\x1b[2J #2 of process group \\x1b]0"],
         ),
