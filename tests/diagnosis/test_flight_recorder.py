@@ -134,7 +134,7 @@ def test_rank_outside_of_a_process_group() -> None:
 def test_process_groups_of_one_name() -> None:
     """Groups that torch has split from one share a name; ranks of one are not missing in another."""
     first, second = ({"1": ranks} for ranks in ("[0, 1]", "[2, 3]"))
-    at = {"process_group": ("1", "tp")}
+    at: dict[str, Any] = {"process_group": ("1", "tp")}
     dumps = [dump([waiting(3, **at)], first), dump([], {}), *[dump([waiting(9, **at)], second)] * 2]
 
     assert [

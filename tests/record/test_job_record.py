@@ -143,7 +143,7 @@ def test_job_is_written_as_the_schema_says(job: JobRecord) -> None:
         ("status", -1),
         ("started_at", "today"),
         ("ranks", [{}]),
-        ("ranks", [{**RankRecord(rank_id=3, state=RankState.UNKNOWN).encode(), "signals": [[15]]}]),  # without a time
+        ("ranks", [{**RankRecord(rank_id=3, state=RankState.UNKNOWN).encode(0.0), "signals": [[15]]}]),
         ("schema_version", 1),
     ],
 )
