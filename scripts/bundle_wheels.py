@@ -87,7 +87,7 @@ def pack(folder: str, target: str, python: str = "") -> None:
 
 def _notices(wheels: Path, python: str) -> Iterator[str]:
     """Yield what the licences of all wheels, and of the Python in an archive, want to be passed on."""
-    yield "This file carries the following software, each under its own licence.\n"
+    yield "The bundle carries the following software, each under its own licence.\n"
     if python:
         yield from _texts("Python", _licences_of_python(Path(python)))
     seen = set()
@@ -99,14 +99,15 @@ def _notices(wheels: Path, python: str) -> Iterator[str]:
             if title in seen or metadata["Name"] == "ascend-runner":
                 continue
             seen.add(title)
-            found = [archive.read(name).decode(errors="replace") for name in names if re.fullmatch(LICENCE, name)]
+            found = [(name, archive.read(name)) for name in names if re.fullmatch(LICENCE, name)]
         yield from _texts(f"{title}: {_licence(metadata)}\n{_source(metadata)}", found)
 
 
-def _texts(title: str, texts: Iterable[str]) -> Iterator[str]:
+def _texts(title: str, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
+    """Yield the files of licences with their names, which may say of which part they are: "LICENSE.libsodium.txt"."""
     yield f"{RULE}{title}\n"
-    for text in texts:
-        yield f"\n{text.strip()}\n"
+    for path, data in files:
+        yield f"\n{os.path.basename(path)}:\n\n{data.decode(errors='replace').strip()}\n"
 
 
 def _licence(metadata: Message) -> str:
@@ -121,12 +122,12 @@ def _source(metadata: Message) -> str:
     return next(found, None) or str(metadata["Home-page"] or "")
 
 
-def _licences_of_python(path: Path) -> Iterator[str]:
+def _licences_of_python(path: Path) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(path, "r:gz") as archive:
         for name in archive.getnames():
             if re.fullmatch(r"python/(lib/python3\.\d+/LICENSE\.txt|licenses/.+)", name):
                 file = archive.extractfile(name)
-                yield file.read().decode(errors="replace") if file else ""
+                yield name, file.read() if file else b""
 
 
 COMMANDS: Final[Mapping[str, Callable[..., None]]] = {"update": update, "download": download, "pack": pack}

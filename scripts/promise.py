@@ -1,8 +1,8 @@
 """Write what users may rely on until the next major version: tests/promised.txt. Called by `scripts/generate`.
 
-A line for each option with its values, each variable, exit status, variable of a rank, name of the library and member
-of the report. What is new is added. What has vanished is an error unless the major version has changed; before 1.0, its
-second number counts.
+A line for each option with its values, removed option, variable, exit status, variable of a rank, name of the library
+and member of the report. What is new is added. What has vanished is an error unless the major version has changed;
+before 1.0, its second number counts.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def promised() -> Iterator[str]:
         if option.variable:
             yield f"variable {option.variable}"
     yield from (f"variable {name}" for name in OWN_VARIABLES)
+    yield from (f"removed option {with_dashes(f'--{name}')}" for name in sorted(REMOVED))
     for name, value in vars(errors).items():
         if isinstance(value, int):
             yield f"exit status of ascend-runner: {value} {name}"

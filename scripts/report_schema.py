@@ -33,13 +33,17 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/definitions/{name}"}
 
 
+def _pair(first: Schema, second: Schema) -> Schema:
+    return {"type": "array", "items": [first, second], "minItems": 2, "maxItems": 2}
+
+
 # Members that a record writes instead of a field, or in addition to its fields.
 WRITTEN: Final[Mapping[type, Mapping[str, tuple[Schema, str]]]] = {
     job_record.JobRecord: {"ended_at": (_ref("time"), "empty until it has ended")},
     job_record.AttemptRecord: {"ended_at": (_ref("time"), "")},
     rank_record.RankRecord: {
         "signals": (
-            {"type": "array", "items": {"type": "array", "items": [{"type": "integer"}, _ref("time")]}},
+            {"type": "array", "items": _pair({"type": "integer"}, _ref("time"))},
             "those sent to it, each with the first time",
         ),
         "exit_code": ({"type": ["integer", "null"]}, "null if a signal ended it, or if it has not ended"),

@@ -56,7 +56,7 @@ def test_equal_content_gives_equal_bytes(bundle_wheels: ModuleType, tmp_path: Pa
 
 
 def test_notices(bundle_wheels: ModuleType, tmp_path: Path) -> None:
-    """A bundle names what it carries, with the licence, its text and the source, also that of a Python in it."""
+    """A bundle names what it carries, a Python as well, with the source and the files of the licence."""
     packed = tmp_path / "python.tar.gz"
     (tmp_path / "LICENSE.txt").write_text("PSF")
     with tarfile.open(packed, "w:gz") as archive:
@@ -65,7 +65,8 @@ def test_notices(bundle_wheels: ModuleType, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "zip") as bundle:
         lines = bundle.read("NOTICES.txt").decode().splitlines()
 
-    expected = ["Python", "PSF", "own 1.5: MPL-2.0", "https://example.org/own", "You may."]
+    expected = ["Python", "LICENSE.txt:", "PSF"]
+    expected += ["own 1.5: MPL-2.0", "https://example.org/own", "LICENSE:", "You may."]
     assert expected == [line for line in lines[1:] if line and "===" not in line]
 
 

@@ -50,6 +50,14 @@ def test_record_of_some_files(tmp_path: Path) -> None:
     assert "2.7.1" not in clients["Python"]["versions"]
 
 
+def test_record_of_a_client_that_fails_now(tmp_path: Path) -> None:
+    """A client whose tests have passed earlier but fail now is no longer in it."""
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"clients": {"Slurm": {"versions": ["23.2"]}, "ray": {"versions": ["2.9.0"]}}}))
+
+    assert ["ray"] == [*recorded(path, test_slurm="failed")]
+
+
 def test_every_file_names_its_clients() -> None:
     """Each file of tests with real clients has a row that says which."""
     files = {path.name for path in (ROOT / "tests" / "clients").glob("test_*.py")}

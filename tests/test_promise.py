@@ -43,13 +43,14 @@ def test_what_vanishes(promise: ModuleType, since: str, version: str, gone: list
 
 
 def test_what_is_promised() -> None:
-    """Options, variables, exit statuses, variables of ranks, the library and members of the report are promised."""
+    """Options, removed ones too, variables, exit statuses, the library and members of the report are promised."""
     lines = (TESTS / "promised.txt").read_text("utf-8").splitlines()
 
     assert {
         "option --nproc-per-node N",
         "option --hang-timeout auto",
         "variable ASCEND_RUNNER_GRACE",
+        "removed option --no-prefix",
         "exit status of ascend-runner: 124 TIMED_OUT",
         "rank of torch: LOCAL_RANK",
         "rank of mindspore-cluster: MS_SCHED_HOST",

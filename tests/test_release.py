@@ -28,9 +28,14 @@ def fixture_tree(tmp_path: Path) -> Path:
         path.write_text(text)
         path.chmod(0o755)
     for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "Begin")):
-        git = shutil.which("git") or pytest.skip("git is not installed")
-        subprocess.run([git, *words], cwd=tmp_path, env=IDENTITY, check=True)
+        git(tmp_path, *words)
     return tmp_path
+
+
+def git(tree: Path, *words: str) -> None:
+    """Run git in this tree."""
+    program = shutil.which("git") or pytest.skip("git is not installed")
+    subprocess.run([program, *words], cwd=tree, env=IDENTITY, check=True)
 
 
 def refused(tree: Path, *words: str) -> tuple[int, str]:
@@ -63,6 +68,20 @@ def test_tree_with_changes(tree: Path, name: str) -> None:
 
     assert (2, 1) == (status, len(sentence.splitlines()))
     assert sentence.startswith("the tree differs from its commit")
+    assert (9, "made-venv") == refused(tree, "--draft")
+
+
+def test_version_of_an_earlier_commit(tree: Path) -> None:
+    """A version is released once: its tag may be this commit, but no other one."""
+    git(tree, "tag", "--annotate", "--message", "1.2.3", "v1.2.3")
+
+    assert (9, "made-venv") == refused(tree)
+
+    git(tree, "commit", "--quiet", "--allow-empty", "--message", "Go on")
+    status, sentence = refused(tree)
+
+    assert (2, 1) == (status, len(sentence.splitlines()))
+    assert sentence.startswith("tag v1.2.3 is another commit")
     assert (9, "made-venv") == refused(tree, "--draft")
 
 

@@ -22,7 +22,7 @@ from ascend_runner import files
 from ascend_runner.diagnosis.finding import CollectiveGroup
 from ascend_runner.members import Members
 from ascend_runner.node import bounded
-from ascend_runner.text import shown
+from ascend_runner.text import rank_list, shown
 
 # Seconds for the dumps of all ranks: a recorder reads its pipe once a second, may have to wait for the GIL, imports
 # torch._dynamo (5 s, unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
@@ -81,6 +81,10 @@ class Recording:
     places: Mapping[Channel, Place] = {}
     ranks: Mapping[str, frozenset[int]] = {}
     is_whole: bool = True
+
+    def members(self, channel: Channel) -> frozenset[int]:
+        """Return the ranks of the process group, none if they are unknown."""
+        return self.ranks.get(channel.name, frozenset())
 
 
 # --- Asking -----------------------------------------------------------------------------------------------------------
@@ -387,21 +391,49 @@ def compare(recordings: Mapping[int, Recording], others: Collection[int] = ()) -
 
     `others` are ranks without a recording. They are told only if there is anything to tell.
     """
-    waiting: dict[Channel, int] = {}
+    recordings = _completed(recordings)
+    waiting: dict[tuple[Channel, frozenset[int]], int] = {}
     for recording in recordings.values():
         for channel, place in recording.places.items():
-            waiting[channel] = waiting.get(channel, 0) + place.is_waiting
-    channels = sorted((one for one, count in waiting.items() if count), key=lambda one: (-waiting[one], one))
-    found = [group for channel in channels[:MOST_TOLD] for group in _of_channel(channel, recordings)]
+            key = channel, recording.members(channel)
+            waiting[key] = waiting.get(key, 0) + place.is_waiting
+    keys = sorted(
+        (key for key, count in waiting.items() if count), key=lambda key: (-waiting[key], key[0], sorted(key[1]))
+    )
+    found = [group for key in keys[:MOST_TOLD] for group in _of_channel(*key, recordings)]
     unknown = [CollectiveGroup(rank_ids=tuple(sorted(others)))] if found and others else []
     return (*found, *unknown)
 
 
-def _of_channel(channel: Channel, recordings: Mapping[int, Recording]) -> Iterator[CollectiveGroup]:
-    """Yield the ranks of a process group by their places, first the one where most wait."""
-    members = {rank_id for recording in recordings.values() for rank_id in recording.ranks.get(channel.name, ())}
+def _completed(recordings: Mapping[int, Recording]) -> dict[int, Recording]:
+    """Add to each recording the process groups that its rank is in but only others have recorded."""
+    known = dict.fromkeys(pair for recording in recordings.values() for pair in recording.ranks.items() if pair[1])
+    return {
+        rank_id: attrs.evolve(
+            recording,
+            ranks={
+                **{name: ranks for name, ranks in known if rank_id in ranks},
+                **{name: ranks for name, ranks in recording.ranks.items() if ranks},
+            },
+        )
+        for rank_id, recording in recordings.items()
+    }
+
+
+def _of_channel(
+    channel: Channel, members: frozenset[int], recordings: Mapping[int, Recording]
+) -> Iterator[CollectiveGroup]:
+    """Yield the ranks of a process group by their places, first the one where most wait.
+
+    Several groups that torch's split_group() has made may share a name. Their ranks are then added to it.
+    """
+    group = channel.group
+    if any(recording.members(channel) not in {members, frozenset()} for recording in recordings.values()):
+        group = shown(f"{group} of {rank_list(members)}")
     ranks: dict[Place, list[int]] = {}
     for rank_id, recording in sorted(recordings.items()):
+        if recording.members(channel) != members:
+            continue
         is_member = rank_id in members or channel.description == _DEFAULT_GROUP
         has_called_none = is_member and recording.is_whole and not channel.is_transfer
         place = recording.places.get(channel, NOWHERE if has_called_none else None)
@@ -409,7 +441,7 @@ def _of_channel(channel: Channel, recordings: Mapping[int, Recording]) -> Iterat
             ranks.setdefault(place, []).append(rank_id)
     for place in sorted(ranks, key=lambda place: (not place.is_waiting, -len(ranks[place]), place.number)):
         yield CollectiveGroup(
-            group=channel.group,
+            group=group,
             rank_ids=tuple(ranks[place]),
             number=place.number,
             name=place.name,

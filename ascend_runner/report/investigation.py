@@ -156,7 +156,8 @@ class Investigation:
         asked = self._ask_recorders(pids)
         collector = self._collector(self.patience.is_stopped, may_pause=True)
         groups = stacks.group(collector.collect(pids), earlier)
-        return attrs.evolve(asked, stacks=groups, refusal=collector.refusal, outlier=wording.outlier(groups))
+        outlier = wording.outlier(groups, asked.collectives)
+        return attrs.evolve(asked, stacks=groups, refusal=collector.refusal, outlier=outlier)
 
     def _ask_recorders(self, rank_ids: Collection[int]) -> HangSeen:
         """Return where these ranks are in collectives, as far as their flight recorders can be asked."""

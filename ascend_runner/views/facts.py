@@ -240,7 +240,8 @@ def singled_out(job: JobRecord) -> dict[int, str]:
         if one.facts.get("rule") == Rule.STRAGGLER.value and isinstance(rank_id, int):
             found[rank_id] = SLOW
         elif one.condition == cloud_events.HANGING and one.facts.get("outlier"):
-            found |= {rank: "outlier" for group in wording.suspects(job.hang) for rank in group.rank_ids}
+            groups = wording.suspects(job.hang, job.collectives)
+            found |= {rank: "outlier" for group in groups for rank in group.rank_ids}
     return found
 
 

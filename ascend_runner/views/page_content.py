@@ -491,7 +491,7 @@ def _log_ends(sources: Sources, first: Sequence[int], training: Training | None)
 
 
 def _marks_of_hang(report: JobRecord) -> dict[int, str]:
-    groups = wording.suspects(report.hang) if report.is_hung else ()
+    groups = wording.suspects(report.hang, report.collectives) if report.is_hung else ()
     return {rank_id: page_ranks.HUNG for group in groups for rank_id in group.rank_ids}
 
 

@@ -26,6 +26,7 @@ _COLLECTIVE: Final = (
     r"|batch_isend_irecv|scatter|gather|synchronize)(?:_[a-z_]+)? \("
 )
 _IMPORT: Final = "(<frozen importlib."  # in the frames of an import, outside of the code of the module
+MOST_PLACES: Final = 8  # of ranks that are not with most of their process group
 LONGEST_PLACES: Final = 2000  # characters, so that it fits into a line of the events
 ALL: Final = "stacks of all ranks, outliers first:"
 UNSAVED: Final = "stacks of the ranks that have not saved a checkpoint:"
@@ -59,27 +60,35 @@ def places(groups: Sequence[StackGroup]) -> str:
     return printable("; ".join(found))[:LONGEST_PLACES]
 
 
-def suspects(groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
+def suspects(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup] = ()) -> tuple[StackGroup, ...]:
     """Return the few groups that the others may be waiting for, smallest first; none if the stacks do not show it.
 
     These are the groups outside of collectives, if most ranks are in one. If no group is, or if there are only two and
-    both are, the largest group may be waiting for the others.
+    both are, the largest group may be waiting for the others. There are none, either, if they only wait in
+    `collectives`, which other ranks have not joined.
     """
     waiting = [one for one in groups if is_in_collective(one)]
     if not waiting or len(waiting) == len(groups) == 2:  # noqa: PLR2004  two groups in different collectives
         waiting = [one for one in groups[-1:] if _may_wait(one)]
     elsewhere = tuple(one for one in groups if one not in waiting)
     ranks, total = (sum(len(one.rank_ids) for one in part) for part in (elsewhere, groups))
-    is_known = all(one.frames for one in elsewhere)
+    is_known = all(one.frames for one in elsewhere) and not _only_wait(elsewhere, collectives)
     return elsewhere if is_known and len(elsewhere) <= MOST_SUSPECTS and 2 * ranks < total else ()
 
 
-def outlier(groups: Sequence[StackGroup]) -> str:
+def _only_wait(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup]) -> bool:
+    ranks = {rank_id for group in groups for rank_id in group.rank_ids}
+    waiting = {rank_id for one in collectives if one.is_waiting for rank_id in one.rank_ids}
+    absent = {rank_id for one in collectives if not one.is_waiting for rank_id in one.rank_ids}
+    return bool(absent) and ranks <= waiting - absent
+
+
+def outlier(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup] = ()) -> str:
     """Describe the few ranks that are elsewhere than all others, or return "" if the stacks do not single out any.
 
     For example "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)".
     """
-    few = suspects(groups)
+    few = suspects(groups, collectives)
     others = [group for group in groups if group not in few]
     if not few:
         return ""
@@ -103,15 +112,20 @@ def of_collectives(groups: Sequence[CollectiveGroup]) -> list[str]:
     for group in groups:
         if group.number is not None:
             channels.setdefault((group.group, group.is_transfer), []).append(group)
-    sentences = [
-        "; ".join([f"{_wait(most)} of {_process_group(most)}", *(_elsewhere(one, most, groups) for one in others)])
-        for most, *others in channels.values()
-    ]
+    sentences = [_of_channel(most, others, groups) for most, *others in channels.values()]
     unknown = [rank_id for group in groups if group.number is None for rank_id in group.rank_ids]
     recorders = (
         f"{_of(unknown, 'has', 'have')} not dumped {_of(unknown, 'its flight recorder', 'their flight recorders')}"
     )
     return [*sentences, f"{rank_list(unknown)} {recorders}"] if unknown else sentences
+
+
+def _of_channel(most: CollectiveGroup, others: Sequence[CollectiveGroup], groups: Sequence[CollectiveGroup]) -> str:
+    others = sorted(others, key=lambda one: one.is_waiting)  # first the ranks that the others may wait for
+    parts = [f"{_wait(most)} of {_process_group(most)}"]
+    parts += [_elsewhere(one, most, groups) for one in others[:MOST_PLACES]]
+    rest = [rank_id for one in others[MOST_PLACES:] for rank_id in one.rank_ids]
+    return "; ".join([*parts, *([f"see the report for {rank_list(rest)}"] if rest else [])])
 
 
 def _elsewhere(one: CollectiveGroup, most: CollectiveGroup, groups: Sequence[CollectiveGroup]) -> str:
@@ -325,6 +339,7 @@ def of_hang(outcome: Outcome, likely: str, possible: str) -> list[str]:
 
     The text begins with `likely` if they are in the same place, else with `possible`.
     """
-    place = outlier(outcome.hang) if outcome.cause and outcome.cause.has_stacks else ""
-    beginning = likely if len(suspects(outcome.hang)) == 1 else possible
+    seen = outcome.hang, outcome.collectives
+    place = outlier(*seen) if outcome.cause and outcome.cause.has_stacks else ""
+    beginning = likely if len(suspects(*seen)) == 1 else possible
     return [f"{beginning}{place}"] if place else []

@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -57,27 +57,25 @@ NEED_NUMPY_1: Final = {"llamafactory", "mindspore"}  # which an environment of t
 
 
 class Recorder:
-    """A plugin that writes a record of the clients whose tests have all passed, and keeps what it had of others."""
+    """A plugin that writes a record of the clients whose tests have all passed, and keeps those that did not run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._passed: set[str] = set()  # names of files
-        self._bad: set[str] = set()
+        self._failed: set[str] = set()
+        self._skipped: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the file of a test."""
         name = os.path.basename(report.nodeid.partition("::")[0])
-        if report.failed or report.skipped:
-            self._bad.add(name)
-        else:
-            self._passed.add(name)
+        (self._failed if report.failed else self._skipped if report.skipped else self._passed).add(name)
 
     def pytest_sessionfinish(self) -> None:
         """Write the record."""
         old = json.loads(self._path.read_text("utf-8"))["clients"] if self._path.exists() else {}
-        bad = {client for name in self._bad for client in CLIENTS[name]}
-        passed = {client for name in self._passed for client in CLIENTS[name]} - bad
-        clients = {**old, **{client: self._entry(client) for client in passed}}
+        passed, failed, skipped = map(_clients, (self._passed, self._failed, self._skipped))
+        kept = {client: entry for client, entry in old.items() if client not in failed}
+        clients = {**kept, **{client: self._entry(client) for client in passed - failed - skipped}}
         record = {**_machine(), "clients": {client: clients[client] for client in sorted(clients, key=str.lower)}}
         self._path.parent.mkdir(exist_ok=True)
         self._path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -85,6 +83,10 @@ class Recorder:
     def _entry(self, client: str) -> dict[str, object]:
         files = sorted(name for name in self._passed if client in CLIENTS[name])
         return {"versions": [*_versions(client)], "tests": files, "ascend-runner": ascend_runner.__version__}
+
+
+def _clients(files: Iterable[str]) -> set[str]:
+    return {client for name in files for client in CLIENTS[name]}
 
 
 def _machine() -> dict[str, str]:

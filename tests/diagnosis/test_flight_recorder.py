@@ -131,6 +131,19 @@ def test_rank_outside_of_a_process_group() -> None:
     assert [(0, 1)] == [one.rank_ids for one in places(tp, tp, dump([entry(1)]))]
 
 
+def test_process_groups_of_one_name() -> None:
+    """Groups that torch has split from one share a name; ranks of one are not missing in another."""
+    first, second = ({"1": ranks} for ranks in ("[0, 1]", "[2, 3]"))
+    at: dict[str, Any] = {"process_group": ("1", "tp")}
+    dumps = [dump([waiting(3, **at)], first), dump([], {}), *[dump([waiting(9, **at)], second)] * 2]
+
+    assert [
+        ("1 (tp) of ranks 2, 3", (2, 3), 9),
+        ("1 (tp) of ranks 0, 1", (0,), 3),
+        ("1 (tp) of ranks 0, 1", (1,), 0),
+    ] == [(one.group, one.rank_ids, one.number) for one in places(*dumps)]
+
+
 def test_several_process_groups() -> None:
     """Each group has its own numbers, and a rank can wait in one while it is missing in another."""
     dp, tp = waiting(9, process_group=("1", "dp")), waiting(4, process_group=("2", "tp"))

@@ -137,7 +137,15 @@ def test_job_is_written_as_the_schema_says(job: JobRecord) -> None:
 
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("new", 1), ("state", "parked"), ("status", -1), ("started_at", "today"), ("ranks", [{}]), ("schema_version", 1)],
+    [
+        ("new", 1),
+        ("state", "parked"),
+        ("status", -1),
+        ("started_at", "today"),
+        ("ranks", [{}]),
+        ("ranks", [{**RankRecord(rank_id=3, state=RankState.UNKNOWN).encode(0.0), "signals": [[15]]}]),
+        ("schema_version", 1),
+    ],
 )
 def test_report_that_is_none(member: str, value: object) -> None:
     """The tests notice a member that the schema does not have, or that is another than it says."""

@@ -66,6 +66,28 @@ def test_outlier() -> None:
     assert ["", ""] == [wording.outlier(groups) for groups in ((one, one), (alike, others))]
 
 
+@pytest.mark.parametrize(
+    ("collectives", "is_named"),
+    [
+        ([], True),
+        ([(0, 1, 2, 3)], True),  # nobody is missing on this node
+        ([(0, 1, 2), (3,)], False),
+        ([(0, 1, 3), (2,)], True),
+        ([(0, 1), (2, 3)], True),  # the stacks tell which of the two
+    ],
+)
+def test_outlier_that_waits(collectives: list[tuple[int, ...]], *, is_named: bool) -> None:
+    """A rank that is elsewhere in Python, as the one that logs, is not named if it waits for a rank in a collective."""
+    logging = StackGroup(rank_ids=(2,), state="sleeping", frames=("log (train.py:5)",))
+    others = StackGroup(rank_ids=(0, 1, 3), state="sleeping", frames=("all_reduce (train.py:7)",))
+    waiting = [
+        CollectiveGroup(group="0", rank_ids=ranks, number=7, is_waiting=not number)
+        for number, ranks in enumerate(collectives)
+    ]
+
+    assert is_named == bool(wording.outlier([logging, others], waiting))
+
+
 def test_outliers_in_several_places() -> None:
     """If most ranks are in collectives, those that are not are named, each with its place."""
     loading = StackGroup(rank_ids=(2,), state="sleeping", frames=("load_batch (data.py:3)",))
@@ -170,6 +192,14 @@ RECV = "waits in recv 3<-1 #12 of process group pp"
         ),
         ([MOST, CollectiveGroup(rank_ids=(3,))], [TOLD, "rank 3 has not dumped its flight recorder"]),
         ([MOST, CollectiveGroup(rank_ids=(3, 5))], [TOLD, "ranks 3, 5 have not dumped their flight recorders"]),
+        (
+            [MOST, *(at((rank,), 2 * rank) for rank in range(8, 20)), at((3,), 6, is_waiting=False)],
+            [
+                f"{TOLD}; rank 3 has not joined it (its last one is all_reduce #6); "
+                + "".join(f"rank {rank} waits in all_reduce #{2 * rank}; " for rank in range(8, 15))
+                + "see the report for ranks 15-19"
+            ],
+        ),
         (
             [at((3,), 2, "\x1b[2J", group="\x1b]0")],
             ["rank 3 waits in \\x1b[2J #2 of process group \\x1b]0"],

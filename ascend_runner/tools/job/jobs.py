@@ -191,8 +191,9 @@ def _newest(found: Sequence[FoundJob]) -> FoundJob:
 
 def at_path(path: str) -> list[FoundJob]:
     """Return the jobs with their logs in a directory, or the job of a run file, a report or a name in a directory."""
-    if os.path.isdir(path):
-        return in_directory(path)
+    # In a directory with logs, the one for CANN's logs has the name of the job, too.
+    if os.path.isdir(path) and (jobs := in_directory(path)):
+        return jobs
     job = _read(path)
     folder, name = os.path.split(path)
     beside = in_directory(folder or ".")

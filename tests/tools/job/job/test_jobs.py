@@ -137,6 +137,19 @@ def test_directory_of_several_nodes(start: Start, tool: Tool, program: Program, 
     assert 4 == tool("status", f"{copy}/job-node-2")[0]
 
 
+def test_directory_of_several_jobs(start: Start, tool: Tool, program: Program) -> None:
+    """Each word that is listed means one job, although a directory for CANN's logs has its name."""
+    for name in ("one", "two"):
+        start("exit 3", "--job-name", name, ranks=1).finish()
+    words = [f"{program.log_dir}/{name}" for name in ("one", "two")]
+
+    assert [True, True] == [os.path.isdir(word) for word in words]
+    assert tool("status", str(program.log_dir))[1].endswith(f"is ambiguous: {', '.join(words)}\n")
+    assert [(5, "one: failed"), (5, "two: failed")] == [
+        (status, screen[:11]) for status, screen in (tool("status", word) for word in words)
+    ]
+
+
 def test_several_nodes_on_one_machine(run_dir: Path, tool: Tool) -> None:
     """Without a name, the first node of the newest run is meant; the name of their job does not mean earlier runs."""
     for began, part, log_dir in ((1.0, "-node-0", "a"), (5.0, "-node-0", "b"), (6.0, "-node-1", "b")):
