@@ -134,7 +134,8 @@ RECORDED: Final = "2000"
 FLIGHT_RECORDERS: Final = (
     # torch: FlightRecorder.hpp, FlightRecorder.cpp and ProcessGroupNCCL.hpp in torch/csrc/distributed/c10d. A version
     # that knows the first name warns about the second one in each log, and records by default. gloo records as well,
-    # but reads no pipe.
+    # but reads no pipe. Its monitor looks at the pipe every second only if it dumps on a time-out, the default since
+    # 2.7 (ProcessGroupNCCL::HeartbeatMonitor).
     FlightRecorder(
         library="torch",
         entries=("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
@@ -155,15 +156,12 @@ FLIGHT_RECORDERS: Final = (
 # failed ends as much later as the monitor waits for a sign of life (workCleanupLoop), and where no collective runs for
 # so long, each rank writes lines to its log, which are no silence.
 MONITOR: Final = "TORCH_HCCL_ENABLE_MONITORING"
-DUMP_ON_TIMEOUT: Final = "TORCH_HCCL_DUMP_ON_TIMEOUT"
+DUMPS_ON_TIMEOUT: Final = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_HCCL_DUMP_ON_TIMEOUT")
 MONITOR_WAITS: Final = "TORCH_HCCL_HEARTBEAT_TIMEOUT_SEC"  # 600 s by default
 
 
 def flight_recorders(context: LaunchContext) -> EnvPatch:
-    """Switch on the flight recorders that a hang is explained with, where the user has not set their variables.
-
-    torch's own dump on a time-out is on by default.
-    """
+    """Switch on the flight recorders that a hang is explained with, where the user has not set their variables."""
     if not context.dumps:
         return EnvPatch()
     environ, wanted = context.environ, {}
@@ -172,9 +170,11 @@ def flight_recorders(context: LaunchContext) -> EnvPatch:
             wanted[recorder.entries[0]] = RECORDED
         if not _first(environ, recorder.dumps):
             wanted[recorder.dumps[0]] = f"{context.dumps}{recorder.library}-rank-"
-    if environ.get(MONITOR) not in {None, "", "0"}:
-        limit = {MONITOR_WAITS: str(max(600, round(2 * context.hang_timeout)))} if context.hang_timeout else {}
-        wanted |= {name: value for name, value in {DUMP_ON_TIMEOUT: "1", **limit}.items() if not environ.get(name)}
+    is_monitored = environ.get(MONITOR) not in {None, "", "0"}
+    defaults = dict.fromkeys(DUMPS_ON_TIMEOUT if is_monitored else DUMPS_ON_TIMEOUT[:1], "1")
+    if is_monitored and context.hang_timeout:
+        defaults[MONITOR_WAITS] = str(max(600, round(2 * context.hang_timeout)))
+    wanted |= {name: value for name, value in defaults.items() if not environ.get(name)}
     return EnvPatch(job=wanted)
 
 

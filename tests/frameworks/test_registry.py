@@ -120,6 +120,7 @@ def test_what_the_user_set_stays() -> None:
 RECORDERS = {
     "TORCH_FR_BUFFER_SIZE": "2000",
     "TORCH_FR_DUMP_TEMP_FILE": "/log/job-torch-rank-",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
     "TORCH_HCCL_TRACE_BUFFER_SIZE": "2000",
     "TORCH_HCCL_DEBUG_INFO_TEMP_FILE": "/log/job-torch_npu-rank-",
 }
