@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from ascend_runner.errors import AscendRunnerError, LimitReachedError, StopRequestedError
 from ascend_runner.record.facts import Beat, CheckpointAsked, CheckpointEnded, HangSeen
 from ascend_runner.record.job_record import CauseRecord, CheckpointRecord
@@ -64,23 +66,34 @@ def suspects(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup
     """Return the few groups that the others may be waiting for, smallest first; none if the stacks do not show it.
 
     These are the groups outside of collectives, if most ranks are in one. If no group is, or if there are only two and
-    both are, the largest group may be waiting for the others. There are none, either, if they only wait in
-    `collectives`, which other ranks have not joined.
+    both are, the largest group may be waiting for the others. If one of them waits in `collectives` that other ranks
+    have not joined, it is these.
     """
     waiting = [one for one in groups if is_in_collective(one)]
     if not waiting or len(waiting) == len(groups) == 2:  # noqa: PLR2004  two groups in different collectives
         waiting = [one for one in groups[-1:] if _may_wait(one)]
-    elsewhere = tuple(one for one in groups if one not in waiting)
-    ranks, total = (sum(len(one.rank_ids) for one in part) for part in (elsewhere, groups))
-    is_known = all(one.frames for one in elsewhere) and not _only_wait(elsewhere, collectives)
-    return elsewhere if is_known and len(elsewhere) <= MOST_SUSPECTS and 2 * ranks < total else ()
+    found = _few((one for one in groups if one not in waiting), groups)
+    absent = _absent(collectives)
+    if not absent or (found and absent.issuperset(rank_id for one in found for rank_id in one.rank_ids)):
+        return found
+    parts = (attrs.evolve(one, rank_ids=tuple(filter(absent.__contains__, one.rank_ids))) for one in groups)
+    return _few(sorted((one for one in parts if one.rank_ids), key=lambda one: len(one.rank_ids)), groups)
 
 
-def _only_wait(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup]) -> bool:
-    ranks = {rank_id for group in groups for rank_id in group.rank_ids}
-    waiting = {rank_id for one in collectives if one.is_waiting for rank_id in one.rank_ids}
-    absent = {rank_id for one in collectives if not one.is_waiting for rank_id in one.rank_ids}
-    return bool(absent) and ranks <= waiting - absent
+def _few(some: Iterable[StackGroup], groups: Sequence[StackGroup]) -> tuple[StackGroup, ...]:
+    """Return some of the groups, or nothing if they are unknown, too many or not the smaller part of the ranks."""
+    found = tuple(some)
+    ranks, total = (sum(len(one.rank_ids) for one in part) for part in (found, groups))
+    is_known = all(one.frames for one in found)
+    return found if is_known and len(found) <= MOST_SUSPECTS and 2 * ranks < total else ()
+
+
+def _absent(collectives: Sequence[CollectiveGroup]) -> set[int]:
+    ranks, waiting = (
+        {rank_id for one in collectives if one.number is not None and one.is_waiting is flag for rank_id in one.rank_ids}
+        for flag in (False, True)
+    )
+    return ranks - waiting
 
 
 def outlier(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup] = ()) -> str:
@@ -89,7 +102,8 @@ def outlier(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup]
     For example "rank 2 in load_batch (data.py:3); the other 3 ranks are in all_reduce (train.py:7)".
     """
     few = suspects(groups, collectives)
-    others = [group for group in groups if group not in few]
+    named = {rank_id for group in few for rank_id in group.rank_ids}
+    others = [group for group in groups if not named.issuperset(group.rank_ids)]
     if not few:
         return ""
     most = max(others, key=lambda group: len(group.rank_ids))
@@ -98,7 +112,7 @@ def outlier(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup]
         return ""
     names = [f"{rank_list(suspect.rank_ids)} in {place}" for suspect, (place, _usual) in zip(few, places)]
     usual = places[0][1] if len(others) == 1 else "collectives"
-    count = sum(len(group.rank_ids) for group in others)
+    count = sum(len(group.rank_ids) for group in groups) - len(named)
     return printable(f"{' or '.join(names)}; the other {count} ranks are in {usual}")
 
 

@@ -67,25 +67,40 @@ def test_outlier() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collectives", "is_named"),
+    ("collectives", "expected"),
     [
-        ([], True),
-        ([(0, 1, 2, 3)], True),  # nobody is missing on this node
-        ([(0, 1, 2), (3,)], False),
-        ([(0, 1, 3), (2,)], True),
-        ([(0, 1), (2, 3)], True),  # the stacks tell which of the two
+        ([], "2"),
+        ([(0, 1, 2, 3)], "2"),  # nobody is missing on this node
+        ([(0, 1, 2), (3,)], "3"),
+        ([(0, 1, 3), (2,)], "2"),
+        ([(0, 1), (2, 3)], "2"),  # the stacks tell which of the two
+        ([(2,), (0, 1, 3)], ""),  # three may be waited for
     ],
 )
-def test_outlier_that_waits(collectives: list[tuple[int, ...]], *, is_named: bool) -> None:
-    """A rank that is elsewhere in Python, as the one that logs, is not named if it waits for a rank in a collective."""
+def test_outlier_that_waits(collectives: list[tuple[int, ...]], expected: str) -> None:
+    """A rank that is elsewhere in Python, as the one that logs, gives way to the one that it waits for."""
     logging = StackGroup(rank_ids=(2,), state="sleeping", frames=("log (train.py:5)",))
     others = StackGroup(rank_ids=(0, 1, 3), state="sleeping", frames=("all_reduce (train.py:7)",))
     waiting = [
         CollectiveGroup(group="0", rank_ids=ranks, number=7, is_waiting=not number)
         for number, ranks in enumerate(collectives)
     ]
+    found = wording.suspects([logging, others], waiting)
 
-    assert is_named == bool(wording.outlier([logging, others], waiting))
+    assert expected == "".join(str(rank_id) for group in found for rank_id in group.rank_ids)
+
+
+def test_outlier_in_the_stack_of_others() -> None:
+    """A rank that has not joined a collective, though its stack is like those of others, is named without a place."""
+    same = StackGroup(rank_ids=(0, 1, 2), state="sleeping", frames=("all_reduce (train.py:7)",))
+    other = StackGroup(rank_ids=(3,), state="sleeping", frames=("barrier (train.py:9)",))
+    waiting = [CollectiveGroup(group="0", rank_ids=(0, 1, 3), number=7, is_waiting=True)]
+    absent = CollectiveGroup(group="0", rank_ids=(2,), number=6)
+
+    assert "" == wording.outlier([other, same], [*waiting, absent])
+    assert "rank 3 in barrier (train.py:9); the other 3 ranks are in all_reduce (train.py:7)" == wording.outlier(
+        [other, same], [*waiting, attrs.evolve(absent, rank_ids=(3,))]
+    )
 
 
 def test_outliers_in_several_places() -> None:
