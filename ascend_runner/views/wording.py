@@ -89,11 +89,9 @@ def _few(some: Iterable[StackGroup], groups: Sequence[StackGroup]) -> tuple[Stac
 
 
 def _absent(collectives: Sequence[CollectiveGroup]) -> set[int]:
-    ranks, waiting = (
-        {rank_id for one in collectives if one.number is not None and one.is_waiting is flag for rank_id in one.rank_ids}
-        for flag in (False, True)
-    )
-    return ranks - waiting
+    known = [one for one in collectives if one.number is not None]
+    waiting = {rank_id for one in known if one.is_waiting for rank_id in one.rank_ids}
+    return {rank_id for one in known for rank_id in one.rank_ids} - waiting
 
 
 def outlier(groups: Sequence[StackGroup], collectives: Sequence[CollectiveGroup] = ()) -> str:
