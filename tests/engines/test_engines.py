@@ -572,7 +572,10 @@ def test_rays_directory() -> None:
 
     assert 4 == len(found)
     assert all(path.startswith("/tmp/ascend-ray-") for path in found)
-    assert ENGINES["ray"](attrs.evolve(requests[0], environ={"TMPDIR": "/t"})).scratch.startswith("/t/ascend-ray-")
+    for given, base in (("/t", "/t"), ("t", "/tmp"), ("/\u4e34\u65f6", "/tmp")):
+        request = attrs.evolve(requests[0], environ={"TMPDIR": given})
+
+        assert ENGINES["ray"](request).scratch.startswith(f"{base}/ascend-ray-")
 
 
 def test_command_that_calls_ray() -> None:
