@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def test_actors_on_both_nodes(variables: dict[str, str], temporary: str, tmp_pat
     assert 1 == ended.screen.count("the command has ended")
     for node in (0, 1):
         assert [*tmp_path.glob(f"log/ray_actors/ray/node-{node}/session_*/raylet.out")]
+    assert [] == [path for path in tmp_path.rglob("*") if path.stat().st_mode & stat.S_IWOTH]
     assert [] == os.listdir(temporary)
 
 
