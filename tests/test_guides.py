@@ -617,6 +617,14 @@ def test_engine_that_a_check_finds_in_a_start_script(program: Program, name: str
     assert bool(engine) is (f"{name} runs {engine}" in checked.screen), checked.screen
 
 
+def test_check_of_a_command_that_an_engine_starts(program: Program) -> None:
+    """Neither the runner's own script for Ray nor the command is run by several ranks."""
+    checked = program.start("--check", "--nproc-per-node", "2", "--launcher", "ray", sys.executable, "-c", "")
+    checked.finish()
+
+    assert "in each of 2 ranks" not in checked.screen, checked.screen
+
+
 def test_engine_that_a_check_finds_in_a_program_that_is_a_script(program: Program) -> None:
     """A start script that is executed itself, without the name of a shell, is read as well."""
     script = program.folder / "start.sh"

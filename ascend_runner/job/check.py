@@ -18,7 +18,7 @@ from typing import Final, Union
 import attrs
 
 from ascend_runner.engines.command import engine_in_script, is_python, python_command, script_of
-from ascend_runner.engines.registry import MODULES
+from ascend_runner.engines.registry import DIRECT, MODULES
 from ascend_runner.errors import CheckFailedError, CommandError, OutputError, reason
 from ascend_runner.frameworks import env_patch
 from ascend_runner.job import table as tables
@@ -190,6 +190,8 @@ def _check_program(context: CheckContext) -> Findings:
 
 def _check_start_script(context: CheckContext, argv: Sequence[str], program: str, cwd: str) -> Findings:
     """Warn of an engine in the script of a command that runs once per device."""
+    if context.settings.launcher != DIRECT:
+        return
     script = script_of(argv) or (os.path.normpath(program) if _interpreter(program) else "")
     engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script and context.nproc > 1 else ""
     if engine:

@@ -53,6 +53,10 @@ def test_two_clusters_on_one_machine(temporary: str, tmp_path: Path) -> None:
     for ended in [one.finish() for one in started]:
         assert 0 == ended.status, ended.screen
         assert 2 == ended.screen.count("with NPU")
+    for folder in folders:
+        logs = folder / "log" / "ray_actors"
+
+        assert {logs.stat().st_mode} == {path.stat().st_mode for path in logs.glob("ray/**/")}
     assert [] == os.listdir(temporary)
 
 

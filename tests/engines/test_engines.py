@@ -557,6 +557,7 @@ def test_ray(line: str, python: str) -> None:
 
         assert f"{python} -u {local.RAY_NODE} {arguments} --timeout=60 -- {line}" == " ".join(handover.argv)
         assert (number == 1) == handover.is_silent
+    assert "--logs=/log" in ENGINES["ray"](_request(line, ALONE)).argv
 
 
 def test_rays_directory() -> None:
