@@ -41,7 +41,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with open(os.path.join(session, "logs", "fake.json"), "w") as file:
         json.dump({"pids": pids, "arguments": arguments, "address": os.environ.get("RAY_ADDRESS")}, file)
-    os.mkdir(os.path.join(session, "logs", "nsight"))
+    os.makedirs(os.path.join(session, "logs", "nsight"), exist_ok=True)  # by an attempt of the same second
     for folder in ("logs", "logs/nsight"):
         os.chmod(os.path.join(session, folder), 0o777)  # noqa: S103
     server = socket.create_server(("127.0.0.1", 0))
