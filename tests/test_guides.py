@@ -617,6 +617,24 @@ def test_engine_that_a_check_finds_in_a_start_script(program: Program, name: str
     assert bool(engine) is (f"{name} runs {engine}" in checked.screen), checked.screen
 
 
+def test_check_of_a_command_that_an_engine_starts(program: Program) -> None:
+    """Neither the runner's own script for Ray nor the command is run by several ranks."""
+    checked = program.start("--check", "--nproc-per-node", "2", "--launcher", "ray", sys.executable, "-c", "")
+    checked.finish()
+
+    assert "in each of 2 ranks" not in checked.screen, checked.screen
+
+
+@pytest.mark.parametrize(("script", "warnings"), [("ray stop\npython train.py", 1), ("torchrun train.py", 0)])
+def test_start_script_that_starts_ray_itself(program: Program, script: str, warnings: int) -> None:
+    """With --launcher ray, --check names a script with `ray stop`, which would end the runner's cluster."""
+    (program.folder / "train.sh").write_text(script, "utf-8")
+    checked = program.start("--check", "--nproc-per-node", "1", "--launcher", "ray", "bash", "train.sh")
+    checked.finish()
+
+    assert warnings == checked.screen.count("train.sh runs ray itself"), checked.screen
+
+
 def test_engine_that_a_check_finds_in_a_program_that_is_a_script(program: Program) -> None:
     """A start script that is executed itself, without the name of a shell, is read as well."""
     script = program.folder / "start.sh"

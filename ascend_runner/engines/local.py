@@ -134,15 +134,17 @@ def rewrite_for_ray(request: Request) -> Handover:
         return unchanged(request, "it calls ray itself")
     node = request.node
     identity = "\n".join((request.log_dir, str(node.node_rank), request.run))
-    base = next(base for base in (request.environ.get("TMPDIR", ""), "/tmp") if 0 < len(base) <= LONGEST)  # noqa: S108
+    base = request.environ.get("TMPDIR", "")
+    if not base.startswith("/") or not base.isascii() or len(base) > LONGEST:  # Ray accepts none of these
+        base = "/tmp"  # noqa: S108
     scratch = os.path.join(base, f"ascend-ray-{hashlib.sha256(identity.encode()).hexdigest()[:8]}")
-    own_logs = f"node-{node.node_rank}" if node.nnodes > 1 else ""
+    own_logs = [f"node-{node.node_rank}"] if node.nnodes > 1 else []
     host = f"[{node.master_addr}]" if ":" in node.master_addr else node.master_addr
     arguments = (
         f"--job={request.job}",
         f"--address={host}:{node.master_port}",
         f"--scratch={scratch}",
-        f"--logs={os.path.join(request.log_dir, own_logs)}",
+        f"--logs={os.path.join(request.log_dir, *own_logs)}",
         f"--node={node.node_rank}",
         f"--nodes={node.nnodes}",
         f"--npus={request.nproc}",

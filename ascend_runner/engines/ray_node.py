@@ -236,6 +236,7 @@ class Node:
             self._lock = make_own(self.options.scratch)
             os.makedirs(os.path.join(self.temp_dir, session))
             os.makedirs(self.logs, exist_ok=True)
+            share(self.options.logs, 0o700)  # Ray makes its log directory writable by everyone, again and again
             os.symlink(os.path.abspath(self.logs), os.path.join(self.temp_dir, session, "logs"))
         except OSError as error:
             why = f"cannot create directory {error.filename} on node {self.options.node}: {error.strerror}"
@@ -304,17 +305,23 @@ class Node:
         if time.monotonic() >= self.deadline:
             raise ClusterError(late)
 
-    def close_logs(self) -> None:
-        """Restore the permissions of the log directory, which Ray makes writable by everyone."""
-        os.chmod(self.logs, stat.S_IMODE(os.stat(self.options.logs).st_mode))
-
     def close(self) -> None:
-        """Kill the processes of Ray."""
+        """Kill the processes of Ray, and open the log directory to those who may read its parent."""
         if self._ray and self._ray.poll() is None:
             kill([self._ray.pid, *(pid for _name, pid in below(self._ray.pid))])
             self._ray.wait()
         if self._ray and os.getsid(0) == os.getpid():  # the command has a session of its own
             kill(others_of_session(os.getpid()))
+        if self._ray:
+            mode = stat.S_IMODE(os.stat(os.path.dirname(self.options.logs)).st_mode)
+            for folder, _folders, _files in os.walk(self.options.logs, topdown=False):
+                share(folder, mode)
+
+
+def share(folder: str, mode: int) -> None:
+    """Set the permissions of a directory, on file systems that have them."""
+    with contextlib.suppress(OSError):
+        os.chmod(folder, mode)
 
 
 def address_towards(host: str) -> str:
@@ -330,7 +337,8 @@ def address_towards(host: str) -> str:
 
 def make_own(path: str) -> int:
     """Create the temporary directory of a cluster and return its lock. Removes directories of ended clusters."""
-    for left in [path, *glob.glob(os.path.join(os.path.dirname(path), "ascend-ray-*"))]:
+    name = f"ascend-ray-{8 * '[0-9a-f]'}"  # as local.py makes it: ascend-ray-demo may be the user's
+    for left in [path, *glob.glob(os.path.join(glob.escape(os.path.dirname(path)), name))]:
         remove_unless_used(left)  # by the previous attempt, or by a job whose runner was killed
     while True:
         os.mkdir(path, 0o700)
@@ -364,7 +372,7 @@ class Lines:
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.peer = connection.getpeername()[0]
+        self.peer = connection.getpeername()[0].rpartition("::ffff:")[2]  # of an IPv4 address in IPv6
         self.is_welcome = False  # whether the address of the cluster was sent to it
         self.is_closed = False  # whether the other end has closed it
         self._rest = b""
@@ -419,7 +427,8 @@ class Hub:
         except OSError as error:
             raise ClusterError(
                 f"node 0 cannot listen on port {port} of {address}, where the nodes of the Ray cluster meet"
-                f" ({error.strerror}): stop the program that uses it, or choose another port with --master-port"
+                f" ({os.strerror(error.errno or 0)}): stop the program that uses it, or choose another port with"
+                " --master-port"
             ) from error
         self._node.selector.register(self._server, selectors.EVENT_READ)
 
@@ -461,7 +470,10 @@ class Hub:
         elif not isinstance(number, int) or number not in range(1, options.nodes):
             why = f"there is no node {number} of {options.nodes}"
         elif number in self._nodes:
-            why = f"node {number} has already joined from {self._nodes[number].peer}"
+            why = (
+                f"node {number} has already joined from {self._nodes[number].peer}: check --node-rank, or choose"
+                " another --master-port for another job"
+            )
         elif any(one is lines for one in self._strangers):
             self._strangers = [one for one in self._strangers if one is not lines]
             self._nodes[number] = lines
@@ -533,7 +545,6 @@ def complete(node: Node, hub: Hub) -> None:
         hub.attend(RETRY if node.address else PAUSE)
         node.check_start(missing_nodes(node, hub.missing))
     hub.close()
-    node.close_logs()
     nodes = "1 node" if options.nodes == 1 else f"{options.nodes} nodes"
     say(f"the Ray cluster at {node.address} has {nodes} after {time.monotonic() - began:.1f} s")
 
@@ -590,7 +601,6 @@ def run_worker(node: Node) -> int:
             if node.wait(PAUSE):  # node 0 sends nothing now, so it has exited
                 raise ClusterError(closed(node))
             node.check_start(f"Ray did not start on node {node.options.node} in time (logs in {node.logs})")
-        node.close_logs()
         lines.send(joined=True)
         status = int(hear(node, lines, "status", is_joined=True)["status"])
     if status and not node.is_asked_soon():

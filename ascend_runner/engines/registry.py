@@ -10,6 +10,7 @@ from ascend_runner.engines.command import LAUNCH_MODULE, LLAMA_FACTORY, MEGATRON
 from ascend_runner.engines.local import Handover, Request
 
 DIRECT: Final = "direct"  # no engine: the runner starts the ranks
+RAY: Final = "ray"
 # Commands that start torchrun themselves: engines without --launcher.
 BY_VARIABLES: Final = (LLAMA_FACTORY, SWIFT, MEGATRON_SWIFT)
 # How each engine rewrites a command, by its name as `--launcher` takes it; a SettingsError means that it cannot run it.
@@ -20,7 +21,7 @@ ENGINES: Final[Mapping[str, Callable[[Request], Handover]]] = {
     "mpirun": node_0.rewrite_for_mpirun,
     "deepspeed": node_0.rewrite_for_deepspeed,
     "msrun": local.rewrite,
-    "ray": local.rewrite_for_ray,
+    RAY: local.rewrite_for_ray,
     **dict.fromkeys(BY_VARIABLES, local.give_place),
 }
 # The Python module of each engine that has one.

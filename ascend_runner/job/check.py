@@ -18,7 +18,7 @@ from typing import Final, Union
 import attrs
 
 from ascend_runner.engines.command import engine_in_script, is_python, python_command, script_of
-from ascend_runner.engines.registry import MODULES
+from ascend_runner.engines.registry import DIRECT, MODULES, RAY
 from ascend_runner.errors import CheckFailedError, CommandError, OutputError, reason
 from ascend_runner.frameworks import env_patch
 from ascend_runner.job import table as tables
@@ -189,10 +189,14 @@ def _check_program(context: CheckContext) -> Findings:
 
 
 def _check_start_script(context: CheckContext, argv: Sequence[str], program: str, cwd: str) -> Findings:
-    """Warn of an engine in the script of a command that runs once per device."""
+    """Warn of an engine in the script of a command that runs once per device, and of `ray` beside --launcher ray."""
+    launcher = context.settings.launcher
+    argv = context.command if launcher == RAY else argv
     script = script_of(argv) or (os.path.normpath(program) if _interpreter(program) else "")
-    engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script and context.nproc > 1 else ""
-    if engine:
+    engine = engine_in_script(Host().read_text(os.path.join(cwd, script))) if script else ""
+    if launcher == RAY == engine:
+        yield warning(f"{script} runs ray itself", "remove `ray start` and `ray stop`: --launcher ray replaces them")
+    elif launcher == DIRECT and engine and context.nproc > 1:
         ranks = counted(context.nproc, "rank")
         yield warning(f"{script} runs {engine}, {STARTS_PER_DEVICE}, in each of {ranks}", run_once(engine))
 

@@ -230,7 +230,7 @@ def find_engine(name: str, context: PlanContext) -> str:
         return find_program(name, context)
     except CommandError as error:
         raise CommandError(
-            f"{error}, which is to start the ranks; install it, or select its environment with --conda-env",
+            f"{error}; it starts the ranks: install it, or select its environment with --conda-env",
             exit_status=error.exit_status,
         ) from error
 

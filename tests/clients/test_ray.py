@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def test_actors_on_both_nodes(variables: dict[str, str], temporary: str, tmp_pat
     assert 1 == ended.screen.count("the command has ended")
     for node in (0, 1):
         assert [*tmp_path.glob(f"log/ray_actors/ray/node-{node}/session_*/raylet.out")]
+    assert [] == [path for path in tmp_path.rglob("*") if path.stat().st_mode & stat.S_IWOTH]
     assert [] == os.listdir(temporary)
 
 
@@ -51,6 +53,10 @@ def test_two_clusters_on_one_machine(temporary: str, tmp_path: Path) -> None:
     for ended in [one.finish() for one in started]:
         assert 0 == ended.status, ended.screen
         assert 2 == ended.screen.count("with NPU")
+    for folder in folders:
+        logs = folder / "log" / "ray_actors"
+
+        assert {logs.stat().st_mode} == {path.stat().st_mode for path in logs.glob("ray/**/")}
     assert [] == os.listdir(temporary)
 
 

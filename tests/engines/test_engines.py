@@ -557,6 +557,7 @@ def test_ray(line: str, python: str) -> None:
 
         assert f"{python} -u {local.RAY_NODE} {arguments} --timeout=60 -- {line}" == " ".join(handover.argv)
         assert (number == 1) == handover.is_silent
+    assert "--logs=/log" in ENGINES["ray"](_request(line, ALONE)).argv
 
 
 def test_rays_directory() -> None:
@@ -572,7 +573,10 @@ def test_rays_directory() -> None:
 
     assert 4 == len(found)
     assert all(path.startswith("/tmp/ascend-ray-") for path in found)
-    assert ENGINES["ray"](attrs.evolve(requests[0], environ={"TMPDIR": "/t"})).scratch.startswith("/t/ascend-ray-")
+    for given, base in (("/t", "/t"), ("t", "/tmp"), ("/\u4e34\u65f6", "/tmp")):
+        request = attrs.evolve(requests[0], environ={"TMPDIR": given})
+
+        assert ENGINES["ray"](request).scratch.startswith(f"{base}/ascend-ray-")
 
 
 def test_command_that_calls_ray() -> None:

@@ -97,6 +97,17 @@ def test_actors_see_all_npus_unless_the_user_says_otherwise(start: START) -> Non
     assert ["value '1'\n", "value ''\n"] == [text.partition("] ")[2] for text in shown]
 
 
+def test_strangers_cannot_write_logs(program: Program, start: START) -> None:
+    """Ray makes its logs writable by everyone, so their directory is private until the end, and as usual then."""
+    runs = start("import os; print('mode', oct(os.stat('log/job/ray/node-0').st_mode & 0o777))")
+
+    assert [0, 0] == [run.finish() for run in runs]
+    assert 1 == runs[0].screen.count("mode 0o700\n")
+    folders = [path for path in program.log_dir.glob("job/ray/node-*/**/") if path.is_dir()]
+    assert {program.log_dir.joinpath("job").stat().st_mode} == {path.stat().st_mode for path in folders}
+    assert 2 == sum(path.name == "nsight" for path in folders)
+
+
 def test_failure_of_the_command_ends_all_nodes(start: START) -> None:
     """Every node tells of the exception of the command, and exits with its status."""
     runs = start("raise ValueError('loss is nan')")
@@ -180,6 +191,15 @@ def test_command_can_save_before_it_is_stopped(start: START, signum: signal.Sign
     assert all(f"stopped by {signum.name} on node {node}" in run.screen for run in runs)
 
 
+def test_directories_of_others_stay(start: START, temporary: str) -> None:
+    """Directories of ended clusters are removed, but none that only has a similar name."""
+    for name in ("ascend-ray-demo", "ascend-ray-0123456789", "ascend-ray-01234567"):
+        os.makedirs(os.path.join(temporary, name, "t"))
+
+    assert [0, 0] == [run.finish() for run in start("pass")]
+    assert {"ascend-ray-demo", "ascend-ray-0123456789"} == {*os.listdir(temporary)}
+
+
 @pytest.mark.parametrize("link", ["require", "off"])
 def test_killed_runner_leaves_nothing(program: Program, start: START, temporary: str, link: str) -> None:
     """When the runner of a node is killed, everything ends everywhere; the next cluster removes its directory."""
@@ -259,7 +279,9 @@ def test_taken_port(start: START, ports: tuple[str, str]) -> None:
 
         assert 1 == run.finish()
     assert f"node 0 cannot listen on port {ports[0]} of 127.0.0.1" in run.screen
-    assert "--master-port" in run.screen
+    assert "(Address already in use): stop the program that uses it, or choose another port with --master-port" in (
+        run.screen
+    )
 
 
 def test_ray_is_missing(start: START, tmp_path: Path) -> None:
@@ -327,7 +349,7 @@ def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
             ({"job": "other"}, "for job 'job' of 2 nodes, not for 'other' of 2"),
             ({"nodes": 3}, "for job 'job' of 2 nodes, not for 'job' of 3"),
             ({"node": 2}, "there is no node 2 of 2"),
-            ({}, "node 1 has already joined from"),
+            ({}, "node 1 has already joined from 127.0.0.1: check --node-rank"),
         ):
             with _connected(ports[0]) as second:
                 second.sendall(json.dumps({**hello, **members}).encode() + b"\n")

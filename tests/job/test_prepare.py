@@ -384,7 +384,7 @@ def test_engine_that_is_missing(preparing: Preparing) -> None:
 
     assert [Subject.SETTINGS] == subjects(prepared)
     assert 127 == prepared.problems[0].exit_status
-    assert "'torchrun', which is to start the ranks; " in prepared.problems[0].sentence
+    assert "'torchrun'; it starts the ranks: " in prepared.problems[0].sentence
 
 
 @pytest.mark.parametrize("changes", [{"workdir": "device"}, {"bind": "cores"}, {"isolate_devices": True}])

@@ -1,8 +1,9 @@
 """A fake of `ray start --block`, as the module `ray.scripts.scripts` of a fake of Ray.
 
 The real one passes the same contract tests in tests/clients/test_ray.py: it calls the hook with its parameters, has
-children of the names gcs_server (on the head) and raylet, which block SIGINT, writes its address file when the node has
-joined, and blocks. Its children end with it, but not with them their workers, as in Ray 2.9.
+children of the names gcs_server (on the head) and raylet, which block SIGINT, makes its logs writable by everyone,
+writes its address file when the node has joined, and blocks. Its children end with it, but not with them their workers,
+as in Ray 2.9.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with open(os.path.join(session, "logs", "fake.json"), "w") as file:
         json.dump({"pids": pids, "arguments": arguments, "address": os.environ.get("RAY_ADDRESS")}, file)
+    os.makedirs(os.path.join(session, "logs", "nsight"), exist_ok=True)  # by an attempt of the same second
+    for folder in ("logs", "logs/nsight"):
+        os.chmod(os.path.join(session, folder), 0o777)  # noqa: S103
     server = socket.create_server(("127.0.0.1", 0))
     with open(os.path.join(parameters.temp_dir, "ray_current_cluster"), "w") as file:
         file.write(arguments.get("address", f"127.0.0.1:{server.getsockname()[1]}"))
