@@ -19,14 +19,15 @@ RECORDS: Final = ROOT / "scripts" / "site" / "tested"
 
 
 def tested() -> Iterator[str]:
-    """Yield the lines of the table of what was tested."""
-    yield "| software | version | with | tests in `tests/clients` | ascend-runner |\n|---|---|---|---|---|\n"
+    """Yield the lines of the tables of what was tested, one for each environment."""
     for path in sorted(RECORDS.glob("*.json")):
         record = json.loads(path.read_text("utf-8"))
-        place = f"Python {record['Python']}, {record['system']}, Linux {record['Linux']}, {record['machine']}"
+        yield f"Python {record['Python']}, {record['system']}, Linux {record['Linux']}, {record['machine']}:\n\n"
+        yield "| software | version | tests in `tests/clients` | ascend-runner |\n|---|---|---|---|\n"
         for client, entry in record["clients"].items():
             versions, tests = ", ".join(entry["versions"]), ", ".join(f"`{name}`" for name in entry["tests"])
-            yield f"| {client} | {versions} | {place} | {tests} | {entry['ascend-runner']} |\n"
+            yield f"| {client} | {versions} | {tests} | {entry['ascend-runner']} |\n"
+        yield "\n"
 
 
 def lowest() -> Iterator[str]:

@@ -52,8 +52,8 @@ class Request:
 
     `log_dir` is the directory for files of the engine's own, and `report_of_node_0` the file that says how node 0 has
     ended. `resolve` turns a host name into an address, and `read_text` reads a file ("": there is none). `job` is the
-    name of the job, the same on all nodes, `run` tells its runs apart, and `timeout` is the time for all nodes to join,
-    in seconds.
+    name of the job, the same on all nodes; so is `cluster`, which tells it from others of its name. `run` tells its
+    runs apart, and `timeout` is the time for all nodes to join, in seconds.
     """
 
     argv: tuple[str, ...]
@@ -65,6 +65,7 @@ class Request:
     read_text: Callable[[str], str]
     resolve: Callable[[str], str] = str
     job: str = ""
+    cluster: str = ""
     run: str = ""
     timeout: float = 0.0
 
@@ -142,6 +143,7 @@ def rewrite_for_ray(request: Request) -> Handover:
     host = f"[{node.master_addr}]" if ":" in node.master_addr else node.master_addr
     arguments = (
         f"--job={request.job}",
+        f"--cluster={request.cluster}",
         f"--address={host}:{node.master_port}",
         f"--scratch={scratch}",
         f"--logs={os.path.join(request.log_dir, *own_logs)}",

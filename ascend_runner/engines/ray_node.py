@@ -6,8 +6,10 @@ one cluster per machine, but it runs `ray stop`, which ends other clusters, and 
 
 The nodes meet at MASTER_PORT of node 0. A connection lasts as long as the job and carries one JSON object per line:
 
-    worker: {"job": NAME, "node": 1, "nodes": 2}    node 0: {"address": HOST:PORT, "session": NAME} or {"refused": WHY}
-    worker: {"joined": true}                        node 0: {"status": N}, once the command has ended
+    worker: {"job": NAME, "cluster": ID, "node": 1, "nodes": 2}
+    node 0: {"address": HOST:PORT, "session": NAME} or {"refused": WHY}
+    worker: {"joined": true}
+    node 0: {"status": N}, once the command has ended
 
 So Ray can use any free ports, no node joins the cluster of another job, and workers leave in time. A connection is
 closed when the process of its node exits. If it breaks in another way, that proves nothing: Ray watches its nodes.
@@ -61,7 +63,7 @@ def main(words: list[str]) -> int:
         return start(int(words[1]), *words[2:4], arguments=words[4:])
     at = words.index("--")
     parser = argparse.ArgumentParser()
-    for option in ("--job", "--address", "--scratch", "--logs"):
+    for option in ("--job", "--cluster", "--address", "--scratch", "--logs"):
         parser.add_argument(option, required=True)
     for option in ("--node", "--nodes", "--npus"):
         parser.add_argument(option, type=int, required=True)
@@ -467,6 +469,8 @@ class Hub:
         job, number, nodes = (message.get(name) for name in ("job", "node", "nodes"))
         if (job, nodes) != (options.job, options.nodes):
             why = f"{options.address} is for job {options.job!r} of {options.nodes} nodes, not for {job!r} of {nodes}"
+        elif message.get("cluster") != options.cluster:
+            why = f"{options.address} is for another job {job!r}: its platform job ID or link secret differs"
         elif not isinstance(number, int) or number not in range(1, options.nodes):
             why = f"there is no node {number} of {options.nodes}"
         elif number in self._nodes:
@@ -622,7 +626,7 @@ def connect(node: Node) -> Lines:
         except OSError as error:
             why = error.strerror or str(error)
         else:
-            lines.send(job=options.job, node=options.node, nodes=options.nodes)
+            lines.send(job=options.job, cluster=options.cluster, node=options.node, nodes=options.nodes)
             return lines
         node.check_start(
             f"node {options.node} could not reach node 0 at {options.address} within {options.timeout:g} s ({why}):"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -98,6 +99,7 @@ def with_places(command: Sequence[str], stages: Sequence[Stage]) -> tuple[str, .
 
 TABLE_NAME: Final = "jobstart_hccl.json"
 LONGEST_NAME: Final = 64  # characters of a command in the name of a job; its files add to it
+CLUSTER_LENGTH: Final = 16  # hexadecimal digits
 LATEST: Final = "latest"  # beside the log directories of all jobs, a link to the newest
 
 
@@ -835,9 +837,18 @@ def _request(engine: str, context: PlanContext, node: Node, nproc: int) -> Reque
         resolve=context.resolve,
         read_text=context.read_text,
         job=context.job_id,
+        cluster=_cluster(context),
         run=context.started_at,
         timeout=context.settings.link_timeout,
     )
+
+
+def _cluster(context: PlanContext) -> str:
+    """Return what tells a job from others of its name and is the same on all its nodes, as far as there is anything."""
+    text, path = (context.environ.get(name, "") for name in LINK_SECRETS)
+    secret = (text or (path and context.read_text(path))).strip()
+    known = f"{detect.job_id(context.environ)}\n{secret}".encode(errors="surrogateescape")
+    return hashlib.sha256(known).hexdigest()[:CLUSTER_LENGTH]
 
 
 def _report_of_node_0(context: PlanContext) -> str:

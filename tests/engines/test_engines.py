@@ -551,9 +551,10 @@ def test_msrun(line: str, given: str) -> None:
 def test_ray(line: str, python: str) -> None:
     """A script runs in the Python of the command, on each node; only node 0 runs the command, and has output."""
     for node in (attrs.evolve(OCTOPUS, node_rank=0), OCTOPUS):
-        handover = ENGINES["ray"](attrs.evolve(_request(line, node), job="job", run="run", timeout=60.0))
+        handover = ENGINES["ray"](attrs.evolve(_request(line, node), job="job", cluster="a1", run="run", timeout=60.0))
         number, own = node.node_rank, f"--scratch={handover.scratch} --logs=/log/node-{node.node_rank}"
-        arguments = f"--job=job --address=octopus-worker-0.octopus:6789 {own} --node={number} --nodes=2 --npus=8"
+        place = "--job=job --cluster=a1 --address=octopus-worker-0.octopus:6789"
+        arguments = f"{place} {own} --node={number} --nodes=2 --npus=8"
 
         assert f"{python} -u {local.RAY_NODE} {arguments} --timeout=60 -- {line}" == " ".join(handover.argv)
         assert (number == 1) == handover.is_silent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -340,13 +341,15 @@ def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
     """A node of another job, or the second one of a number, is told why; garbage is not answered."""
     (run,) = start(WAITS, *ALONE, nodes=(0,))
     wait_until(lambda: _reached(ports[0]))
-    hello = {"job": "job", "node": 1, "nodes": 2}
+    cluster = hashlib.sha256(b"job\n" + SECRET["ASCEND_RUNNER_LINK_SECRET"].encode()).hexdigest()[:16]
+    hello = {"job": "job", "cluster": cluster, "node": 1, "nodes": 2}
     with _connected(ports[0]) as first:
         first.sendall(json.dumps(hello).encode() + b"\n")
 
         assert json.loads(first.recv(4096))["address"].startswith("127.0.0.1:")
         for members, why in (
             ({"job": "other"}, "for job 'job' of 2 nodes, not for 'other' of 2"),
+            ({"cluster": "other"}, "is for another job 'job': its platform job ID or link secret differs"),
             ({"nodes": 3}, "for job 'job' of 2 nodes, not for 'job' of 3"),
             ({"node": 2}, "there is no node 2 of 2"),
             ({}, "node 1 has already joined from 127.0.0.1: check --node-rank"),
@@ -362,6 +365,20 @@ def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()
+
+
+def test_node_of_another_job_is_refused(start: START) -> None:
+    """Two jobs of one name, number of nodes and port do not share a cluster if their secrets differ."""
+    options = ("--link-timeout", "5", *ALONE)
+    (ours,), (theirs,) = (
+        start("pass", *options, nodes=(node,), env={"ASCEND_RUNNER_LINK_SECRET": f"a secret of job {node}"})
+        for node in (0, 1)
+    )
+
+    assert [1, 1] == [run.finish() for run in (ours, theirs)]
+    assert "node 1 cannot join the Ray cluster: 127.0.0.1:" in theirs.screen
+    assert "is for another job 'job': its platform job ID or link secret differs" in theirs.screen
+    assert "node 1 has not joined the Ray cluster within 5 s" in ours.screen
 
 
 def _connected(port: str) -> socket.socket:
