@@ -154,9 +154,7 @@ def rewrite_for_ray(request: Request) -> Handover:
     )
     return Handover(
         argv=(next(filter(is_python, request.argv), "python3"), "-u", RAY_NODE, *arguments, "--", *request.argv),
-        note="running the command on a Ray cluster of its own"
-        if node.node_rank == 0
-        else "joining node 0's Ray cluster",
+        note="joining node 0's Ray cluster" if node.node_rank else "running the command on a Ray cluster of its own",
         variables={name: value for name, value in RAY_VARIABLES.items() if name not in request.environ},
         is_silent=node.node_rank > 0,
         scratch=scratch,

@@ -16,6 +16,7 @@ from ascend_runner.guardian.process_tree import (
     children,
     descendants,
     is_alive,
+    living,
     may_signal,
     open_pidfd,
     send,
@@ -99,8 +100,8 @@ def _freeze(keep: frozenset[int], *, may_reap: bool) -> list[Descendant]:
     while True:
         _stop_children(stopped, ends, may_reap=may_reap)
         new = []
-        for process in descendants(os.getpid(), keep):
-            if not process.is_zombie and process.identity not in frozen:
+        for process in living(keep):
+            if process.identity not in frozen:
                 send(process.identity, SIGSTOP)  # before its children are listed
                 frozen[process.identity] = process
                 new.append(process)

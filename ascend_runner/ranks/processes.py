@@ -161,7 +161,7 @@ class RankProcesses:
         if not adopted or not (endings or self._with_stragglers):
             return ()
         needed = {self._leaders[rank_id].pid for rank_id in (*endings, *self._with_stragglers)}
-        living = [found for found in self._descendants() if not found.is_zombie]
+        living = [*self._living()]
         for found in living:
             if found.session in self._killed:  # it was forked meanwhile, or could not be seen without /proc
                 process_tree.send(found.identity, SIGKILL)
@@ -235,7 +235,7 @@ class RankProcesses:
 
     def _children(self) -> tuple[RankProcess, ...]:
         if self._tree is None:
-            self._tree = read(self._descendants())
+            self._tree = read(self._living())
         return self._tree
 
     def signal(self, signums: Mapping[int, int]) -> None:
@@ -247,8 +247,8 @@ class RankProcesses:
             by_session[leader.pid] = signum
         self._killed.update(session for session, signum in by_session.items() if signum == SIGKILL)
         # A session may hold more groups than its leader's: the jobs of a shell, timeout(1).
-        for found in self._descendants():
-            if found.session in by_session and found.pgid != found.session and not found.is_zombie:
+        for found in self._living():
+            if found.session in by_session and found.pgid != found.session:
                 process_tree.send(found.identity, by_session[found.session])
 
     def reap(self, rank_id: int) -> RankReaped:
@@ -278,16 +278,15 @@ class RankProcesses:
 
     @staticmethod
     def _has_killable_but(kept: frozenset[int]) -> bool:
-        found = process_tree.descendants(os.getpid(), kept)
-        return any(process_tree.may_signal(process.pid) for process in found if not process.is_zombie)
+        return any(process_tree.may_signal(process.pid) for process in process_tree.living(kept))
 
     def find_engine(self) -> EngineSeen | None:
         """Return an engine that a rank runs, by its arguments, or by a variable that torchrun gives its workers."""
         ranks = {leader.pid: rank_id for rank_id, leader in self._leaders.items()}
         owners: dict[int, int] = {}
-        for found in self._descendants():
+        for found in self._living():
             rank_id = owners.get(found.parent, ranks.get(found.session))
-            if rank_id is None or found.is_zombie:
+            if rank_id is None:
                 continue
             owners[found.pid] = rank_id
             engine = engine_in(_words(found.pid, "cmdline"))
@@ -299,7 +298,7 @@ class RankProcesses:
 
     def is_held(self) -> bool:
         """Whether any process of the ranks cannot run: it is stopped, traced, or in a frozen control group."""
-        living = [found for found in self._descendants() if not found.is_zombie]
+        living = [*self._living()]
         is_stopped = any(found.state in {"T", "t"} for found in living)
         return is_stopped or cores.is_any_frozen(Host(), (found.pid for found in living))
 
@@ -311,11 +310,7 @@ class RankProcesses:
     def survivors(self) -> tuple[str, ...]:
         """Describe all processes that are still alive, of whatever session."""
         owners = {leader.pid: f"{leader.spec.title}: " for leader in self._leaders.values()}
-        return tuple(
-            owners.get(found.session, "") + process_tree.describe(found)
-            for found in self._descendants()
-            if not found.is_zombie
-        )
+        return tuple(owners.get(found.session, "") + process_tree.describe(found) for found in self._living())
 
     def close(self) -> None:
         """Stop watching. May be called twice."""
@@ -325,8 +320,8 @@ class RankProcesses:
     def _others(self) -> frozenset[int]:
         return frozenset(pid for pids in self._other_pids for pid in pids)
 
-    def _descendants(self) -> Iterator[Descendant]:
-        return process_tree.descendants(os.getpid(), self._others)
+    def _living(self) -> Iterator[Descendant]:
+        return process_tree.living(self._others)
 
     def _kept_pids(self) -> frozenset[int]:
         return frozenset((*(leader.pid for leader in self._leaders.values()), *self._others))

@@ -89,6 +89,22 @@ def test_tree_is_walked_parents_first() -> None:
     assert all(parents[pid] in [popen.pid, *walked[:place]] for place, pid in enumerate(walked))
 
 
+def test_living_processes_are_found_without_zombies() -> None:
+    """Of this process, the children that have ended are left out, and the subtrees to keep."""
+    ended, living, kept = (
+        subprocess.Popen(["/bin/sh", "-c", script]) for script in ("exit", "exec sleep 1000", "exec sleep 1000")
+    )
+    try:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        walked = {found.pid for found in process_tree.living(frozenset({kept.pid}))}
+
+        assert {living.pid} == walked & {ended.pid, living.pid, kept.pid}
+    finally:
+        for popen in (ended, living, kept):
+            popen.kill()
+            popen.wait()
+
+
 def test_children_of_every_thread_are_found() -> None:
     """A child belongs to the thread that forked it; all threads count."""
     started: list[subprocess.Popen[bytes]] = []
