@@ -605,6 +605,7 @@ def test_engine_behind_a_start_script(program: Program, start_script: dict[str, 
         ("start.py", '"""Run with subprocess: torchrun train.py"""\nprint("torchrun train.py")', ""),
         ("train.sh", "# torchrun a.py\nexport A=1\npython -m torch.distributed.run train.py", "torchrun"),
         ("train.sh", "python train.py --with torchrun", ""),
+        ("rays.sh", "ray start --head\npython train.py", "ray, which starts one node of a cluster"),
     ],
 )
 def test_engine_that_a_check_finds_in_a_start_script(program: Program, name: str, script: str, engine: str) -> None:

@@ -37,7 +37,7 @@ from ascend_runner.ranks import log_folder
 from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
-from ascend_runner.record.facts import STARTS_PER_DEVICE, run_once
+from ascend_runner.record.facts import role, run_once
 from ascend_runner.secrets import Masker
 from ascend_runner.services.staging import Survey, check_room, surveying
 from ascend_runner.settings.model import LINK_SECRETS, Settings
@@ -198,7 +198,7 @@ def _check_start_script(context: CheckContext, argv: Sequence[str], program: str
         yield warning(f"{script} runs ray itself", "remove `ray start` and `ray stop`: --launcher ray replaces them")
     elif launcher == DIRECT and engine and context.nproc > 1:
         ranks = counted(context.nproc, "rank")
-        yield warning(f"{script} runs {engine}, {STARTS_PER_DEVICE}, in each of {ranks}", run_once(engine))
+        yield warning(f"{script} runs {engine}, which {role(engine)}, in each of {ranks}", run_once(engine))
 
 
 def _missing_interpreter(program: str) -> str:

@@ -25,6 +25,7 @@ from ascend_runner.platforms import places as platform_table
 from ascend_runner.platforms.detect import SingleProcess
 from ascend_runner.platforms.node import Node
 from ascend_runner.platforms.registry import PLATFORMS
+from ascend_runner.record.facts import role
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import Settings
 
@@ -143,11 +144,11 @@ def _engine(argv: tuple[str, ...], settings: Settings) -> SingleProcess | None:
     if settings.rank_table is not None or (settings.nproc_per_node or 1) > 1:
         option = "--rank-table" if settings.rank_table is not None else f"--nproc-per-node {settings.nproc_per_node}"
         raise SettingsError(
-            f"{engine} starts one process per device itself, and {option} would start {engine} once per device: remove"
+            f"{engine} {role(engine)}, and {option} would start {engine} once per device: remove"
             f" {option} to run {engine} once, or remove {engine} and its options from the command"
         )
 
-    why = f"{engine} starts one process per device itself; running it once, unchanged"
+    why = f"{engine} {role(engine)}; running it once, unchanged"
     return SingleProcess(why=why, name=engine.replace(" ", "-"), hint="", is_part=names_other_nodes(argv))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Final, Protocol, Union
+from typing import TYPE_CHECKING, Protocol, Union
 
 import attrs
 
@@ -74,17 +74,21 @@ class SignalUnhandled:
     signum: int
 
 
-STARTS_PER_DEVICE: Final = "which starts one process per device itself"
+def role(engine: str) -> str:
+    """Say why an engine is to run once on each node."""
+    return "starts one node of a cluster" if engine == "ray" else "starts one process per device itself"
 
 
 def run_once(engine: str) -> str:
     """Return what to do about an engine that every rank would run."""
+    if engine == "ray":
+        return "use --launcher ray in place of `ray start`, or --nproc-per-node 1 to run the command once"
     return f"use --nproc-per-node 1 to run the command once, or start the training script without {engine}"
 
 
 @attrs.frozen
 class EngineSeen:
-    """A rank runs another engine, which starts one process per device itself: n ranks would be n x n processes."""
+    """A rank runs another engine, which is to run once on each node: n ranks would be n x n processes."""
 
     rank_id: int
     engine: str
@@ -92,7 +96,8 @@ class EngineSeen:
 
     def __str__(self) -> str:
         """Describe it with the ways out."""
-        return f"rank {self.rank_id} runs {self.engine} (pid {self.pid}), {STARTS_PER_DEVICE}: {run_once(self.engine)}"
+        engine = f"{self.engine} (pid {self.pid}), which {role(self.engine)}"
+        return f"rank {self.rank_id} runs {engine}: {run_once(self.engine)}"
 
 
 @attrs.frozen(kw_only=True)
