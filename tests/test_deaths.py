@@ -91,6 +91,7 @@ def test_death_while_others_are_started(program: Program) -> None:
     assert set(states[1:]) <= {"stopped", "not_started"}
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("end", ["exit=0", "exit=3", "sleep"])
 def test_fork_bomb(program: Program, end: str) -> None:

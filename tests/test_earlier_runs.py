@@ -53,6 +53,7 @@ def test_report_of_a_failure_is_kept(program: Program) -> None:
     assert "runs-removed" in [event["event"] for event in program.events()]
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_only_success_survives_fifty_failures(program: Program, *, is_shared: bool) -> None:

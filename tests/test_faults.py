@@ -103,6 +103,7 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
     assert "ZeroDivisionError: division by zero" == program.report()["ranks"][0]["finding"]["exception"]
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "words",

@@ -73,6 +73,7 @@ def test_failure_stops_all_nodes_with_one_cause(program: Program, start: START) 
         assert (node == 0) is ('aria-label="Table of nodes"' in text)
 
 
+@pytest.mark.deep
 def test_process_that_starts_the_ranks_of_its_node(start: START) -> None:
     """The nodes are linked by such processes as by ranks, and one per node is not alone: it may not be the cause."""
     runs = start(
@@ -99,6 +100,7 @@ def test_stop_signal_to_one_node_stops_both(program: Program, start: START) -> N
     check_stopped_by_node_1(program, runs)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [(), ("--max-restarts", "1")])
 @pytest.mark.parametrize("node", [0, 1])
 def test_command_that_one_node_lacks_stops_all(
@@ -117,6 +119,7 @@ def test_command_that_one_node_lacks_stops_all(
     assert (node, 127) == (verdict["node"], verdict["status"])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [("--rank-table", "table.json"), ("--log-dir", "/proc/nowhere")])
 def test_settings_that_one_node_cannot_use_stop_all(program: Program, start: START, options: tuple[str, ...]) -> None:
     """A rank table that is none, or a directory that cannot be made, is told as well."""
@@ -160,6 +163,7 @@ def test_nodes_restart_together(program: Program, start: START) -> None:
     assert "restarting" in program.states("-node-0")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("link", "node", "status"), [("auto", 1, 137), ("require", 1, 137), ("auto", 0, 143)])
 def test_node_that_is_replaced_joins_the_restart(start: START, link: str, node: int, status: int) -> None:
     """A runner that takes the place of one that was ended starts the next attempt with the others, not the first.
@@ -216,6 +220,7 @@ def test_node_that_loses_power_is_replaced(start: START) -> None:
     assert (0, 2) == (another.screen.count("up\n"), another.screen.count("again\n"))
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("link", ["require", "auto"])
 def test_second_runner_of_node_0(start: START, program: Program, link: str) -> None:

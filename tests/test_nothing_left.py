@@ -178,6 +178,7 @@ print(child, *(found.pid for found in sweep.sweep(frozenset(), 1e9)))
     assert child == found
 
 
+@pytest.mark.deep
 def test_test_that_is_killed(tmp_path: Path) -> None:
     """The program under test ends with the process that runs the test."""
     if not ending_with_this_process():

@@ -646,6 +646,7 @@ def _listed(program: Program, host: str) -> dict[str, str]:
     return {**_engine(program, "mpirun"), **_engine(program, "horovodrun"), **lists, **own}
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("command", "environment"),
@@ -671,6 +672,7 @@ def test_one_boot_command_for_all_nodes(
     assert log.endswith("node 0 has ended with exit status 3\n")
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "command", [("mpirun", "-np", "4", "python", "train.py"), ("--launcher", "mpirun", "python", "train.py")]
@@ -688,6 +690,7 @@ def test_engine_of_all_nodes_is_restarted(command: tuple[str, ...], program: Pro
     assert "WARNING" not in waiting.screen
 
 
+@pytest.mark.deep
 def test_verdict_of_an_engine_of_all_nodes(program: Program) -> None:
     """The other nodes exit with the verdict of node 0 on the engine, not with one of their own on their wait."""
     own = _engine(program, "mpirun")

@@ -235,6 +235,7 @@ def test_command_that_writes_a_missing_page(tmp_path: Path) -> None:
 FAILS: Final = "echo ready; until [ -e go ]; do sleep 0.02; done; mkdir log/sh-report.html; exit 7"
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("with_own_python", [False, True])
 def test_commands_on_the_screens_of_a_held_job(tmp_path: Path, *, with_own_python: bool) -> None:

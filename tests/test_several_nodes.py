@@ -177,6 +177,7 @@ def platform(program: Program) -> Platform:
     return Platform(program)
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(("faulty", "verdict"), [(0, ()), (2, ("--exit-verdict",))])
 def test_node_with_the_cause_fails_first(platform: Platform, faulty: int, verdict: tuple[str, ...]) -> None:
@@ -203,6 +204,7 @@ def test_error_of_all_nodes_ends_them_at_once(platform: Platform) -> None:
     assert [False] * NODES == platform.has_lingered()
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("script", "options", "status"),

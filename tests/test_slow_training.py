@@ -96,6 +96,7 @@ def test_restart(program: Program) -> None:
     assert [] == program.report()["conditions"]
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("ends", ["exit 0", "sleep 1000"])
 def test_pattern_that_never_ends(program: Program, ends: str) -> None:

@@ -131,6 +131,7 @@ def test_restart_does_not_stage_again(program: Program, source: Path) -> None:
     assert (1, 1) == (program.report()["attempt"], len(program.report()["staged"]))
 
 
+@pytest.mark.deep
 def test_runners_stage_once(program: Program, source: Path) -> None:
     """Of several runners that are started at once, one copies, and all ranks find the copy."""
     runs = [

@@ -77,6 +77,7 @@ def test_restart_that_would_come_after_the_limit(program: Program) -> None:
 RESTARTS = ("--nproc-per-node", "1", "--max-restarts", "1", "--restart-delay")
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("options", "event", "status", "answer"),

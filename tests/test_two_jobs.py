@@ -236,6 +236,7 @@ class Shared:
         return path
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("first", "second"), [("job", "job"), ("job", "script"), ("script", "job"), ("script", "script")]

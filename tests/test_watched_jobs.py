@@ -63,6 +63,7 @@ def test_full_file_system_in_memory(program: Program, tmp_path: Path, pages: int
     check_end(program, started(program, folder, under))
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
 def test_killed_viewers(program: Program, in_memory: Path, signum: int) -> None:

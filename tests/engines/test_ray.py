@@ -85,6 +85,7 @@ def test_command_runs_once_on_a_complete_cluster(program: Program, start: START,
     assert [] == os.listdir(temporary)
 
 
+@pytest.mark.deep
 def test_actors_see_all_npus_unless_the_user_says_otherwise(start: START) -> None:
     """RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES is set, but a value of the user's stays."""
     name = "RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"
@@ -98,6 +99,7 @@ def test_actors_see_all_npus_unless_the_user_says_otherwise(start: START) -> Non
     assert ["value '1'\n", "value ''\n"] == [text.partition("] ")[2] for text in shown]
 
 
+@pytest.mark.deep
 def test_strangers_cannot_write_logs(program: Program, start: START) -> None:
     """Ray makes its logs writable by everyone, so their directory is private until the end, and as usual then."""
     runs = start("import os; print('mode', oct(os.stat('log/job/ray/node-0').st_mode & 0o777))")
@@ -132,6 +134,7 @@ def test_death_of_a_vital_process_ends_all_nodes(program: Program, start: START,
     assert not any("grace period" in run.screen for run in runs)
 
 
+@pytest.mark.deep
 def test_command_that_notices_the_death_of_ray_first(start: START) -> None:
     """Ray is the cause, not the exception, also if both have ended before this node's process looks."""
     runs = start(
@@ -151,6 +154,7 @@ def test_command_that_notices_the_death_of_ray_first(start: START) -> None:
     assert all("ray-node-0 failed: ClusterError: Ray died on node 0: raylet" in run.screen for run in runs)
 
 
+@pytest.mark.deep
 def test_restart(start: START) -> None:
     """All nodes start again together, with a new cluster."""
     line = "import os, sys; n = os.environ['ASCEND_RUNNER_ATTEMPT']; print('attempt', n); sys.exit(n == '0')"
@@ -160,6 +164,7 @@ def test_restart(start: START) -> None:
     assert ["attempt 0", "attempt 1"] == [text.split("] ")[1].strip() for text in runs[0].lines if "] attempt" in text]
 
 
+@pytest.mark.deep
 def test_death_of_the_command_by_a_signal(start: START) -> None:
     """A command that is killed ends the job as a rank that is killed does."""
     runs = start("import os; os.kill(os.getpid(), 9)")
@@ -168,6 +173,7 @@ def test_death_of_the_command_by_a_signal(start: START) -> None:
     assert "ray-node-0 failed: killed by SIGKILL" in runs[0].screen
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("signum", "node"), [(signal.SIGTERM, 1), (signal.SIGINT, 0)])
 def test_command_can_save_before_it_is_stopped(start: START, signum: signal.Signals, node: int) -> None:
     """SIGTERM to one runner, or Ctrl-C on node 0, reaches the command, whose cluster lives until it has ended."""
@@ -192,6 +198,7 @@ def test_command_can_save_before_it_is_stopped(start: START, signum: signal.Sign
     assert all(f"stopped by {signum.name} on node {node}" in run.screen for run in runs)
 
 
+@pytest.mark.deep
 def test_directories_of_others_stay(start: START, temporary: str) -> None:
     """Directories of ended clusters are removed, but none that only has a similar name."""
     for name in ("ascend-ray-demo", "ascend-ray-0123456789", "ascend-ray-01234567"):
@@ -201,6 +208,7 @@ def test_directories_of_others_stay(start: START, temporary: str) -> None:
     assert {"ascend-ray-demo", "ascend-ray-0123456789"} == {*os.listdir(temporary)}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("link", ["require", "off"])
 def test_killed_runner_leaves_nothing(program: Program, start: START, temporary: str, link: str) -> None:
     """When the runner of a node is killed, everything ends everywhere; the next cluster removes its directory."""
@@ -218,6 +226,7 @@ def test_killed_runner_leaves_nothing(program: Program, start: START, temporary:
     assert [] == os.listdir(temporary)
 
 
+@pytest.mark.deep
 def test_failure_ends_nodes_without_a_link(start: START) -> None:
     """Without a link, the other nodes end as well, and name node 0."""
     runs = start("import sys; sys.exit(7)", "--link", "off")
@@ -227,6 +236,7 @@ def test_failure_ends_nodes_without_a_link(start: START) -> None:
     assert "| ClusterError: the command on node 0 exited with status 7" in runs[1].screen
 
 
+@pytest.mark.deep
 def test_stopped_command_that_exits_with_0_is_no_success_elsewhere(start: START) -> None:
     """Without a link, too, where the other nodes learn only from node 0's process that the command has ended."""
     runs = start(
@@ -294,6 +304,7 @@ def test_ray_is_missing(start: START, tmp_path: Path) -> None:
     assert f"node 0 cannot start Ray: {sys.executable} cannot import Ray (No module named 'ray')" in runs[0].screen
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("node", [0, 1])
 def test_ray_is_missing_on_one_node(start: START, temporary: str, tmp_path: Path, node: int) -> None:
     """No half a cluster stays: what has been started on the other node ends, too."""
@@ -304,6 +315,7 @@ def test_ray_is_missing_on_one_node(start: START, temporary: str, tmp_path: Path
     assert [] == os.listdir(temporary)
 
 
+@pytest.mark.deep
 def test_ray_is_too_old(start: START, tmp_path: Path) -> None:
     """The version and the oldest one that works are named."""
     fake_ray.install(tmp_path / "fake", "2.8.1")
@@ -313,6 +325,7 @@ def test_ray_is_too_old(start: START, tmp_path: Path) -> None:
     assert f"Ray 2.8.1 of {sys.executable} is too old: install at least version 2.9" in runs[0].screen
 
 
+@pytest.mark.deep
 def test_ray_does_not_start(start: START) -> None:
     """What `ray start` has said last is the reason."""
     runs = start(WAITS, env={"FAKE_RAY_FAILS": "1"})
@@ -321,6 +334,7 @@ def test_ray_does_not_start(start: START) -> None:
     assert "ray-node-0 failed: ClusterError: node 0 cannot start Ray: [ERROR] no room left" in runs[0].screen
 
 
+@pytest.mark.deep
 def test_command_is_missing(start: START) -> None:
     """It is named on every node, and nothing of the cluster stays."""
     runs = start("no-such-command", command=())
@@ -367,6 +381,7 @@ def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
     assert 143 == run.finish()
 
 
+@pytest.mark.deep
 def test_node_of_another_job_is_refused(start: START) -> None:
     """Two jobs of one name, number of nodes and port do not share a cluster if their secrets differ."""
     options = ("--link-timeout", "5", *ALONE)

@@ -702,6 +702,7 @@ def _tell_all(folder: Path, table: Path, nodes: dict[str, dict[str, str]]) -> di
     return shown
 
 
+@pytest.mark.deep
 def test_nodes_of_a_job_cover_all_ranks(tmp_path: Path) -> None:
     """Each pod starts its own ranks, together they start every rank once, and all read the same bytes."""
     table = VALID / "group_list_3_pods_listed_2_10_1.json"

@@ -96,6 +96,7 @@ def test_newest_log_directory(tmp_path: Path) -> None:
     assert str(folder) == os.path.realpath(tmp_path / "logs" / "latest")
 
 
+@pytest.mark.deep
 def test_nodes_without_namespaces(program: Program) -> None:
     """Without the privilege, each node has a loopback address, the job a free port, and the first line says so."""
     under = permitted("setpriv", "--bounding-set=-sys_admin")
@@ -148,6 +149,7 @@ def test_one_node_is_stopped(program: Program) -> None:
     assert 143 == run.finish()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "killed",
     [

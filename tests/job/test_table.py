@@ -79,6 +79,7 @@ def test_equal_tables(writer: Writer) -> None:
     assert [shared, shared, "log/rank_table/t.json", shared] == places
 
 
+@pytest.mark.deep
 def test_no_place_is_left(writer: Writer) -> None:
     """The number of places is limited, so that a file system that keeps nothing ends the search."""
     for number in range(tables.MOST_PLACES + 1):

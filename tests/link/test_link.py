@@ -199,6 +199,7 @@ def memory_of(pid: int) -> int:
 # --- Trouble of the link process --------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize(
     ("trouble", "how"),

@@ -210,6 +210,7 @@ def test_sealed_answers() -> None:
                 live.read_sealed(other)
 
 
+@pytest.mark.deep
 def test_hostile_answers() -> None:
     """Whatever is in an answer, it is refused, or what comes of it is in range and has no control character."""
     dice = random.Random(17)  # noqa: S311  not a secret

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from ascend_runner.guardian import process_tree
 from ascend_runner.services.pace import MOST_AT_ONCE, Matcher
 from ascend_runner.training.steps import LONGEST
@@ -49,6 +51,7 @@ def test_bytes_that_are_no_text() -> None:
         assert [{"ms": b"\xfe\0"}] == matcher.search([b"took \xff \xfe\0"])
 
 
+@pytest.mark.deep
 def test_search_that_does_not_end() -> None:
     """The expression is not used again, which is reported once."""
     with matching(ENDLESS) as (matcher, warnings):

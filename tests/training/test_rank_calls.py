@@ -216,6 +216,7 @@ def ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
         rank.communicate(timeout=60)
 
 
+@pytest.mark.deep
 def test_same_step_in_processes(ranks: list[subprocess.Popen[str]], tmp_path: Path) -> None:
     """Eight processes that are signalled one by one save at the same steps."""
     lines = [read_line(rank) for rank in ranks]

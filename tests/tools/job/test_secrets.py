@@ -29,6 +29,7 @@ ARGUMENTS = [
 VIEWS = (("status",), ("status", "--json"), ("list",), ("events",), ("metrics",))
 
 
+@pytest.mark.deep
 def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     """Secrets in variables, arguments and logs are masked everywhere but in the logs themselves, and counted."""
     for rank_id, secret in enumerate(SECRETS):
@@ -59,6 +60,7 @@ def test_planted(program: Program, tool: Tool, run_dir: Path) -> None:
     assert len(SECRETS) <= program.report()["secrets_masked"] <= int(shown[0])
 
 
+@pytest.mark.deep
 def test_planted_in_a_rank_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors about the values of a table show none of them, whichever command reports them."""
     values = [*SECRETS, *(f"{secret}{'x' * 100}" for secret in SECRETS)]  # of a long one, only the beginning is shown

@@ -77,6 +77,7 @@ def test_commands_run_in_turn(batch: Batch) -> None:
     assert "2 of 2 commands succeeded" in second[1]
 
 
+@pytest.mark.deep
 def test_failure_ends_the_batch(batch: Batch) -> None:
     """The next run begins with the command that failed; --keep-going does not stop there."""
     batch.fill(a=0, b=3, c=0)

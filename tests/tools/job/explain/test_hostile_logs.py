@@ -239,6 +239,7 @@ def explained_with_peak(path: Path) -> tuple[list[str], int]:
     return lines, int(last.split()[1]) * 1024
 
 
+@pytest.mark.deep
 @pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("noise", ["x", "[rank7]: waiting for" + " peers" * 20 + "\n", "waiting for peers\n", "\n"])
 def test_large_logs_take_little_memory(noise: str, tmp_path: Path) -> None:
@@ -255,6 +256,7 @@ def test_large_logs_take_little_memory(noise: str, tmp_path: Path) -> None:
     assert memory < 96 << 20
 
 
+@pytest.mark.deep
 def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     """A progress bar is drawn while a large log is read, and removed before the result."""
     with (tmp_path / "rank-3.txt").open("wb") as file:
