@@ -490,5 +490,7 @@ class Manager:
         if not living:
             return False
         self._output.settle()
-        failed = failure, self._output.read_so_far(failure.rank_id)
-        return self._evidence().is_open(failed, [self._output.read_so_far(rank_id) for rank_id in living])
+        output = self._output.read_so_far(failure.rank_id)
+        if not output.size:  # without a word it reports no peer, and the others need not wait for the catalogue
+            return False
+        return self._evidence().is_open((failure, output), [self._output.read_so_far(rank_id) for rank_id in living])

@@ -201,10 +201,17 @@ def test_outputs_are_told_before_the_ranks_are_asked(node: FakeNode, recording: 
 # --- A rank that has only lost a peer ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("told_at", "asked_at"), [(0.0, 1.0), (1.25, 1.3), (9.0, 1.5)])
-def test_others_may_tell_the_cause_first(node: FakeNode, told_at: float, asked_at: float) -> None:
-    """After a consequence the others are asked once one of them has told the cause, at the latest after 0.5 s."""
+@pytest.mark.parametrize(
+    ("text", "told_at", "asked_at"),
+    [(b"a peer", 0.0, 1.0), (b"a peer", 1.25, 1.3), (b"a peer", 9.0, 1.5), (b"", 9.0, 1.0)],
+)
+def test_others_may_tell_the_cause_first(node: FakeNode, text: bytes, told_at: float, asked_at: float) -> None:
+    """After a consequence the others are asked once one of them has told the cause, at the latest after 0.5 s.
+
+    A rank that has printed nothing reports no peer, whatever else is known.
+    """
     node.processes.behaviours = {0: exits(FAILED), 1: STUBBORN}
+    node.output.write(0, text)
     node.evidence.open_until = told_at
     state = run(node, 2)
 
