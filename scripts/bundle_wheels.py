@@ -86,7 +86,7 @@ def pack(folder: str, target: str, python: str = "") -> None:
 
 
 def _notices(wheels: Path, python: str) -> Iterator[str]:
-    """Yield what the licences of all wheels, and of the Python in an archive, want to be passed on."""
+    """Yield the notices that the licences of all wheels, and of the Python in an archive, require."""
     yield "The bundle carries the following software, each under its own licence.\n"
     if python:
         yield from _texts("Python", _licences_of_python(Path(python)))
@@ -104,7 +104,7 @@ def _notices(wheels: Path, python: str) -> Iterator[str]:
 
 
 def _texts(title: str, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
-    """Yield the files of licences with their names, which may say of which part they are: "LICENSE.libsodium.txt"."""
+    """Yield the licence files, each after its name, which may name the part that it covers: "LICENSE.libsodium.txt"."""
     yield f"{RULE}{title}\n"
     for path, data in files:
         yield f"\n{os.path.basename(path)}:\n\n{data.decode(errors='replace').strip()}\n"

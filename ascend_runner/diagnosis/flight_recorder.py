@@ -83,7 +83,7 @@ class Recording:
     is_whole: bool = True
 
     def members(self, channel: Channel) -> frozenset[int]:
-        """Return the ranks of the process group, none if they are unknown."""
+        """Return the ranks of the process group, an empty set if they are unknown."""
         return self.ranks.get(channel.name, frozenset())
 
 
@@ -389,7 +389,7 @@ def _ranks(group: Members) -> frozenset[int]:
 def compare(recordings: Mapping[int, Recording], others: Collection[int] = ()) -> tuple[CollectiveGroup, ...]:
     """Return where ranks are in the process groups in which any of them waits, those of most ranks first.
 
-    `others` are ranks without a recording. They are told only if there is anything to tell.
+    `others` are ranks without a recording; they are left out if the result would have nothing else.
     """
     recordings = _completed(recordings)
     waiting: dict[tuple[Channel, frozenset[int]], int] = {}

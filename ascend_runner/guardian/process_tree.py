@@ -90,12 +90,15 @@ def children(pid: int) -> list[int]:
     for _ in range(LIST_ATTEMPTS):
         try:
             threads = os.listdir(f"/proc/{pid}/task")
+        except (*_GONE, PermissionError):
+            return []
+        try:
             return [int(child) for tid in threads for child in read(pid, f"task/{tid}/children").split()]
         except PermissionError:
             return []
         except _GONE:  # a thread has ended, and another one has its children now
             continue
-    # The process has ended, or the kernel was built without CONFIG_PROC_CHILDREN.
+    # The kernel was built without CONFIG_PROC_CHILDREN, unless the process has just ended.
     return _children_by_scan(pid) if os.path.isdir(f"/proc/{pid}") else []
 
 

@@ -607,7 +607,7 @@ def _clocks(hub: Hub) -> dict[str, str]:
 
 
 def _adopt_stop(hub: Hub) -> Told:
-    """Go on with the stop of an attempt by a hub that this one has replaced, and whose ranks are dead."""
+    """Continue the stop of an attempt that the former hub, which this one replaces, has begun."""
     if hub.stop or hub.is_final:
         return hub, ()
     stops = (peer.stop for peer in hub.peers.values() if peer.attempt == hub.attempt)

@@ -75,7 +75,7 @@ class SignalUnhandled:
 
 
 def role(engine: str) -> str:
-    """Say why an engine is to run once on each node."""
+    """Return why an engine must run only once on each node, as the rest of a sentence about it."""
     return "starts one node of a cluster" if engine == "ray" else "starts one process per device itself"
 
 
@@ -88,7 +88,7 @@ def run_once(engine: str) -> str:
 
 @attrs.frozen
 class EngineSeen:
-    """A rank runs another engine, which is to run once on each node: n ranks would be n x n processes."""
+    """A rank runs another engine, which must run only once on each node: n ranks would be n x n processes."""
 
     rank_id: int
     engine: str

@@ -178,9 +178,9 @@ def test_paths_of_flight_recorders() -> None:
     assert {"TORCH_HCCL_DEBUG_INFO_PIPE_FILE": "/run/flight-recorder-torch_npu-rank-"} == pipes
     assert {} == env_patch.recorder_pipes({}, "/run")
     assert (
-        ("/work/pipe-5.pipe", "/log/job-torch-rank-5"),
+        ("/src/pipe-5.pipe", "/log/job-torch-rank-5"),
         ("/run/flight-recorder-torch_npu-rank-5.pipe", "/log/job-torch_npu-rank-5"),
-    ) == env_patch.recorder_paths({**env, **pipes}, "/work", 5)
+    ) == env_patch.recorder_paths({**env, **pipes}, "/src", 5)
 
 
 @pytest.mark.parametrize(("cores", "nproc", "threads"), [(192, 8, "24"), (7, 2, "3"), (2, 8, "1"), (1, 1, "1")])
