@@ -2,18 +2,23 @@
 
 A recorder holds the newest collectives of a rank. A write to its pipe makes the rank dump them to a file. Collectives
 are matched between ranks by process group and number, never by time. What a dump has is the rank's own, so nothing of
-it is trusted; a rank that does not answer costs a limited time, and one that does not read its pipe none.
+it is trusted. They are made while the stacks of the ranks are read; only a rank that has read its pipe is waited for.
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
 import math
 import os
 import re
+import select
 import stat
 import struct
+import termios
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -27,6 +32,8 @@ from ascend_runner.text import rank_list, shown
 # Seconds for the dumps of all ranks: a recorder reads its pipe once a second, may have to wait for the GIL, imports
 # torch._dynamo (5 s, unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
 DUMP_LIMIT: Final = 10.0
+READ_LIMIT: Final = 3.0  # seconds until a recorder has read its pipe
+ASK_LIMIT: Final = 1.0  # seconds for the disk with the pipes
 POLL_INTERVAL: Final = 0.05  # seconds
 MOST_BYTES: Final = 16 * 1024 * 1024  # of a dump; 2,000 collectives need 0.3 MB, with deep stacks a few
 MOST_TOLD: Final = 8  # process groups
@@ -90,54 +97,97 @@ class Recording:
 # --- Asking -----------------------------------------------------------------------------------------------------------
 
 
-def ask(
-    paths: Mapping[int, Sequence[tuple[str, str]]],
-    seconds: float = DUMP_LIMIT,
-    is_cut: Callable[[], bool] = bounded.never,
-) -> dict[int, Recording | None]:
-    """Return the recording of each rank that reads a pipe, None of those that do not dump one within `seconds`.
+@attrs.define
+class _Asked:
+    """A recorder that reads its pipe, which stays open here, and the last known version of its dump."""
 
-    `paths` are those of the pipe and the dump of each recorder of a rank. Other dumps that there are belong to an
+    rank_id: int
+    pipe: int
+    dump: str
+    version: tuple[int, ...] | None
+
+    def may_answer(self, seconds: float) -> bool:
+        """Return whether it has read its pipe and not closed it, or may still read it `seconds` after it was asked."""
+        poll = select.poll()
+        poll.register(self.pipe, 0)
+        unread = array.array("i", [0])
+        fcntl.ioctl(self.pipe, termios.FIONREAD, unread)
+        return not poll.poll(0) and (seconds < READ_LIMIT or not unread[0])  # POLLERR: nobody reads it any more
+
+    def answer(self) -> Recording | None:
+        """Return its recording, None until it has dumped one."""
+        version = _version(self.dump)
+        if version is None or version == self.version:
+            return None
+        self.version = version
+        return _read(self.dump, version[0])
+
+
+class Question:
+    """Asks the recorders of ranks for dumps, once.
+
+    `paths` are those of the pipe and the dump of each recorder of a rank. Dumps that there are already belong to an
     earlier hang, or were written for another reason, and do not count.
     """
-    found: dict[int, Recording | None] = {}
 
-    def ask_all() -> None:
-        before: dict[tuple[int, str], tuple[int, ...] | None] = {}
-        for rank_id, recorders in paths.items():
+    def __init__(
+        self,
+        paths: Mapping[int, Sequence[tuple[str, str]]],
+        seconds: float = DUMP_LIMIT,
+        is_cut: Callable[[], bool] = bounded.never,
+    ) -> None:
+        self._paths, self._is_cut = paths, is_cut
+        self._began = time.monotonic()
+        self._deadline = self._began + seconds
+        self._asked: list[_Asked] = []
+        self._found: dict[int, Recording | None] = {}
+        if any(paths.values()):
+            bounded.call(ASK_LIMIT, self._ask, is_cut)
+
+    def answers(self) -> dict[int, Recording | None]:
+        """Return the recording of each rank that reads a pipe, None of those that have not dumped one in time."""
+        if self._asked:
+            left = max(0.0, self._deadline - time.monotonic())
+            bounded.call(left + bounded.LAST_CHANCE, self._read, self._is_cut)
+        return dict(self._found)  # a disk that responds late must not change what the caller reads
+
+    def _ask(self) -> None:
+        for rank_id, recorders in self._paths.items():
             for pipe, dump in recorders:
                 version = _version(dump)  # before it is asked: it may answer at once
-                if _write(pipe):
-                    before[rank_id, dump], found[rank_id] = version, None
-        deadline = time.monotonic() + seconds
-        while before and time.monotonic() < deadline and not is_cut():
-            time.sleep(POLL_INTERVAL)
-            for (rank_id, dump), version in list(before.items()):
-                now = _version(dump)
-                if now and now != version and time.monotonic() < deadline:
-                    before[rank_id, dump] = now
-                    recording = _read(dump, now[0])
-                    if recording:
-                        del before[rank_id, dump]
-                        found[rank_id] = _merged(found[rank_id], recording)
+                fd = _write(pipe)
+                if fd is not None:
+                    self._asked.append(_Asked(rank_id, fd, dump, version))
+                    self._found[rank_id] = None
 
-    if any(paths.values()):
-        bounded.call(seconds + bounded.LAST_CHANCE, ask_all, is_cut)
-    return dict(found)  # a disk that responds late must not change what the caller reads
+    def _read(self) -> None:
+        waiting = self._asked
+        while waiting and (now := time.monotonic()) < self._deadline and not self._is_cut():
+            waiting = [recorder for recorder in waiting if self._may_answer(recorder, now - self._began)]
+            time.sleep(POLL_INTERVAL if waiting else 0.0)
+        for recorder in self._asked:
+            os.close(recorder.pipe)
+
+    def _may_answer(self, recorder: _Asked, after: float) -> bool:
+        """Read the answer of a recorder, if it has dumped one; return whether it still may."""
+        may_answer = recorder.may_answer(after)  # if not, it may have answered just before
+        recording = recorder.answer()
+        if recording:
+            self._found[recorder.rank_id] = _merged(self._found[recorder.rank_id], recording)
+        return may_answer and not recording
 
 
-def _write(pipe: str) -> bool:
-    """Write to a pipe, and return whether anybody may read that. Never waits, and writes to nothing but a pipe."""
+def _write(pipe: str) -> int | None:
+    """Write to a pipe, and return its descriptor if anybody may read that. Writes to nothing else, and never waits."""
     try:
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # ENXIO: nobody reads it; ENOENT: the rank has not made it
-        return False
-    try:
-        return stat.S_ISFIFO(os.fstat(fd).st_mode) and os.write(fd, b"dump\n") > 0
-    except OSError:  # EAGAIN: it is full, as nobody has read for long
-        return False
-    finally:
-        os.close(fd)
+        return None
+    with suppress(OSError):  # EAGAIN: it is full, as nobody has read for long
+        if stat.S_ISFIFO(os.fstat(fd).st_mode) and os.write(fd, b"dump\n"):
+            return fd
+    os.close(fd)
+    return None
 
 
 def _version(path: str) -> tuple[int, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -153,26 +153,28 @@ class Investigation:
 
         Before that, their flight recorders are asked: py-spy pauses the ranks.
         """
-        asked = self._ask_recorders(pids)
-        collector = self._collector(self.patience.is_stopped, may_pause=True)
-        groups = stacks.group(collector.collect(pids), earlier)
-        outlier = wording.outlier(groups, asked.collectives)
-        return attrs.evolve(asked, stacks=groups, refusal=collector.refusal, outlier=outlier)
-
-    def _ask_recorders(self, rank_ids: Collection[int]) -> HangSeen:
-        """Return where these ranks are in collectives, as far as their flight recorders can be asked."""
         paths = {
             spec.rank_id: env_patch.recorder_paths(spec.env, spec.cwd, spec.rank_id)
             for spec in self.running
-            if spec.rank_id in rank_ids
+            if spec.rank_id in pids
         }
-        if not any(paths.values()):
-            return HangSeen(())
-        found = flight_recorder.ask(paths, is_cut=self.patience.is_stopped)
+        question = flight_recorder.Question(paths, is_cut=self.patience.is_stopped)
+        collector = self._collector(self.patience.is_stopped, may_pause=True)
+        groups = stacks.group(collector.collect(pids), earlier)
+        found = question.answers()
         known = {rank_id: recording for rank_id, recording in found.items() if recording}
-        groups = flight_recorder.compare(known, paths.keys() - known.keys())
-        why = "" if groups else "no rank waits in a collective" if known else "no flight recorder has dumped anything"
-        return HangSeen((), collectives=groups, no_collectives=why, has_dumps=bool(found))
+        collectives = flight_recorder.compare(known, paths.keys() - known.keys())
+        why = ""
+        if not collectives and any(paths.values()):
+            why = "no rank waits in a collective" if known else "no flight recorder has dumped anything"
+        return HangSeen(
+            groups,
+            collector.refusal,
+            outlier=wording.outlier(groups, collectives),
+            collectives=collectives,
+            no_collectives=why,
+            has_dumps=bool(found),
+        )
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them, even if the job is stopped."""

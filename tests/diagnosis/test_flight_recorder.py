@@ -6,13 +6,12 @@ import itertools
 import os
 import pickle
 import pickletools
-import select
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis import flight_recorder
 from ascend_runner.diagnosis.finding import CollectiveGroup
-from ascend_runner.diagnosis.flight_recorder import Recording, ask, compare, decode, loads
+from ascend_runner.diagnosis.flight_recorder import Question, Recording, compare, decode, loads
 from tests.helpers.flight_recorders import dump, entry, waiting
 from tests.helpers.waiting import wait_until
 
@@ -315,11 +314,15 @@ class Rank:
     def answering(self, data: bytes) -> Iterator[Callable[[], bool]]:
         """Make a pipe. Each call of the value, after somebody has written to it, writes a larger part of this dump."""
         os.mkfifo(self.pipe)
-        fd = os.open(self.pipe, os.O_RDWR)
+        fd = os.open(self.pipe, os.O_RDWR | os.O_NONBLOCK)
         calls = itertools.count(1)
+        asked = b""
 
         def answer() -> bool:
-            if select.select([fd], [], [], 0)[0]:
+            nonlocal asked
+            with suppress(BlockingIOError):  # nobody has written to it
+                asked = asked or os.read(fd, 128)
+            if asked:
                 self.dump.write_bytes(data[: len(data) * next(calls) // 3])
             return False
 
@@ -342,7 +345,7 @@ def test_rank_that_answers(ranks: dict[int, Rank]) -> None:
     """A dump is read when it is complete."""
     ranks[0].dump.write_bytes(IN_IT)
     with ranks[0].answering(BEFORE_IT) as answer:
-        found = ask(paths(ranks), 60.0, answer)
+        found = Question(paths(ranks), 60.0, answer).answers()
 
     assert {0: decode(BEFORE_IT)} == found
 
@@ -351,7 +354,7 @@ def test_dump_that_was_there_before(ranks: dict[int, Rank]) -> None:
     """It does not count: it is about another moment."""
     ranks[0].dump.write_bytes(IN_IT)
     with ranks[0].answering(b""):
-        assert {0: None} == ask(paths(ranks), 0.3)
+        assert {0: None} == Question(paths(ranks), 0.3).answers()
 
 
 def test_ranks_without_readers_cost_nothing(ranks: dict[int, Rank]) -> None:
@@ -359,7 +362,7 @@ def test_ranks_without_readers_cost_nothing(ranks: dict[int, Rank]) -> None:
     os.mkfifo(ranks[0].pipe)
     ranks[1].pipe.write_bytes(b"mine")
     began = time.monotonic()
-    found = ask(paths(ranks), 60.0)
+    found = Question(paths(ranks), 60.0).answers()
 
     assert {} == found
     assert b"mine" == ranks[1].pipe.read_bytes()
@@ -370,27 +373,52 @@ def test_nothing_to_ask() -> None:
     """Ranks without a recorder cost not even a thread."""
     before = threading.active_count()
 
-    assert ({}, before) == (ask({0: (), 1: ()}), threading.active_count())
+    assert ({}, before) == (Question({0: (), 1: ()}).answers(), threading.active_count())
 
 
 def test_reader_that_is_stopped(ranks: dict[int, Rank]) -> None:
-    """A rank that is stopped is waited for as long as is allowed, and not when its pipe is full."""
+    """A rank that does not read its pipe is not waited for long, and not at all if its pipe is full."""
+    began = time.monotonic()
     os.mkfifo(ranks[0].pipe)
     script = 'exec 3<>"$0"; echo ready >"$1"; exec cat <&3 >/dev/null'
     command = ["/bin/sh", "-c", script, str(ranks[0].pipe), str(ranks[1].dump)]
     with subprocess.Popen(command) as reader, ranks[2].answering(IN_IT) as answer:
         wait_until(lambda: ranks[1].dump.exists() and ranks[1].dump.read_bytes())
         reader.send_signal(signal.SIGSTOP)
-        found = ask(paths(ranks), 1.0, answer)
+        found = Question(paths(ranks), 60.0, answer).answers()
         with ranks[0].pipe.open("r+b", buffering=0) as pipe:
             os.set_blocking(pipe.fileno(), False)
             while pipe.write(bytes(4096)):
                 pass
-            full = ask({0: ranks[0].paths}, 60.0)
+            full = Question({0: ranks[0].paths}, 60.0).answers()
         reader.kill()
 
     assert {0: None, 2: decode(IN_IT)} == found
     assert {} == full
+    assert 30 > time.monotonic() - began
+
+
+def test_rank_that_ends(ranks: dict[int, Rank]) -> None:
+    """A rank that has read its pipe is not waited for after its end."""
+    os.mkfifo(ranks[0].pipe)
+    script = 'exec 3<>"$0"; echo ready >"$1"; read -r line <&3'
+    command = ["/bin/sh", "-c", script, str(ranks[0].pipe), str(ranks[1].dump)]
+    began = time.monotonic()
+    with subprocess.Popen(command):
+        wait_until(lambda: ranks[1].dump.exists() and ranks[1].dump.read_bytes())
+        found = Question(paths(ranks), 60.0).answers()
+
+    assert {0: None} == found
+    assert 30 > time.monotonic() - began
+
+
+def test_dumps_are_made_meanwhile(ranks: dict[int, Rank]) -> None:
+    """Recorders are asked at once; by the time that somebody waits for them, they may have dumped."""
+    with ranks[0].answering(IN_IT) as answer:
+        question = Question(paths(ranks), 0.0)
+        asked = [answer(), ranks[0].dump.exists()]
+
+    assert ([False, True], {0: None}) == (asked, question.answers()), "and no time is left"
 
 
 @pytest.mark.parametrize(
@@ -401,14 +429,14 @@ def test_reader_that_is_stopped(ranks: dict[int, Rank]) -> None:
 def test_dump_that_cannot_be_read(data: bytes, ranks: dict[int, Rank]) -> None:
     """A dump that is no dump, or larger than any that is read, is none."""
     with ranks[0].answering(data) as answer:
-        assert {0: None} == ask(paths(ranks), 0.5, answer)
+        assert {0: None} == Question(paths(ranks), 0.5, answer).answers()
 
 
 def test_cut(ranks: dict[int, Rank]) -> None:
     """A job that is being stopped does not wait for dumps."""
     began = time.monotonic()
     with ranks[0].answering(b""):
-        ask(paths(ranks), 60.0, lambda: True)
+        Question(paths(ranks), 60.0, lambda: True).answers()
 
     assert 30 > time.monotonic() - began
 
@@ -417,7 +445,7 @@ def test_two_recorders_of_a_rank(ranks: dict[int, Rank]) -> None:
     """A process may have that of torch and that of torch_npu; it is where either says."""
     gloo = dump([waiting(1, "gloo:barrier", process_group=("7", ""))])
     with ranks[0].answering(IN_IT) as one, ranks[1].answering(gloo) as other:
-        found = ask({5: (*ranks[0].paths, *ranks[1].paths)}, 60.0, lambda: one() or other())
+        found = Question({5: (*ranks[0].paths, *ranks[1].paths)}, 60.0, lambda: one() or other()).answers()
 
     assert {("0", 7), ("7", 1)} == {(channel.name, place.number) for channel, place in _places(found[5])}
 
