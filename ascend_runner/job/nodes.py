@@ -410,8 +410,11 @@ class Nodes:
             return attrs.evolve(end, decision=Verdict.NOT_WANTED)
         if verdict is None or verdict.is_alone:
             why = "no verdict from node 0" if self._joined else "node 0 does not answer"
+            if self._stop and self._is_stopped and self._stop.node not in {None, self.plan.node}:
+                why += f", which had stopped all nodes ({self._stop.ending})"
             self._setup.messages.info(f"{why}; this is what is known on this node")
-            return attrs.evolve(end, decision=Verdict.NO_LINK)
+            status = verdict.status if verdict else 0
+            return attrs.evolve(end, status=status or end.status, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
         # With a cause elsewhere, what ended the ranks here is the same each time, or the failure that is not the cause.
         fingerprint = end.fingerprint if verdict.node == self.plan.node else str(verdict)
@@ -448,7 +451,7 @@ class Nodes:
             ),
         )
         verdict = self._await_verdict()
-        if verdict and not (verdict.is_alone or verdict.restarts):
+        if verdict and not verdict.restarts:
             error.exit_status = verdict.status
             if verdict.node != self.plan.node:
                 self._setup.messages.error(str(verdict))

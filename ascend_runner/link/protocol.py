@@ -13,7 +13,8 @@ The laws, each of which a test shows:
     earliest. Failures that the clocks cannot tell apart are tied. A cause is called certain only if every node was
     heard, it is an own failure, and nothing is tied to it.
  4. A verdict waits until every reachable node has ended its ranks and explained its failure, but no longer than
-    `AFTER_GRACE` beyond the grace. A node without a verdict `ALONE` beyond its grace ends by itself.
+    `AFTER_GRACE` beyond the grace. A node without a verdict `ALONE` beyond its grace ends with its own cause, and with
+    the status of the stop that all nodes have heard, if there was one.
  5. An attempt starts only when all nodes are ready for it with one rank table, and when no rank of the attempt before
     can be alive, be it on a node that is unreachable or that was replaced.
  6. An older attempt, an older message or an older runner of a node changes nothing. Of two living runners of one node,

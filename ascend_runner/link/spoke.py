@@ -464,30 +464,30 @@ def _lease(spoke: Spoke) -> float:
 
 
 def _own_verdict(spoke: Spoke) -> JobVerdict:
+    """Return this node's own cause, with the status of the stop that all nodes have heard, if there was one (law 3)."""
     identity, local = spoke.identity, spoke.local
+    stop = spoke.view.stop if spoke.view.stop and spoke.view.stop.attempt == local.attempt else None
     verdict = JobVerdict(attempt=local.attempt, missing=_others(spoke), is_alone=True, pod=identity.pod)
-    if local.diagnosed or local.failure:
-        found = local.diagnosed or local.failure
-        sentence = local.diagnosed.sentence if local.diagnosed else local.failure.ending if local.failure else ""
-        return attrs.evolve(
+    found = local.diagnosed or local.failure
+    if found:
+        verdict = attrs.evolve(
             verdict,
             node=identity.node,
-            rank_id=found.rank_id if found else None,
-            sentence=sentence,
-            kind=found.kind.value if found else "",
-            certainty="likely" if found and found.kind is FailureClass.OWN else "open",
-            status=exit_status(found.status if found else 1),
+            rank_id=found.rank_id,
+            sentence=local.diagnosed.sentence if local.diagnosed else local.failure.ending if local.failure else "",
+            kind=found.kind.value,
+            certainty="likely" if found.kind is FailureClass.OWN else "open",
+            status=found.status,
             lines=local.diagnosed.lines if local.diagnosed else (),
         )
-    if local.signum:
-        return attrs.evolve(verdict, node=identity.node, certainty="likely", status=128 + local.signum)
-    if local.stage is Stage.DEAD and spoke.failed_at is None:
+    elif local.signum:
+        verdict = attrs.evolve(verdict, node=identity.node, certainty="likely", status=128 + local.signum)
+    elif local.stage is Stage.DEAD and spoke.failed_at is None:
         return verdict  # it has succeeded
-    stop = spoke.view.stop if spoke.view.stop and spoke.view.stop.attempt == local.attempt else None
-    last = stop or spoke.verdict  # the verdict on the attempt before
-    return attrs.evolve(
-        verdict, sentence="no verdict from node 0", certainty="open", status=exit_status(last.status if last else 1)
-    )
+    else:  # it was stopped, or was not ready for the attempt after the last verdict
+        status = spoke.verdict.status if spoke.verdict else 1
+        verdict = attrs.evolve(verdict, sentence="no verdict from node 0", certainty="open", status=status)
+    return attrs.evolve(verdict, status=exit_status(stop.status if stop else verdict.status))
 
 
 def _others(spoke: Spoke) -> tuple[int, ...]:

@@ -426,7 +426,7 @@ def test_error_before_the_start_is_a_failure(attempt: int, restart: str) -> None
         (JobVerdict(node=1, sentence="command not found: 'trian'", status=127), 127, []),
         (JobVerdict(node=3, sentence="exit status 9", status=9), 9, ["node 3: exit status 9"]),
         (JobVerdict(attempt=2, node=3, sentence="exit status 9", status=9, restarts=True), 127, []),
-        (JobVerdict(node=1, status=1, is_alone=True), 127, []),
+        (JobVerdict(node=1, status=137, is_alone=True), 137, []),
     ],
 )
 def test_error_before_the_start_gets_the_status_of_all(verdict: JobVerdict, status: int, shown: list[str]) -> None:

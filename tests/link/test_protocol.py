@@ -287,6 +287,19 @@ def test_without_a_verdict_the_stop_gives_the_status() -> None:
     assert [(None, 9, True)] == [(verdict.node, verdict.status, verdict.is_alone) for verdict in reached]
 
 
+def test_without_a_verdict_all_nodes_end_alike() -> None:
+    """A node that fails while node 0 dies has a cause of its own, but the status of the stop, as all others."""
+    world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.01,))).start().play(10.25)
+    world.machines[2].fail()
+    world.machines[0].kill_runner()
+    world.play(0.05)
+    world.machines[0].is_off = True
+    world.play(60.0)
+    verdicts = [world.machines[node].verdicts[-1] for node in (1, 2)]
+
+    assert [(None, 137), (2, 137)] == [(verdict.node, verdict.status) for verdict in verdicts]
+
+
 def test_other_failures_are_named() -> None:
     """A node that has lost a peer before it was stopped is not the cause, and the verdict names it as well."""
     world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.01,))).start().play(10.25)
