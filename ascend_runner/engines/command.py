@@ -73,6 +73,7 @@ WRAPPERS: Final[Mapping[str, frozenset[str]]] = {
 }
 TAKES_A_WORD: Final = frozenset({"taskset", "timeout"})  # a mask or list of cores, a duration
 SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
+SHELL_VALUED: Final = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")  # options with a value: -eo pipefail
 # Names with which a Python script starts processes.
 STARTING: Final = frozenset(
     {"Popen", "run", "call", "check_call", "system", "popen", "execvp", "execv", "execvpe", "execlp", "spawnvp"}
@@ -170,10 +171,17 @@ def script_of(argv: Sequence[str]) -> str:
     """Return the path of the script that a shell or Python runs, also after a wrapper, or ""."""
     command = _without_wrappers(argv)
     if command and os.path.basename(command[0]) in SHELLS:
-        has_line = _line_of(command[1:]) is not None
-        return "" if has_line else next((word for word in command[1:] if not word.startswith(("-", "+"))), "")
+        _options, words = _cut_shell(command[1:])
+        return "" if _line_of(command[1:]) is not None else next(iter(words), "")
     python = python_command(command) if command else None
     return python.target if python and not python.is_module else ""
+
+
+def file_of(argv: Sequence[str]) -> str:
+    """Return the path of the script that a command runs, or of its program if that is given by a path, or ""."""
+    command = _without_wrappers(argv) or ("",)
+    is_interpreter = os.path.basename(command[0]) in SHELLS or is_python(command[0])
+    return script_of(command) or ("" if is_interpreter or "/" not in command[0] else command[0])
 
 
 def engine_in_script(script: str) -> str:
@@ -282,9 +290,19 @@ def _run_by_shell(words: Sequence[str]) -> str:
 
 def _line_of(words: Sequence[str]) -> str | None:
     """Return the line that a shell runs with -c, or None if it runs a script."""
-    options = list(itertools.takewhile(lambda word: word.startswith(("-", "+")), words))
+    options, rest = _cut_shell(words)
     has_line = any("c" in option for option in options if not option.startswith("--"))
-    return next(iter(words[len(options) :]), "") if has_line else None
+    return next(iter(rest), "") if has_line else None
+
+
+def _cut_shell(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Cut the words after a shell into its options, without their values, and the rest."""
+    options, rest = [], list(words)
+    while rest and rest[0].startswith(("-", "+")):
+        options.append(rest.pop(0))
+        if SHELL_VALUED.fullmatch(options[-1]):
+            del rest[:1]
+    return options, rest
 
 
 def refuse_python_options(command: PythonCommand, engine: str) -> None:

@@ -11,7 +11,7 @@ import attrs
 
 from ascend_runner import programs
 from ascend_runner.engines import command, local, node_0
-from ascend_runner.engines.command import engine_in, names_other_nodes
+from ascend_runner.engines.command import engine_in, file_of, names_other_nodes
 from ascend_runner.engines.registry import BY_VARIABLES, DIRECT
 from ascend_runner.errors import CommandError, SettingsError
 from ascend_runner.frameworks import env_patch
@@ -31,9 +31,6 @@ from ascend_runner.settings.model import Settings
 
 # Variables with the number of devices of a node.
 COUNTS: Final = tuple(dict.fromkeys(name for spec in PLATFORMS for name in spec.devices_per_node))
-INTERPRETERS: Final = ("python", "pypy", "bash", "sh", "dash", "zsh", "perl")  # prefixes of their names
-VALUED: Final = frozenset({"-W", "-X", "-O", "-o"})  # options with their value in the next word
-WITHOUT_SCRIPT: Final = frozenset({"-m", "-c"})
 DISK_LIMIT: Final = 3.0  # seconds
 NOT_YET: Final = "does not exist yet; the training has to create it"
 RANKS_HERE: Final = "use --nproc-per-node N to start N ranks on this node"
@@ -323,22 +320,6 @@ def _find_executable(name: str, cwd: str, search_path: str) -> str:
 
 
 def relative_script(argv: Sequence[str]) -> str:
-    """Return the relative path that a command runs: the command itself or an interpreter's script, or "" if none."""
-    path = argv[0] if executables.is_relative(argv[0]) else script_of(argv)
+    """Return the script or program that a command runs, if that is a relative path, or ""."""
+    path = file_of(argv)
     return "" if os.path.isabs(path) else path
-
-
-def script_of(argv: Sequence[str]) -> str:
-    """Return the path of the program or script that a command runs, or "" if it has none."""
-    if not os.path.basename(argv[0]).startswith(INTERPRETERS):
-        return argv[0] if "/" in argv[0] else ""
-
-    words = iter(argv[1:])
-    for word in words:
-        if word in WITHOUT_SCRIPT:
-            return ""
-        if word in VALUED:
-            next(words, None)
-        elif not word.startswith("-"):
-            return word
-    return ""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ascend_runner.job.command import script_of
+from ascend_runner.engines.command import file_of
 from ascend_runner.link.messages import VARIABLES
 from ascend_runner.node import versions
 from ascend_runner.node.host import Host
@@ -34,7 +34,7 @@ def of_node(spec: JobSpec, host: Host) -> tuple[tuple[str, str], ...]:
 
 
 def _script(rank: RankSpec, host: Host) -> dict[str, str]:
-    path = script_of(rank.argv)
+    path = file_of(rank.argv)
     data = host.read_bytes(os.path.join(rank.cwd, path)) if path else b""
     return {"script": f"{os.path.basename(path)} (SHA-256 {_hash(data)})"} if data else {}
 
