@@ -300,15 +300,13 @@ def _accept(hub: Hub, event: Received, message: FromSpoke, identity: Identity) -
 
 def _is_beat(before: Peer, after: Peer) -> bool:
     """Whether a message has nothing in it to decide on: most have not, and a hub of many nodes hears many."""
-    was, now = before.local, after.local
-    return (
-        not before.is_warned
-        and (was.stage, was.attempt, was.table, was.signum) == (now.stage, now.attempt, now.table, now.signum)
-        and (was.failure, was.diagnosed, was.status, was.lost) == (now.failure, now.diagnosed, now.status, now.lost)
-        and (was.is_silent, was.answered, was.survivors) == (now.is_silent, now.answered, now.survivors)
-        and (before.ran, before.knows, before.is_gone) == (after.ran, after.knows, after.is_gone)
-        and before.identity == after.identity
-    )
+    return not before.is_warned and _decisive(before) == _decisive(after)
+
+
+def _decisive(peer: Peer) -> object:
+    """Return what a node says of itself, without what only people see, and without the times of its messages."""
+    local = attrs.evolve(peer.local, state="", alive=0, step=None)
+    return peer.identity, local, peer.ran, peer.knows, peer.is_gone
 
 
 def _updated(hub: Hub, known: Peer | None, event: Received, message: FromSpoke, identity: Identity) -> Peer:

@@ -125,6 +125,7 @@ def test_engines(line: str, engine: str) -> None:
         ("bash -c", "torchrun --nproc_per_node 2 train.py", "torchrun", False),
         ("/bin/sh -ec", "source env.sh\nif true; then exec A=1 torchrun --nnodes $N train.py; fi", "torchrun", True),
         ("env A=1 bash -lc", "cd /job && python -m torch.distributed.launch a.py", "torch.distributed.launch", False),
+        ("bash -eo pipefail -c", "torchrun train.py", "torchrun", False),
         ("bash -c", "bash -c 'mpirun -np 8 python train.py'", "mpirun", False),
         ("bash -c", "# torchrun train.py\ntorchrun \\\n --nnodes=2 \\\n train.py", "torchrun", True),
         ("bash -c", "# torchrun train.py\npython train.py torchrun", "", False),
