@@ -99,6 +99,12 @@ def rank_list(rank_ids: Iterable[int]) -> str:
     return " and ".join(names)
 
 
+def node_list(nodes: Iterable[int]) -> str:
+    """Name nodes: "node 3", "nodes 0-2, 5"."""
+    nodes = list(nodes)
+    return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes)}"
+
+
 def format_numbers(numbers: Iterable[int]) -> str:
     """Write numbers in the given order, runs of three and more as ranges: "0-4, 6, 7"."""
     runs: list[list[int]] = []

@@ -64,11 +64,6 @@ class RootCause:
         """Whether it is not known which rank is the cause."""
         return self.certainty is Certainty.OPEN
 
-    @property
-    def is_certain(self) -> bool:
-        """Whether no other rank can have caused it."""
-        return self.certainty is Certainty.CERTAIN
-
 
 @attrs.frozen(kw_only=True)
 class Finding:

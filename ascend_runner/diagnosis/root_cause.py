@@ -1,7 +1,7 @@
 """Decides which rank caused the failure of a job and how certain that is, or which peer all failed ranks suspect.
 
 Even if the kernel's order is known, a rank that reports a peer gives way: a dying process closes its connections first
-and takes a while to exit. `root_cause` decides which rank is named.
+and takes a while to exit.
 
 The first rank to end is not always the first to fail: a rank that fails closes its connections while it still cleans
 up, and a peer that notices ends earlier. So the rank with the strongest evidence is named, also where the runner

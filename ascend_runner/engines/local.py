@@ -1,7 +1,7 @@
 """The engines that start the ranks of one node each: torchrun and its kin, and MindSpore's msrun. Pure.
 
-It returns at once without --join, starts the scheduler if --master_addr is an address of this node, and accepts only
-`python` and `python3` as the interpreter: any other word it passes to python as the script.
+Without --join, msrun returns at once. It starts the scheduler if --master_addr is an address of this node, and accepts
+only `python` and `python3` as the interpreter: any other word it passes to python as the script.
 
 The arguments follow the Octopus and task-training guides, and ModelArts' guide to PyTorch boot commands.
 

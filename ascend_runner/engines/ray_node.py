@@ -472,7 +472,7 @@ class Hub:
         elif message.get("cluster") != options.cluster:
             why = f"{options.address} is for another job {job!r}: its platform job ID or link secret differs"
         elif not isinstance(number, int) or number not in range(1, options.nodes):
-            why = f"there is no node {number} of {options.nodes}"
+            why = f"a job of {options.nodes} nodes has no node {number}"
         elif number in self._nodes:
             why = (
                 f"node {number} has already joined from {self._nodes[number].peer}: check --node-rank, or choose"

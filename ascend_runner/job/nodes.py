@@ -68,7 +68,7 @@ from ascend_runner.supervision.causes import (
 from ascend_runner.supervision.events import Spawned
 from ascend_runner.supervision.job_machine import AnyState, Failed, JobState, Verdict
 from ascend_runner.supervision.state import Phase, State
-from ascend_runner.text import all_of, duration, parse_numbers
+from ascend_runner.text import all_of, duration, node_list, parse_numbers
 from ascend_runner.views import facts, wording
 
 STOP_WORD: Final = 3.0  # seconds for node 0 to say what has stopped the job, when this node has received a stop signal
@@ -187,7 +187,7 @@ class Nodes:
         """End the link. May be called twice."""
         if self._peers:
             missing = self._joined.missing if self._joined else ()
-            others = f"{facts.nodes(missing)} (not joined yet)" if missing else "the other nodes"
+            others = f"{node_list(missing)} (not joined yet)" if missing else "the other nodes"
             is_cut = self._patience(f"for {others} to hear that the job has ended")
             self._peers.close(lambda: bool(self._refusal) or is_cut())  # nobody hears a runner that is refused
 
@@ -412,7 +412,7 @@ class Nodes:
             why = "no verdict from node 0" if self._joined else "node 0 does not answer"
             if self._stop and self._is_stopped and self._stop.node not in {None, self.plan.node}:
                 why += f", which had stopped all nodes ({self._stop.ending})"
-            self._setup.messages.info(f"{why}; this is what is known on this node")
+            self._setup.messages.info(f"{why}; showing what this node knows")
             status = verdict.status if verdict else 0
             return attrs.evolve(end, status=status or end.status, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
@@ -720,8 +720,7 @@ def of_all_nodes(results: Sequence[tuple[str, str]]) -> str:
     if len(found) == 1:
         text = f"{all_of(len(found[0][0]), 'node')}: {found[0][1]}"
     else:
-        names = [f"node{'s' if len(numbers) > 1 else ''} {nodes}" for (numbers, _), (nodes, _) in zip(found, results)]
-        text = "; ".join(f"{name}: {answer}" for name, (_, answer) in zip(names, found))
+        text = "; ".join(f"{node_list(numbers)}: {answer}" for numbers, answer in found)
     if all(answer in {"", NOT_REACHED} or answer.startswith(REFUSED) for _nodes, answer in results):
         raise ValueError(text)
     return text
@@ -787,7 +786,7 @@ def _state_of(attempt: State) -> AnyState:
 
 
 def _number(rank_id: int | None) -> int | None:
-    """Return the number of a rank, None for a process that is none."""
+    """Return the number of a rank, None for a process without one."""
     return None if rank_id == NO_RANK else rank_id
 
 

@@ -839,7 +839,7 @@ def _start(hub: Hub) -> Told:
         return _conclude(hub, verdict), ()
     unready = [node for node in late if not _has_prepared(hub, node)]
     if late and not unready:
-        return _waiting(hub, f"waiting until no rank of a former runner of {named(late)} can be alive"), ()
+        return _waiting(hub, f"waiting until the ranks of the previous runner of {named(late)} must have ended"), ()
     most = f"for at most {duration(hub.identity.link_timeout)} (--link-timeout)"
     return (_waiting(hub, f"to be ready for the restart, {most}", unready) if unready else hub), ()
 

@@ -14,7 +14,7 @@ from typing import Final, Union, get_args
 import attrs
 
 from ascend_runner.record.nodes import JobVerdict, NodeRecord
-from ascend_runner.text import format_numbers
+from ascend_runner.text import node_list
 
 PROTOCOL: Final = 1  # raised when a node of the older one could misunderstand the newer one
 LARGEST_MESSAGE: Final = 16 * 1024  # bytes; a longer one is dropped
@@ -122,7 +122,7 @@ class Identity:
 
 def named(nodes: Sequence[int]) -> str:
     """Name nodes in a sentence: "node 3", "nodes 0-2, 5"."""
-    return f"node{'s' if len(nodes) > 1 else ''} {format_numbers(nodes[:MOST_NAMED])}"
+    return node_list(nodes[:MOST_NAMED])
 
 
 def already_running(first: Identity, second: Identity) -> str:

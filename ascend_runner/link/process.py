@@ -312,8 +312,8 @@ class LinkProcess(Generic[State]):
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
-        what_follows = "the nodes run without a link as long as that is so; --link-port sets another port, on all nodes"
-        self._tell_once("ports", f"no free port for the link between the nodes: {taken} taken; {what_follows}")
+        what_follows = "until one is free, the nodes run without a link; or use another --link-port on all nodes"
+        self._tell_once("ports", f"no free port for the link between the nodes: {taken} in use; {what_follows}")
 
     def _look_for_rivals(self, hub: HubSocket, now: float) -> None:
         """Look for other hubs of this job: where node 0 may be, and at the other ports of this machine."""

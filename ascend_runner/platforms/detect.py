@@ -1,7 +1,7 @@
 """Finds this node's place in its job by the user's options, else by the platform's variables, else by the rank table.
 
-Starting one process per device from each of them would give n x n processes. The command then runs once, in the
-unchanged environment, as one supervised rank.
+Where something else has already started one process per device, the command runs once in each, in the unchanged
+environment, as one supervised rank: to start one per device again would give n x n processes.
 
 WORLD_SIZE has three meanings (processes for torchrun, nodes for four platforms, devices for MindCluster) and RANK two,
 so they are used only together with another variable. If they hint at other nodes and no platform is detected, the node

@@ -4,8 +4,8 @@ A PyTorchJob sets nothing but MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, cou
 counted in processes. The pod's own name tells them apart: it must be <job>-master-0 or <job>-worker-<n>, as MASTER_ADDR
 and RANK imply. Sources: kubeflow/trainer, and pkg/controller.v1/pytorch/envvar.go of training-operator.
 
-The index starts at 0 in each task, so it numbers the nodes only if the job has one task. With a master and workers the
-pod's own name identifies its host. Source: pkg/controllers/job/plugins of volcano's tree.
+Volcano's VC_TASK_INDEX starts at 0 in each task, so it numbers the nodes only if the job has one task. With a master
+and workers the pod's own name identifies its host. Source: pkg/controllers/job/plugins of volcano's tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Where platforms put rank tables, data and host lists. Pure.
 
-Takes the table as plain facts and returns the sentence of an error, or "".
-
 Sources: the Octopus guide to algorithm files, ModelArts' layout, the task-training platform's layout.
 
 Open MPI's and DeepSpeed's files have lines such as `host slots=4`, MPICH's files `host:4`.

@@ -3,7 +3,7 @@
 The count and the list of the step decide, not the job's: a batch script runs on one node of several, and a step
 may use fewer nodes than its job has.
 
-Several processes per node are detected by `already_started`. MPI gives numbers, but no addresses; inside a Slurm job
+Several processes per node are detected by `detect`. MPI gives numbers, but no addresses; inside a Slurm job
 Slurm has the addresses. MPI's own variables come first, because mpirun passes the calling shell's to every node:
 SLURM_NODEID is then the same everywhere.
 """

@@ -101,7 +101,7 @@ def _addresses(value: object) -> tuple[str, ...]:
 
 
 def is_trainer(environ: Mapping[str, str]) -> bool:
-    """Whether this node trains: parameter servers and evaluators have no rank (see `already_started`)."""
+    """Whether this node trains: parameter servers and evaluators have no rank."""
     return decode(environ[NAME]).role in TRAINING
 
 

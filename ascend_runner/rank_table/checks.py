@@ -4,7 +4,6 @@ The levels of a rank are read here as they are in the document: nothing else in 
 
 Pure: a table in, all its problems out. The rules are HCCL's own (hcomm: config.cc, topoinfo_ranktable*.cc,
 rank_table_info.cc) and CANN's documentation's; what only the documentation forbids is a warning.
-`soundness.find_errors` finds what prevents a document from being a table at all.
 """
 
 from __future__ import annotations
@@ -155,7 +154,7 @@ class _Addresses:
         self.count = self.count or len(addresses)
         if len(addresses) != self.count:
             found = counted(len(addresses), "address")
-            self.found.error(f"device_ip has {found}, but that of the first device has {self.count}", path)
+            self.found.error(f"device_ip has {found}, but the first device has {self.count}", path)
 
         for address in addresses if is_there else ():
             self._check_address(address, device, path)

@@ -1,7 +1,5 @@
 """Typed readers of a JSON object that know its path, so that every problem names its place in the document.
 
-Problems carry them, so that users who search for a code find the sentence.
-
 The only module that builds such paths ("server_list[1].device[0].rank_id"), and only when something is wrong: a table
 has up to 65,536 devices.
 

@@ -1,4 +1,4 @@
-"""A job's rank table in any dialect: servers, their devices, and the rank of each device. Independent of JSON.
+"""A job's rank table in any dialect: servers, their devices, and the rank of each device.
 
 Numbers are numbers here and strings in most documents. Independent of JSON.
 """

@@ -6,7 +6,7 @@ Views are the failure screen, the page, `ascend-job status` and `ascend-job top`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ascend_runner.record.job_record import (
@@ -22,7 +22,7 @@ from ascend_runner.secrets import Masker
 from ascend_runner.supervision import cloud_events, outliers
 from ascend_runner.supervision.causes import Rule
 from ascend_runner.supervision.job_machine import JobState
-from ascend_runner.text import clock, counted, duration, folded, format_numbers, printable, rank_list
+from ascend_runner.text import clock, counted, duration, folded, format_numbers, node_list, printable, rank_list
 from ascend_runner.views import wording
 
 if TYPE_CHECKING:
@@ -296,14 +296,9 @@ def of_verdict(verdict: JobVerdict) -> Iterator[Fact]:
     yield "next", verdict.next
     yield "node", "" if verdict.node is None else where
     yield "log", f"{verdict.log} on that node" if verdict.log else ""
-    yield "also", f"{nodes(verdict.tied)} may have failed first" if verdict.tied else ""
-    yield "also", f"{nodes(verdict.failed_too)} failed as well" if verdict.failed_too else ""
-    yield "nodes", f"nothing heard from {nodes(verdict.missing)}" if verdict.missing else ""
-
-
-def nodes(numbers: Collection[int]) -> str:
-    """List nodes: "node 3", "nodes 0-2, 5"."""
-    return f"node{'s' if len(numbers) > 1 else ''} {format_numbers(numbers)}"
+    yield "also", f"{node_list(verdict.tied)} may have failed first" if verdict.tied else ""
+    yield "also", f"{node_list(verdict.failed_too)} failed as well" if verdict.failed_too else ""
+    yield "nodes", f"nothing heard from {node_list(verdict.missing)}" if verdict.missing else ""
 
 
 def _of_other_nodes(verdict: JobVerdict, *, has_failed: bool) -> Iterator[Fact]:

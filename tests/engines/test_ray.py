@@ -365,7 +365,7 @@ def test_strangers_are_refused(start: START, ports: tuple[str, str]) -> None:
             ({"job": "other"}, "for job 'job' of 2 nodes, not for 'other' of 2"),
             ({"cluster": "other"}, "is for another job 'job': its platform job ID or link secret differs"),
             ({"nodes": 3}, "for job 'job' of 2 nodes, not for 'job' of 3"),
-            ({"node": 2}, "there is no node 2 of 2"),
+            ({"node": 2}, "a job of 2 nodes has no node 2"),
             ({}, "node 1 has already joined from 127.0.0.1: check --node-rank"),
         ):
             with _connected(ports[0]) as second:

@@ -92,7 +92,7 @@ def test_hub_without_port_says_so(nodes: Nodes) -> None:
         hub = nodes.open(nodes.settings(0, ports=PORTS[:1]))
         wait_until(lambda: hub.read() and hub.sentences)
 
-    assert [True] == [f"{PORTS[0]} is taken" in sentence for sentence in hub.sentences]
+    assert [True] == [f"{PORTS[0]} is in use" in sentence for sentence in hub.sentences]
     assert {"0": "hello"} == hub.heard
 
 
@@ -227,7 +227,7 @@ def test_link_process_is_started_again(nodes: Nodes, node: int, trouble: str, ho
         for each in linked:
             each.wait_for(**{f"_{node}": "hello", f"_{1 - node}": "hello"})
 
-    warning = f"the link process {how}; it is started again, and the job goes on without it meanwhile"
+    warning = f"the link process {how}; starting it again (meanwhile the job continues without a link)"
     assert [warning] == linked[node].warnings
     assert [] == linked[1 - node].warnings
 

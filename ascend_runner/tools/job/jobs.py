@@ -568,7 +568,7 @@ def ask_runner(seen: Snapshot) -> Snapshot:
         nodes = view.nodes if view else ()
         return attrs.evolve(seen, live=view, nodes=nodes, limit_at=Members(answer).seconds("limit_at"))
     except BlockingIOError:
-        note = f"the runner does not respond within {control.VIEW_PATIENCE:g} s; shown is what its report says"
+        note = f"the runner did not respond within {control.VIEW_PATIENCE:g} s; showing its report instead"
         return attrs.evolve(seen, note=note)
     except (OSError, ValueError):
         return seen

@@ -177,8 +177,7 @@ def _add_others(add: Adder) -> None:
     batch = add("batch", summary, "sweep.txt --keep-going")
     text = (
         "a file with one command per line, preceded by its options for ascend-runner; # starts a comment;"
-        " if the variable RESULT is set, each command has a directory of its own below it, so that one tensorboard"
-        " --logdir shows all"
+        " with RESULT set, each command gets a subdirectory of it, so that one tensorboard --logdir shows all"
     )
     batch.add_argument("file", metavar="FILE", help=text)
     batch.add_argument("--keep-going", action="store_true", help="continue after a command has failed")

@@ -31,7 +31,7 @@ from ascend_runner.record.job_record import CERTAINTY, CauseRecord, JobRecord
 from ascend_runner.record.nodes import JobVerdict
 from ascend_runner.secrets import Masker
 from ascend_runner.supervision.causes import CAUSES, AnyCause, Exited
-from ascend_runner.text import abbreviated, columns, counted, format_numbers, printable
+from ascend_runner.text import abbreviated, columns, counted, format_numbers, node_list, printable
 from ascend_runner.tools.job import jobs
 from ascend_runner.tools.job.jobs import Condition, is_final
 
@@ -150,9 +150,9 @@ class NodeReports:
         found, verdict = self.candidates, self.candidates[0].named_in
         if verdict:
             same = [node.number for node in self.nodes if str(node.verdict) == str(verdict)]
-            yield f"the verdict of {_titles(same)}"
+            yield f"the verdict of {node_list(same)}"
             if verdict.missing:
-                yield f"it was made without {_titles(verdict.missing)}"
+                yield f"{node_list(verdict.missing)} had no part in it"
         elif found[0].standing is not Standing.OWN:
             yield "no node has an error of its own"
         else:
@@ -161,7 +161,7 @@ class NodeReports:
             yield f"suspected by {counted(found[0].named_by, 'other node')}"
         missing = [node.number for node in self.nodes if not is_ended(node.state) and node not in found]
         if missing:
-            yield f"no final report from {_titles(missing)}"
+            yield f"no final report from {node_list(missing)}"
 
     def differences(self) -> Iterator[str]:
         """Yield the verdicts of nodes that differ from the one of other nodes that were linked."""
@@ -173,12 +173,7 @@ class NodeReports:
         for sentence, same in groups.items():
             if sentence != str(found[0].named_in):
                 alone = ", alone" if all(is_alone for _number, is_alone in same) else ""
-                yield f"the verdict of {_titles(number for number, _is_alone in same)}{alone}: {sentence}"[:LONGEST]
-
-
-def _titles(numbers: Iterable[int]) -> str:
-    known = [*numbers]
-    return f"node{'s' if len(known) > 1 else ''} {format_numbers(known)}"
+                yield f"the verdict of {node_list(number for number, _is_alone in same)}{alone}: {sentence}"[:LONGEST]
 
 
 def is_ended(state: str) -> bool:

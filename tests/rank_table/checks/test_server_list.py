@@ -110,7 +110,7 @@ def test_several_addresses() -> None:
     assert [] == _found(TWO, **changes)
     assert [] == _found(TWO, **{FIRST_IP: "10.0.0.1,"})
     changes["server_list[1].device[1].device_ip"] = "10.1.1.1"
-    sentence = "device_ip has 1 address, but that of the first device has 2"
+    sentence = "device_ip has 1 address, but the first device has 2"
     # The first device of the table is that of rank 2, the first server's.
     assert [(ERROR, "server_list[1].device[1].device_ip", sentence, BAD_VALUE)] == _found(TWO, **changes)
 

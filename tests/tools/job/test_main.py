@@ -80,7 +80,7 @@ def test_help_of_batch_says_where_results_are(tool: Tool) -> None:
     """Each command has a RESULT of its own, so that one TensorBoard shows all."""
     _status, screen = tool("batch", "--help")
 
-    assert "if the variable RESULT is set, each command has a directory of its own below it" in " ".join(screen.split())
+    assert "with RESULT set, each command gets a subdirectory of it" in " ".join(screen.split())
 
 
 def test_help_on_a_narrow_terminal(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_frozen_runner(start: Start, tool: Tool) -> None:
 
     assert 143 == run.finish()
     assert 0 == status
-    assert "the runner does not respond within 1 s" in " ".join(screen.split())
+    assert "the runner did not respond within 1 s" in " ".join(screen.split())
     assert 2 == screen.count("  running  ")
 
 
