@@ -58,15 +58,14 @@ def guard(run: Callable[[Callable[[str], None]], int], tell: Callable[[str], Non
     limit = GIVEN_UP_LIMIT if runner.is_given_up else limit
     link = runner.link_pids
     survivors = sweep.sweep(frozenset(strangers) | link, limit)
-    if link:
-        runner.end_link(list(map(process_tree.describe, survivors)))
-        others = frozenset(found.pid for found in survivors)
-        survivors += sweep.sweep(frozenset(strangers) | others, GIVEN_UP_LIMIT)
     still_alive = f"still alive after SIGKILL: {', '.join(map(process_tree.describe, survivors))}"
     if runner.was_killed:
         tell(f"{runner.end}; {still_alive if survivors else 'all of its processes were killed'}")
     elif survivors and (runner.status == RUNNER_FAILED or pid in [found.pid for found in survivors]):
         tell(still_alive)  # otherwise the runner has reported them
+    if link:
+        runner.end_link(list(map(process_tree.describe, survivors)))
+        sweep.sweep(frozenset(strangers).union(found.pid for found in survivors), GIVEN_UP_LIMIT)
     return runner.status
 
 

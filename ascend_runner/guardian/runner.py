@@ -18,7 +18,9 @@ ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
-LINK_LIMIT: Final = 1.0  # seconds for the link process to tell the other nodes that nothing is left
+# Seconds beyond the grace for the link process to tell the other nodes that nothing is left: that of node 0 makes the
+# verdict once they have ended, any other one ends within half a second.
+LINK_LIMIT: Final = 4.0
 LINK_INTERVAL: Final = 0.1  # seconds between two checks whether it has ended
 
 # The first words of the lines that the runner writes.
@@ -209,21 +211,27 @@ class Runner:
     @property
     def link_pids(self) -> frozenset[int]:
         """The living link process, which is to be spared until everything else is dead; nothing if there is none."""
-        return frozenset({self._link.pid}) if self._link and self._has_link() else frozenset()
+        return frozenset({found.pid}) if (found := self._living_link()) else frozenset()
 
-    def _has_link(self) -> bool:
+    def _living_link(self) -> process_tree.Descendant | None:
         found = process_tree.look(self._link.pid) if self._link else None
-        return found is not None and not found.is_zombie and found.identity == (self._link and self._link.identity)
+        is_same = found and self._link and not found.is_zombie and found.identity == self._link.identity
+        return found if is_same else None
 
     def end_link(self, survivors: list[str]) -> None:
-        """Tell the link process that only these processes are left, and give it a moment to pass that on and to end."""
+        """Tell the link process that only these processes are left, and let it pass that on and end.
+
+        It is not waited for if it is stopped, or after a stop signal.
+        """
         try:
             os.write(self._farewell, "\n".join(["dead", *survivors]).encode()[:PIPE_BUF])
         except OSError:
             return  # it does not read
-        deadline = time.monotonic() + LINK_LIMIT
-        while self._has_link() and time.monotonic() < deadline:
-            signal.sigtimedwait({signal.SIGCHLD}, LINK_INTERVAL)
+        deadline = time.monotonic() + self._grace + LINK_LIMIT
+        while (found := self._living_link()) and found.state != "T" and time.monotonic() < deadline:
+            arrived = signal.sigtimedwait({signal.SIGCHLD, *IMPATIENT_SIGNALS}, LINK_INTERVAL)
+            if arrived and arrived.si_signo in IMPATIENT_SIGNALS:
+                return
 
 
 def _schedule(pid: int) -> str:

@@ -23,6 +23,7 @@ from ascend_runner.link import channel, wire
 from ascend_runner.link.meeting import SECRET
 from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, Refused, Warned, already_running
 from ascend_runner.link.protocol import (
+    AFTER_GRACE,
     HUB,
     Action,
     AllDead,
@@ -51,6 +52,7 @@ TIE: Final = 1.0  # seconds; runners on two machines that started closer togethe
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
+VERDICT_LIMIT: Final = AFTER_GRACE + 1.0  # seconds beyond the grace, likewise, of node 0: the verdict is made here
 SILENT: Final = 10.0  # seconds without a question of the runner, which asks every 5, until it is said to be silent
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
@@ -278,7 +280,8 @@ class LinkProcess(Generic[State]):
         if message:  # otherwise the guardian has died as well
             _dead, *survivors = message.decode(errors="replace").splitlines()
             self._feed_all(AllDead(tuple(survivors), now))
-            self._may_end, self._ends_at = True, now + DEAD_LIMIT
+            grace = self._settings.identity.grace
+            self._may_end, self._ends_at = True, now + (grace + VERDICT_LIMIT if self._hub else DEAD_LIMIT)
         else:
             self._is_ending = True
 
