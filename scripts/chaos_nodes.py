@@ -375,7 +375,8 @@ class Play:
         killed |= schedule.replaceable()
         if len({statuses[node] for node in linked - killed}) > 1:
             yield f"nodes {sorted(linked)} were linked, and end with the statuses {statuses}"
-        found_in = {node: self._verdict(node) for node in linked - killed if 0 not in killed}
+        has_hub = not any(fault.node == 0 and fault.name == "guardian killed" for fault in schedule.stops)
+        found_in = {node: self._verdict(node) for node in linked - killed if has_hub}
         verdicts = {node: verdict for node, verdict in found_in.items() if verdict}  # one that is signalled needs none
         if len({json.dumps(verdict) for verdict in verdicts.values()}) > 1:
             yield f"nodes {sorted(linked)} were linked, and have the verdicts {verdicts}"

@@ -221,17 +221,16 @@ class Runner:
     def end_link(self, survivors: list[str]) -> None:
         """Tell the link process that only these processes are left, and let it pass that on and end.
 
-        It is not waited for if it is stopped, or after a stop signal.
+        It is not waited for if it is stopped, nor after a second stop signal.
         """
         try:
             os.write(self._farewell, "\n".join(["dead", *survivors]).encode()[:PIPE_BUF])
         except OSError:
             return  # it does not read
-        deadline = time.monotonic() + self._grace + LINK_LIMIT
-        while (found := self._living_link()) and found.state != "T" and time.monotonic() < deadline:
+        deadline, stops = time.monotonic() + self._grace + LINK_LIMIT, 0
+        while (found := self._living_link()) and found.state != "T" and time.monotonic() < deadline and stops <= 1:
             arrived = signal.sigtimedwait({signal.SIGCHLD, *IMPATIENT_SIGNALS}, LINK_INTERVAL)
-            if arrived and arrived.si_signo in IMPATIENT_SIGNALS:
-                return
+            stops += arrived is not None and arrived.si_signo in IMPATIENT_SIGNALS
 
 
 def _schedule(pid: int) -> str:
