@@ -500,7 +500,7 @@ class Nodes:
         is_known = cause.stop_signal == stop.signum  # its sender is known as well
         cause = attrs.evolve(cause, node=stop.node) if is_known else _cause_of(stop)
         verdict = stopped_by(stop.attempt, stop.node or 0, stop.signum, is_sure=True)
-        return attrs.evolve(outcome, cause=cause, verdict=verdict)
+        return attrs.evolve(outcome, cause=cause, verdict=verdict, node=self.plan.node)
 
     def _await_success(self) -> None:
         self._say(stage=Stage.DEAD, alive=0)

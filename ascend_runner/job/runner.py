@@ -330,7 +330,7 @@ class JobRunner:
         self.change(TeardownBegun(failed.sentence))  # so far, the ranks may have ended by themselves
         failed = self._nodes.confer(failed, outcome)
         verdict = self._nodes.verdict
-        outcome = self._end.outcome = attrs.evolve(outcome, verdict=verdict)
+        outcome = self._end.outcome = attrs.evolve(outcome, verdict=verdict, node=self._nodes.plan.node)
         if verdict and not verdict.is_alone:
             self._writer.note_verdict(verdict)
         return attrs.evolve(failed, sentence=wording.sentence_with_certainty(outcome))

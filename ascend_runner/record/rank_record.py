@@ -255,6 +255,7 @@ class Outcome:
     unsaved: Mapping[int, Ending] = attrs.field(factory=dict)  # ranks that failed instead of saving before a stop
     exit_verdict: int | None = None  # the exit status of the runner if that is not `status`: whether a retry may help
     verdict: JobVerdict | None = None  # on the attempt of all nodes that has failed or was stopped, if they are linked
+    node: int | None = None  # the number of this node, if there is a verdict
     report: Mapping[str, object] = attrs.field(factory=dict, repr=False)  # the content of the report file
     report_problem: str = ""  # why the report could not be written
     report_place: str = ""  # where it was written, which is the run directory if there is a problem; "": nowhere
@@ -280,7 +281,7 @@ class Outcome:
         cause, verdict = self.cause, self.verdict
         if cause is None or verdict is None or verdict.is_alone:
             return None
-        is_of_another = verdict.rank_id not in {None, *(rank.rank_id for rank in self.ranks)}
+        is_of_another = verdict.sentence != "" and verdict.node not in {None, self.node}
         return verdict if cause.is_elsewhere or is_of_another else None
 
     @property

@@ -443,7 +443,8 @@ def ended_on_node(cause: Cause, *ranks: RankRecord, **changes: object) -> list[s
     """Return the summary on one of four nodes, with the verdict and some `changes` of it."""
     verdict = attrs.evolve(VERDICT, **changes)  # type: ignore[arg-type]  # fields of several types
     spec = attrs.evolve(job(*(rank.rank_id for rank in ranks)), nodes=(4, 4))
-    return screen.ended(Outcome(cause=cause, ranks=ranks, verdict=verdict), spec).splitlines()
+    node = 2 if VERDICT.rank_id in {rank.rank_id for rank in ranks} else 1
+    return screen.ended(Outcome(cause=cause, ranks=ranks, verdict=verdict, node=node), spec).splitlines()
 
 
 def test_ranks_of_all_nodes() -> None:
@@ -455,6 +456,16 @@ def test_ranks_of_all_nodes() -> None:
 
     assert ["rank 9 failed: exit status 1 (likely the cause)", last] == [here[0], here[-1]]
     assert ["rank 9 on node 2 failed: exit status 1 (likely the cause)", last] == [there[0], there[-1]]
+
+
+def test_failure_beside_the_death_of_a_runner() -> None:
+    """A node with a failure of its own shows the cause that all nodes show, also if that is no rank's."""
+    lines = ended_on_node(
+        Exited(5, FAILED), rank(5, FAILED), node=0, rank_id=None, sentence="the runner of node 0 died"
+    )
+
+    assert "the runner of node 0 died (likely the cause)" == lines[0]
+    assert "  ranks  failed (exit status 1): rank 5" in lines
 
 
 def test_advice_on_a_failure_elsewhere() -> None:
