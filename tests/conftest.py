@@ -14,9 +14,8 @@ import hypothesis
 import pytest
 
 from ascend_runner.guardian import process_tree, sweep
-from tests.helpers.program import Program
+from tests.helpers.program import LEANER, Program
 from tests.helpers.reports import check_reports
-from tests.helpers.surroundings import CLEAN
 
 # No deadline for a single example: machines are busy.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
@@ -36,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("hypothesis_profile"):
         hypothesis.settings.load_profile("all" if config.getoption("all") else "quick")
     if not config.getoption("all"):
-        CLEAN["ASCEND_RUNNER_HTML"] = "never"  # the page of a job that fails takes as long as the rest of the job
+        LEANER["ASCEND_RUNNER_HTML"] = "never"  # the page of a job that fails takes as long as the rest of the job
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,7 +25,8 @@ def test_every_rank_exits_0(program: Program) -> None:
 
 def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     """Rank 1's exit 7 is the status, the others are stopped, and the last screen names rank 1."""
-    run = program.act(3, "say=ready", f"1:await={program.folder}/go", "1:say=broken", "1:exit=7", "sleep")
+    steps = ("say=ready", f"1:await={program.folder}/go", "1:say=broken", "1:exit=7", "sleep")
+    run = program.act(3, *steps, options=("--html", "failure"))
     run.wait_for("ready", times=3)
     (program.folder / "go").touch()
 

@@ -27,6 +27,8 @@ from tests.helpers.waiting import LIMIT
 WORKERS: Final = Path(__file__).parents[1] / "workers"
 ACTOR: Final = [sys.executable, "-S", str(WORKERS / "actor.py")]
 PATIENT: Final = WORKERS / "patient.py"
+# Variables of each run that the quick tier leaves something out of; options of a test override them.
+LEANER: Final[dict[str, str]] = {}
 # The script of two ranks: the first fails when the second ignores SIGTERM, so that the teardown takes the whole grace.
 FAIL_BESIDE_A_DEAF_RANK: Final = (
     "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 1000; }; while ! [ -e up ]; do :; done; exit 7"
@@ -67,7 +69,7 @@ class Run:
     def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
         self.popen = subprocess.Popen(
             [*ending_with_this_process(), *command],
-            env={**CLEAN, **env},
+            env={**CLEAN, **LEANER, **env},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -121,7 +121,7 @@ def is_removed(folder: Path) -> bool:
 
 def test_release_without_the_report(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
     """If the logs were removed, the runner knows whether the job is held; if it cannot be asked, the pid is named."""
-    run = start("exit 7", "--hold", "1h", ranks=1)
+    run = start("exit 7", "--hold", "1h", "--html", "failure", ranks=1)
     run.wait_for("HTML report: ")  # the last file that is written
     wait_until(lambda: is_removed(program.log_dir))
     (socket,) = run_dir.glob(f"*/{CONTROL}")
