@@ -18,8 +18,12 @@ from typing import Any, Final
 
 import pytest
 
+from ascend_runner import cli
 from ascend_runner.guardian import process_tree
 from ascend_runner.link.meeting import SECRET
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.ranks.signals import Signals
 from tests.helpers.reports import read_report
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
@@ -49,6 +53,34 @@ def run_to_end(
         timeout=LIMIT,
         check=False,
     )
+
+
+def run_here(
+    *args: str, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Do in this process what `run_to_end` does in another one, for a command line that starts no rank.
+
+    That is a dry run, a check, or what is refused.
+    """
+    written = {1: bytearray(), 2: bytearray()}
+
+    def write(fd: int, data: memoryview) -> int:
+        written[fd].extend(data)
+        return len(data)
+
+    environ = {**CLEAN, **(env or {})}
+    before = os.getcwd()
+    os.chdir(cwd or before)
+    try:
+        with Signals() as signals:
+            console = Console(lambda _lines: b"", lambda _error: b"", write=write)
+            console.start()
+            ended, text = cli.Program(environ, signals, console, Messages(console.show_message)).run(args)
+            console.close()
+    finally:
+        os.chdir(before)
+    stdout, stderr = written[1].decode() + text, written[2].decode()
+    return subprocess.CompletedProcess(args, ended.exit_status if ended else 0, stdout, stderr)
 
 
 def sentence(line: str) -> str:
