@@ -56,7 +56,7 @@ def run_to_end(
 
 
 def run_here(
-    *args: str, env: dict[str, str] | None = None, cwd: Path | None = None
+    *args: str | bytes, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Do in this process what `run_to_end` does in another one, for a command line that starts no rank.
 
@@ -69,18 +69,19 @@ def run_here(
         return len(data)
 
     environ = {**CLEAN, **(env or {})}
+    words = tuple(map(os.fsdecode, args))
     before = os.getcwd()
     os.chdir(cwd or before)
     try:
         with Signals() as signals:
             console = Console(lambda _lines: b"", lambda _error: b"", write=write)
             console.start()
-            ended, text = cli.Program(environ, signals, console, Messages(console.show_message)).run(args)
+            ended, text = cli.Program(environ, signals, console, Messages(console.show_message)).run(words)
             console.close()
     finally:
         os.chdir(before)
     stdout, stderr = written[1].decode() + text, written[2].decode()
-    return subprocess.CompletedProcess(args, ended.exit_status if ended else 0, stdout, stderr)
+    return subprocess.CompletedProcess(words, ended.exit_status if ended else 0, stdout, stderr)
 
 
 def sentence(line: str) -> str:

@@ -17,7 +17,7 @@ from ascend_runner.platforms.places import USUAL_PLACES
 from ascend_runner.tools.job import jobs
 from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
-from tests.helpers.program import Program, Run, run_to_end, sentence
+from tests.helpers.program import Program, Run, run_here, run_to_end, sentence
 from tests.helpers.waiting import wait_until
 
 VALID = Path(__file__).parents[2] / "fixtures" / "valid"
@@ -38,7 +38,7 @@ def run(folder: Path, *args: str, env: dict[str, str] | None = None) -> subproce
 
 def error_of(folder: Path, *args: str, env: dict[str, str] | None = None) -> str:
     """Return the last message of a run that exits with 125."""
-    ended = run(folder, *args, env=env)
+    ended = run_here("--log-dir", "log", *args, env={"MA_VJ_NAME": "job", **(env or {})}, cwd=folder)
     assert 125 == ended.returncode, ended.stderr
     return sentence(ended.stderr.splitlines()[-1]).partition("ERROR ")[2]
 
