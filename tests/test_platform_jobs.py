@@ -579,10 +579,10 @@ def test_engines_failure_is_the_jobs(program: Program) -> None:
 
 def test_engine_that_is_not_there(program: Program) -> None:
     """A missing engine is exit status 127, before any file is written."""
-    run = program.start("--launcher", "msrun", "--nproc-per-node", "2", "python", "train.py", env={"PATH": "/bin"})
+    ended = program.here("--launcher", "msrun", "--nproc-per-node", "2", "python", "train.py", env={"PATH": "/bin"})
 
-    assert 127 == run.finish()
-    assert "'msrun'" in run.screen
+    assert 127 == ended.returncode
+    assert "'msrun'" in ended.stderr
     assert not program.log_dir.exists()
 
 

@@ -475,11 +475,11 @@ def test_attempts_never_overlap(program: Program) -> None:
 )
 def test_part_of_a_job_is_not_restarted_alone(program: Program, options: tuple[str, ...], env: dict[str, str]) -> None:
     """On several nodes without a link, --max-restarts is refused before anything is started."""
-    run = program.start(*options, "--max-restarts", "1", "touch", "ran", env=env)
+    ended = program.here(*options, "--max-restarts", "1", "touch", "ran", env=env)
 
-    assert 125 == run.finish()
-    assert "--max-restarts requires a link between the nodes" in run.screen
-    assert "sbatch --requeue" in run.screen
+    assert 125 == ended.returncode
+    assert "--max-restarts requires a link between the nodes" in ended.stderr
+    assert "sbatch --requeue" in ended.stderr
     assert not (program.folder / "ran").exists()
     assert not program.log_dir.exists()
 

@@ -174,6 +174,7 @@ class Program:
         self.folder = folder
         self.log_dir = folder / "log"
         self._runs: list[Run] = []
+        self._job = {"MA_VJ_NAME": "job", SECRET: f"of the test in {folder}"}
 
     def start(self, *args: str, env: dict[str, str] | None = None, under: tuple[str, ...] = ()) -> Run:
         """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1).
@@ -181,7 +182,11 @@ class Program:
         All jobs of tests have the same name; by their secrets they are not runners of one job to each other.
         """
         command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
-        return self.run(command, {"MA_VJ_NAME": "job", SECRET: f"of the test in {self.folder}", **(env or {})})
+        return self.run(command, {**self._job, **(env or {})})
+
+    def here(self, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Do in this process what `start` starts; see `run_here`."""
+        return run_here("--log-dir", str(self.log_dir), *args, env={**self._job, **(env or {})}, cwd=self.folder)
 
     def start_patient(self, *args: str) -> Run:
         """Start the program where equal stop signals are copies of one however late they come (workers/patient.py)."""

@@ -169,9 +169,7 @@ def test_empty_command(tmp_path: Path) -> None:
 
 def test_table_and_node_that_disagree(tmp_path: Path) -> None:
     """A contradiction between table and options is a problem of this node."""
-    found = lines_of(
-        run_here("--check", "--rank-table", str(TABLE), "--nnodes", "2", "--node-rank", "0", cwd=tmp_path)
-    )
+    found = lines_of(run_here("--check", "--rank-table", str(TABLE), "--nnodes", "2", "--node-rank", "0", cwd=tmp_path))
 
     ((verdict, sentence),) = found["this node"]
 
