@@ -62,7 +62,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(("signum", "milliseconds"), MOMENTS)
 def test_signal_at_any_moment_ends_in_a_clean_teardown(
     program: Program, signum: signal.Signals, milliseconds: int
@@ -139,7 +139,7 @@ def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> No
     assert 143 == run.finish()
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("how", ["plain", "group", "session", "daemon"])
 @pytest.mark.parametrize("end", ["exit=0", "exit=3", "sleep"])
 @pytest.mark.parametrize("kind", ["child", "stubborn"])

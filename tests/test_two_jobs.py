@@ -237,7 +237,6 @@ class Shared:
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("first", "second"), [("job", "job"), ("job", "script"), ("script", "job"), ("script", "script")]
 )

@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 # --- Where the table comes from ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     ("args", "env"),
     [
@@ -603,7 +603,7 @@ def test_no_time_to_wait_is_one_look(folder: Path) -> None:
 # --- What is refused before anything is made --------------------------------------------------------------------------
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=12)
 @pytest.mark.parametrize(
     "path",
     [path for path in sorted(INVALID.iterdir()) if not path.name.startswith("not_ready_")],

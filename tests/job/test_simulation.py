@@ -118,6 +118,7 @@ def test_linked_nodes_end_as_one(program: Program) -> None:
     assert "still running" not in run.screen
 
 
+@pytest.mark.deep
 def test_first_failure_is_the_status(program: Program) -> None:
     """Without a link, the other node goes on until it is stopped; the exit status is that of the first failure."""
     script = "[ $RANK = 2 ] && exit 7; echo up; exec sleep 1000"
@@ -139,6 +140,7 @@ def test_ctrl_c_stops_all_nodes(program: Program) -> None:
     assert 2 == run.screen.count("received SIGINT")
 
 
+@pytest.mark.deep
 def test_one_node_is_stopped(program: Program) -> None:
     """SIGTERM to the runner of one node stops all nodes that are linked."""
     run = program.start("--link", "require", *SLEEPERS)
