@@ -14,8 +14,9 @@ import hypothesis
 import pytest
 
 from ascend_runner.guardian import process_tree, sweep
-from tests.helpers.program import LEANER, Program
+from tests.helpers.program import Program
 from tests.helpers.reports import check_reports
+from tests.helpers.surroundings import LEANER
 
 # No deadline for a single example: machines are busy.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)

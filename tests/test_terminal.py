@@ -160,6 +160,7 @@ def test_input_that_ends(start: Start) -> None:
     assert "--stdin" not in terminal.screen
 
 
+@pytest.mark.deep
 def test_pickle_that_ends_early_is_no_missing_input(program: Program) -> None:
     """Any other EOFError is left alone."""
     run = program.start("--nproc-per-node", "1", sys.executable, "-c", "import pickle; pickle.loads(b'')")

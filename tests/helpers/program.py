@@ -25,14 +25,12 @@ from ascend_runner.ranks.console import Console
 from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from tests.helpers.reports import read_report
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, LEANER
 from tests.helpers.waiting import LIMIT
 
 WORKERS: Final = Path(__file__).parents[1] / "workers"
 ACTOR: Final = [sys.executable, "-S", str(WORKERS / "actor.py")]
 PATIENT: Final = WORKERS / "patient.py"
-# Variables of each run that the quick tier leaves something out of; options of a test override them.
-LEANER: Final[dict[str, str]] = {}
 # The script of two ranks: the first fails when the second ignores SIGTERM, so that the teardown takes the whole grace.
 FAIL_BESIDE_A_DEAF_RANK: Final = (
     "[ $RANK = 0 ] || { trap '' TERM; touch up; sleep 1000; }; while ! [ -e up ]; do :; done; exit 7"
