@@ -16,6 +16,7 @@ import pytest
 from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.program import Program
 from tests.helpers.reports import check_reports
+from tests.helpers.surroundings import LEANER
 
 # No deadline for a single example: machines are busy.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
@@ -29,11 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the number of examples, unless --hypothesis-profile does."""
+    """Choose the number of examples, unless --hypothesis-profile does, and leave pages to tests of them."""
     gc.disable()  # until all tests are collected: half of the time for that would be the collector of garbage's
     config.stash[LEFT_OUT] = 0
     if not config.getoption("hypothesis_profile"):
         hypothesis.settings.load_profile("all" if config.getoption("all") else "quick")
+    if not config.getoption("all"):
+        LEANER["ASCEND_RUNNER_HTML"] = "never"  # the page of a job that fails takes as long as the rest of the job
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

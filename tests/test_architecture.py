@@ -231,7 +231,7 @@ def test_pure_rooms_touch_nothing() -> None:
     acting = [
         f"{module.name} calls {node.func.id}"
         for module in _pure_modules()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_BUILTINS
     ]
 
@@ -369,7 +369,7 @@ def test_processes_start_by_vfork_and_without_a_shell() -> None:
     used = [
         f"{module.name}:{node.value.lineno} passes {node.arg}"
         for module in MODULES
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.keyword) and node.arg in {"preexec_fn", "shell"}
     ]
 

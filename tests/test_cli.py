@@ -19,7 +19,7 @@ from ascend_runner.node import cores
 from ascend_runner.node.host import Host
 from ascend_runner.settings.command_line import help_text
 from ascend_runner.settings.options import Topic
-from tests.helpers.program import run_to_end, sentence
+from tests.helpers.program import run_here, run_to_end, sentence
 from tests.helpers.site_catalogue import LICENCE
 from tests.helpers.surroundings import CLEAN
 from tests.helpers.waiting import LIMIT
@@ -30,7 +30,7 @@ ONE_RANK = ("--nproc-per-node", "1")
 
 def plan_of(*args: str | bytes, env: dict[str, str] | None = None, cwd: Path | None = None) -> dict[str, Any]:
     """Return the plan that `--dry-run` prints for these arguments."""
-    ended = run_to_end("--dry-run", *args, env=env, cwd=cwd)
+    ended = run_here("--dry-run", *args, env=env, cwd=cwd)
     assert 0 == ended.returncode, ended.stderr
     plan: dict[str, Any] = json.loads(ended.stdout)
     return plan
@@ -38,7 +38,7 @@ def plan_of(*args: str | bytes, env: dict[str, str] | None = None, cwd: Path | N
 
 def error_of(*args: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> tuple[int, str]:
     """Return the status and the only message of a run that fails before it starts anything."""
-    ended = run_to_end(*args, env=env, cwd=cwd)
+    ended = run_here(*args, env=env, cwd=cwd)
     assert "" == ended.stdout
     # Another job on this machine may hold the default port, which is announced.
     (line,) = (line for line in ended.stderr.splitlines() if " is in use; using port " not in line)

@@ -20,7 +20,7 @@ DEADLY: Final = sorted(
 )
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", DEADLY)
 def test_each_signal(program: Program, signum: int) -> None:
     """A rank that dies of signal S ends the job with 128 + S, and the screen names S."""

@@ -54,7 +54,6 @@ def test_report_of_a_failure_is_kept(program: Program) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_only_success_survives_fifty_failures(program: Program, *, is_shared: bool) -> None:
     """By default 50 earlier runs are kept, and the newest success however old it is; a start says what it removes."""

@@ -57,7 +57,7 @@ def test_rank_runs_again_by_its_script(program: Program) -> None:
     assert (1, b"1 of 2\n") == (together.returncode, together.stdout)
 
 
-@pytest.mark.deep(quick=2)
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -104,7 +104,6 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     "words",
     [

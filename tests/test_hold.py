@@ -76,6 +76,7 @@ def test_impatient_release_is_no_kill(program: Program) -> None:
     assert "failed" == program.report()["state"]
 
 
+@pytest.mark.deep
 def test_signal_to_the_runner_itself_releases(program: Program) -> None:
     """The runner is released as well by a signal that its guardian does not see."""
     run = hold(program, FAIL)
@@ -139,6 +140,7 @@ def test_stopped_job_is_not_held(program: Program) -> None:
     assert "holding" not in program.states()
 
 
+@pytest.mark.deep
 def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
     """A stop signal that arrives after the failure, before the ranks have ended, ends the job as well."""
     run = hold(program, FAIL_BESIDE_A_DEAF_RANK, "--grace", "60")
@@ -155,8 +157,8 @@ def test_signal_during_the_teardown_prevents_the_hold(program: Program) -> None:
 @pytest.mark.parametrize(
     ("line", "is_held"),
     [
-        ("ValueError: loss is nan", True),
         ("RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:1", False),
+        ("ValueError: loss is nan", True),
         ("", True),
     ],
 )

@@ -325,11 +325,11 @@ def test_logs_of_hooks_are_put_aside(program: Program) -> None:
 def test_refusals(program: Program) -> None:
     """An unknown event and an empty command are refused before anything starts; the command is not shown."""
     for value in ("before-strat=echo hf_abcdefghijklmnopqrst", "before-start", "before-exit= "):
-        run = program.start("--nproc-per-node", "1", "--hook", value, "touch", "ran")
+        ended = program.here("--nproc-per-node", "1", "--hook", value, "touch", "ran")
 
-        assert 125 == run.finish()
+        assert 125 == ended.returncode
         event = value.partition("=")[0]
-        assert f"invalid value '{event}' for --hook: expected EVENT=CMD with a shell command" in run.screen
-        assert "hf_" not in run.screen
+        assert f"invalid value '{event}' for --hook: expected EVENT=CMD with a shell command" in ended.stderr
+        assert "hf_" not in ended.stderr
     assert not (program.folder / "ran").exists()
     assert not program.log_dir.exists()

@@ -59,6 +59,7 @@ def with_directory(program: Program, path: Path) -> Run:
     return program.run(["sh", "-c", enter, "sh", *MODULE, *options], {})
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("start", [with_table, with_program, with_logs, with_directory])
 def test_second_signal_ends_a_start_that_hangs(
     program: Program, hung: disk.Disk, start: Callable[[Program, Path], Run]

@@ -230,7 +230,6 @@ def test_node_that_loses_power_is_replaced(start: START) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("link", ["require", "auto"])
 def test_second_runner_of_node_0(start: START, program: Program, link: str) -> None:
     """It is refused, with both hosts, although its machine may have another port for it; the first one goes on."""
@@ -254,6 +253,7 @@ def test_missing_node_is_named(start: START) -> None:
     assert "up" not in run.screen
 
 
+@pytest.mark.deep
 def test_settings_that_differ_are_warned_of(start: START) -> None:
     """A variable of CANN that differs between the nodes is a warning of node 0 while the ranks run."""
     runs = start("sleep 600", variable="ASCEND_GLOBAL_LOG_LEVEL")

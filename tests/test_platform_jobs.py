@@ -19,7 +19,7 @@ from ascend_runner.ranks.messages import Messages
 from ascend_runner.ranks.signals import Signals
 from ascend_runner.settings import command_line
 from ascend_runner.settings.model import decode
-from tests.helpers.program import ACTOR, Program, run_to_end, sentence
+from tests.helpers.program import ACTOR, Program, run_here, run_to_end, sentence
 from tests.helpers.surroundings import permitted
 from tests.platforms import platform_cases
 
@@ -53,7 +53,7 @@ def table(servers: Mapping[str, int]) -> bytes:
 
 def plan_of(folder: Path, *args: str, env: Mapping[str, str]) -> dict[str, Any]:
     """Return the plan that --dry-run prints."""
-    ended = run_to_end("--dry-run", "--log-dir", "log", *args, "true", env=dict(env), cwd=folder)
+    ended = run_here("--dry-run", "--log-dir", "log", *args, "true", env=dict(env), cwd=folder)
     assert 0 == ended.returncode, ended.stderr
     plan: dict[str, Any] = json.loads(ended.stdout)
     return plan
@@ -61,7 +61,7 @@ def plan_of(folder: Path, *args: str, env: Mapping[str, str]) -> dict[str, Any]:
 
 def error_of(folder: Path, *args: str, env: Mapping[str, str]) -> str:
     """Return the sentence of a run that the runner refuses."""
-    ended = run_to_end("--dry-run", "--log-dir", "log", *args, env=dict(env), cwd=folder)
+    ended = run_here("--dry-run", "--log-dir", "log", *args, env=dict(env), cwd=folder)
     assert 125 == ended.returncode, ended.stdout
     return sentence(ended.stderr.splitlines()[-1]).partition("ERROR ")[2]
 
@@ -191,7 +191,7 @@ def test_process_per_card_is_left_as_it_is(name: str, tmp_path: Path) -> None:
     """A process per card that was started already runs the command once, although a table is announced."""
     case = platform_cases.load(name)
     expected = case.expected["single"]
-    ended = run_to_end("--dry-run", "--log-dir", "log", "true", env={**case.variables}, cwd=tmp_path)
+    ended = run_here("--dry-run", "--log-dir", "log", "true", env={**case.variables}, cwd=tmp_path)
     plan = json.loads(ended.stdout)
     (rank,) = plan["ranks"] + plan["beside"]
 
@@ -271,7 +271,7 @@ def test_when_an_announced_table_is_awaited(
     host = {"MASTER_ADDR": "10.0.0.9"}
     command = ("python3", "train.py")
     env = {**MODELARTS, **host, **env, "RANK_TABLE_FILE": "table.json"}
-    ended = run_to_end("--dry-run", "--no-table-checks", "--log-dir", "log", *args, *command, env=env, cwd=folder)
+    ended = run_here("--dry-run", "--no-table-checks", "--log-dir", "log", *args, *command, env=env, cwd=folder)
     assert 0 == ended.returncode, ended.stderr
     plan = json.loads(ended.stdout)
 
@@ -306,7 +306,7 @@ def test_nodes_on_cpus_take_part_each(tmp_path: Path) -> None:
 def test_verbose_says_which_platform_and_what_was_cleaned(tmp_path: Path) -> None:
     """--verbose prints the platform, its variables, and the variables that were removed."""
     env = {**MODELARTS, "MASTER_ADDR": "a", "TORCHELASTIC_RUN_ID": "none"}
-    ended = run_to_end("--verbose", "--dry-run", "--nproc-per-node", "1", "true", env=env, cwd=tmp_path)
+    ended = run_here("--verbose", "--dry-run", "--nproc-per-node", "1", "true", env=env, cwd=tmp_path)
     lines = [sentence(line) for line in ended.stderr.splitlines()]
 
     assert lines[0].startswith("DEBUG ModelArts (detected by MA_VJ_NAME): node rank 1 of 2")
@@ -579,10 +579,10 @@ def test_engines_failure_is_the_jobs(program: Program) -> None:
 
 def test_engine_that_is_not_there(program: Program) -> None:
     """A missing engine is exit status 127, before any file is written."""
-    run = program.start("--launcher", "msrun", "--nproc-per-node", "2", "python", "train.py", env={"PATH": "/bin"})
+    ended = program.here("--launcher", "msrun", "--nproc-per-node", "2", "python", "train.py", env={"PATH": "/bin"})
 
-    assert 127 == run.finish()
-    assert "'msrun'" in run.screen
+    assert 127 == ended.returncode
+    assert "'msrun'" in ended.stderr
     assert not program.log_dir.exists()
 
 

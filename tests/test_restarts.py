@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_hopeless_failure_is_not_tried_again(program: Program, code: str, status
     )
 
 
-@pytest.mark.deep(quick=2)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("script", "options", "attempts"),
     [
@@ -66,14 +67,21 @@ def test_hopeless_failure_is_not_tried_again(program: Program, code: str, status
         (FAIL, ("--max-restarts", "0"), 1),
         ("kill -SEGV $$", ("--no-restart-on", "SIGSEGV"), 1),
         ('echo "usage: x"; exit 2', ("--restart-on", "2", "--max-restarts", "1"), 2),
-        ("[ $ASCEND_RUNNER_ATTEMPT = 2 ] || exit 5", (), 3),
     ],
 )
 def test_number_of_attempts(program: Program, script: str, options: tuple[str, ...], attempts: int) -> None:
-    """The limits of options hold, and a success ends the job."""
+    """The limits of options hold."""
     start(program, script, *options).finish()
 
     assert (attempts - 1, attempts) == (program.report()["attempt"], len(program.report()["attempts"]))
+
+
+def test_success_ends_the_job(program: Program) -> None:
+    """After failures, too."""
+    run = start(program, "[ $ASCEND_RUNNER_ATTEMPT = 2 ] || exit 5")
+
+    assert 0 == run.finish()
+    assert (2, 3) == (program.report()["attempt"], len(program.report()["attempts"]))
 
 
 HANG = "[ $ASCEND_RUNNER_ATTEMPT != 0 ] || exec sleep 1000"
@@ -135,7 +143,7 @@ def test_progress_keeps_a_job_alive(program: Program) -> None:
     )
 
 
-@pytest.mark.deep(quick=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "name", ["checkpoint_%04d.pth.tar", "model_%d.pt", "step-%d.pt", "epoch_%d.pt", "iter_%d.pth", "ckpt-%d.ckpt"]
 )
@@ -157,7 +165,7 @@ def test_usual_name_of_a_checkpoint(program: Program, name: str) -> None:
     )
 
 
-@pytest.mark.deep(quick=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["last.pt", "checkpoint.pt", "checkpoint.pth.tar"])
 @pytest.mark.parametrize("is_saved", [True, False])
 def test_checkpoint_that_is_written_again(program: Program, name: str, *, is_saved: bool) -> None:
@@ -175,7 +183,7 @@ def test_checkpoint_that_is_written_again(program: Program, name: str, *, is_sav
     assert "progress of the training is unknown" not in run.screen
 
 
-@pytest.mark.deep(quick=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("save", "why"),
     [
@@ -203,17 +211,6 @@ def test_unknown_checkpoints_do_not_end_a_job(program: Program, save: str, why: 
 
 
 # --- What the ranks find ----------------------------------------------------------------------------------------------
-
-
-def test_variables_of_an_attempt(program: Program) -> None:
-    """Ranks learn which attempt they belong to, and nothing that makes torch look for an agent."""
-    script = (
-        "echo $ASCEND_RUNNER_ATTEMPT $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $MA_PROC_START_CNT"
-        " ${TORCHELASTIC_RUN_ID-none}; exit 7"
-    )
-    start(program, script, "--max-restarts", "2", ranks=1, env={"MA_PROC_START_CNT": "4"}).finish()
-
-    assert b"0 0 2 4 none\n1 1 2 5 none\n2 2 2 6 none\n" == program.log(0)
 
 
 def test_job_without_restarts_has_no_variables_of_them(program: Program) -> None:
@@ -273,24 +270,76 @@ def test_rank_table_that_has_become_unusable_ends_the_job(program: Program) -> N
     assert [7] == [attempt["status"] for attempt in report["attempts"]]
 
 
-# --- What is written --------------------------------------------------------------------------------------------------
+# --- A job of three attempts ------------------------------------------------------------------------------------------
 
 
-def test_attempts_share_one_log(program: Program) -> None:
-    """A rank's log has the output of all attempts, and the report where each begins and how it ended."""
-    run = start(program, FAIL, "--max-restarts", "2")
+@pytest.fixture(scope="module")
+def three_attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Run]]:
+    """Run a job of two ranks that fails three times; each time rank 0 shows its variables and keeps the report."""
+    program = Program(tmp_path_factory.mktemp("job"))
+    show = (
+        "echo $ASCEND_RUNNER_ATTEMPT $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS $MA_PROC_START_CNT"
+        " ${TORCHELASTIC_RUN_ID-none}; [ $RANK = 1 ] || cp log/job-report.json seen-$ASCEND_RUNNER_ATTEMPT"
+    )
+    options = ("--max-restarts", "2", "--bind", "cores")
+    run = start(program, f"{show}; {FAIL}", *options, env={"MA_PROC_START_CNT": "4"})
 
     assert 7 == run.finish()
-    assert b"attempt 0\nattempt 1\nattempt 2\n" == program.log(0)
+    yield program, run
+    program.close()
+
+
+def test_variables_of_an_attempt(three_attempts: tuple[Program, Run]) -> None:
+    """Ranks learn which attempt they belong to, and nothing that makes torch look for an agent."""
+    program, _run = three_attempts
+
+    assert [b"0 0 2 4 none", b"1 1 2 5 none", b"2 2 2 6 none"] == program.log(0).splitlines()[::2]
+
+
+def test_attempts_share_one_log(three_attempts: tuple[Program, Run]) -> None:
+    """A rank's log has the output of all attempts, and the report where each begins and how it ended."""
+    program, _run = three_attempts
     report = program.report()
-    assert [{"0": 0, "1": 0}, {"0": 10, "1": 10}, {"0": 20, "1": 20}] == [
+    size = len(b"0 0 2 4 none\nattempt 0\n")
+
+    assert [b"attempt 0", b"attempt 1", b"attempt 2"] == program.log(0).splitlines()[1::2]
+    assert [{"0": start, "1": start} for start in (0, size, 2 * size)] == [
         attempt["log_starts"] for attempt in report["attempts"]
     ]
     assert [(0, "restart"), (1, "restart"), (2, "used_up")] == [
         (attempt["attempt"], attempt["verdict"]) for attempt in report["attempts"]
     ]
-    assert (20, 10) == (report["ranks"][0]["log_start"], report["ranks"][0]["log_size"])
+    assert (2 * size, size) == (report["ranks"][0]["log_start"], report["ranks"][0]["log_size"])
     assert {"exit status 7"} == {attempt["fingerprint"] for attempt in report["attempts"]}
+
+
+def test_report_of_an_attempt_is_written_before_the_next(three_attempts: tuple[Program, Run]) -> None:
+    """When ranks of an attempt run, the report has the record of the one before."""
+    program, _run = three_attempts
+    seen = [json.loads((program.folder / f"seen-{number}").read_bytes()) for number in range(3)]
+
+    assert [0, 1, 2] == [len(report["attempts"]) for report in seen]
+
+
+def test_events_of_restarts(three_attempts: tuple[Program, Run]) -> None:
+    """There is one event for each change of the state, and replaying them gives the end of the job."""
+    program, _run = three_attempts
+    job = replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
+
+    assert [*ATTEMPT, "restarting", *ATTEMPT, "restarting", *ATTEMPT, "failed"] == program.states()
+    assert job
+    assert ("failed", 7, 2) == (job.state.value, job.status, job.attempt)
+
+
+def test_facts_about_the_plan_are_told_once(three_attempts: tuple[Program, Run]) -> None:
+    """A job is planned again before each attempt, which the screen does not report again."""
+    _program, run = three_attempts
+
+    assert 1 == run.screen.count("cores")
+    assert 2 == run.screen.count("restarting ranks 0, 1 of 2")
+
+
+# --- What is written --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.deep
@@ -303,36 +352,6 @@ def test_finding_is_about_its_own_attempt(program: Program) -> None:
     start(program, script, "--max-restarts", "1", ranks=1).finish()
 
     assert "" == program.report()["ranks"][0]["finding"]["exception"]
-
-
-def test_report_of_an_attempt_is_written_before_the_next(program: Program) -> None:
-    """When ranks of an attempt run, the report has the record of the one before."""
-    report = program.log_dir / "job-report.json"
-    run = start(program, f"cp {report} seen-$ASCEND_RUNNER_ATTEMPT; exit 7", "--max-restarts", "2", ranks=1)
-
-    assert 7 == run.finish()
-    for number in range(3):
-        seen = json.loads((program.folder / f"seen-{number}").read_bytes())
-        assert number == len(seen["attempts"])
-
-
-def test_events_of_restarts(program: Program) -> None:
-    """There is one event for each change of the state, and replaying them gives the end of the job."""
-    start(program, FAIL, "--max-restarts", "1").finish()
-    job = replay((program.log_dir / "job-events.jsonl").read_bytes().splitlines(keepends=True))
-
-    assert [*ATTEMPT, "restarting", *ATTEMPT, "failed"] == program.states()
-    assert job
-    assert ("failed", 7, 1) == (job.state.value, job.status, job.attempt)
-
-
-def test_facts_about_the_plan_are_told_once(program: Program) -> None:
-    """A job is planned again before each attempt, which the screen does not report again."""
-    run = start(program, "exit 7", "--max-restarts", "2", "--bind", "cores")
-
-    assert 7 == run.finish()
-    assert 1 == run.screen.count("cores")
-    assert 2 == run.screen.count("restarting ranks 0, 1 of 2")
 
 
 # --- Ends -------------------------------------------------------------------------------------------------------------
@@ -362,6 +381,7 @@ def test_stop_signal_during_the_delay(program: Program, signum: signal.Signals) 
     assert "\n  rerun  sh " in run.screen
 
 
+@pytest.mark.deep
 def test_stop_signal_during_a_further_attempt(program: Program) -> None:
     """Screen and report keep why the attempt before has failed."""
     script = "[ $ASCEND_RUNNER_ATTEMPT$RANK = 00 ] && exit 7; echo attempt $ASCEND_RUNNER_ATTEMPT; exec sleep 1000"
@@ -377,6 +397,7 @@ def test_stop_signal_during_a_further_attempt(program: Program) -> None:
     assert f"\n  before rank 0 failed: exit status 7 (likely the cause)\n  log    {program.log_dir}/" in run.screen
 
 
+@pytest.mark.deep
 def test_other_signals_do_not_end_the_delay(program: Program) -> None:
     """A signal for the ranks, of which there are none, changes nothing."""
     run = start(program, FAIL, "--restart-delay", "1h")
@@ -454,11 +475,11 @@ def test_attempts_never_overlap(program: Program) -> None:
 )
 def test_part_of_a_job_is_not_restarted_alone(program: Program, options: tuple[str, ...], env: dict[str, str]) -> None:
     """On several nodes without a link, --max-restarts is refused before anything is started."""
-    run = program.start(*options, "--max-restarts", "1", "touch", "ran", env=env)
+    ended = program.here(*options, "--max-restarts", "1", "touch", "ran", env=env)
 
-    assert 125 == run.finish()
-    assert "--max-restarts requires a link between the nodes" in run.screen
-    assert "sbatch --requeue" in run.screen
+    assert 125 == ended.returncode
+    assert "--max-restarts requires a link between the nodes" in ended.stderr
+    assert "sbatch --requeue" in ended.stderr
     assert not (program.folder / "ran").exists()
     assert not program.log_dir.exists()
 

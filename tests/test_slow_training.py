@@ -97,7 +97,6 @@ def test_restart(program: Program) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("ends", ["exit 0", "sleep 1000"])
 def test_pattern_that_never_ends(program: Program, ends: str) -> None:
     """It is given up, which is reported; neither the job nor its end waits for it."""

@@ -25,7 +25,8 @@ def test_every_rank_exits_0(program: Program) -> None:
 
 def test_first_failure_ends_the_job_with_its_status(program: Program) -> None:
     """Rank 1's exit 7 is the status, the others are stopped, and the last screen names rank 1."""
-    run = program.act(3, "say=ready", f"1:await={program.folder}/go", "1:say=broken", "1:exit=7", "sleep")
+    steps = ("say=ready", f"1:await={program.folder}/go", "1:say=broken", "1:exit=7", "sleep")
+    run = program.act(3, *steps, options=("--html", "failure"))
     run.wait_for("ready", times=3)
     (program.folder / "go").touch()
 
@@ -61,7 +62,7 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(("signum", "milliseconds"), MOMENTS)
 def test_signal_at_any_moment_ends_in_a_clean_teardown(
     program: Program, signum: signal.Signals, milliseconds: int
@@ -138,7 +139,7 @@ def test_user_signals_reach_every_rank(program: Program, user_signal: str) -> No
     assert 143 == run.finish()
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize("how", ["plain", "group", "session", "daemon"])
 @pytest.mark.parametrize("end", ["exit=0", "exit=3", "sleep"])
 @pytest.mark.parametrize("kind", ["child", "stubborn"])

@@ -28,14 +28,14 @@ def table(folder: Path, *addresses: str) -> str:
 def test_refused_table_starts_nothing(program: Program) -> None:
     """Each problem is reported with its place and HCCL's code; the exit status is 125, and no log is created."""
     path = table(program.folder, "192.168.1.1", "192.168.1.1", "192.168.1.3", "192.168.1.3")
-    run = program.start("--rank-table", path, "true")
+    ended = program.here("--rank-table", path, "true")
 
-    assert 125 == run.finish()
-    assert run.screen.count("192.168.1.1") >= 1
-    assert run.screen.count("192.168.1.3") >= 1
-    assert "'server_list[0].device[3].device_ip'" in run.screen
-    assert 2 == run.screen.count(" (EI0014)")
-    assert 1 == run.screen.count("; use --no-table-checks to start the job anyway\n")
+    assert 125 == ended.returncode
+    assert ended.stderr.count("192.168.1.1") >= 1
+    assert ended.stderr.count("192.168.1.3") >= 1
+    assert "'server_list[0].device[3].device_ip'" in ended.stderr
+    assert 2 == ended.stderr.count(" (EI0014)")
+    assert 1 == ended.stderr.count("; use --no-table-checks to start the job anyway\n")
     assert not program.log_dir.exists()
 
 
@@ -102,10 +102,10 @@ def test_count_that_contradicts_its_list(program: Program, name: str) -> None:
 def test_device_that_is_listed_twice(program: Program) -> None:
     """A contradiction that cannot be corrected is an error even with --no-table-checks."""
     path = str(VALID.with_name("invalid") / "server_list_device_twice.json")
-    run = program.start("--rank-table", path, "--no-table-checks", "true", env=FIRST)
+    ended = program.here("--rank-table", path, "--no-table-checks", "true", env=FIRST)
 
-    assert 125 == run.finish()
-    assert "in 'server_list[1].device[1].device_id'" in run.screen
+    assert 125 == ended.returncode
+    assert "in 'server_list[1].device[1].device_id'" in ended.stderr
 
 
 def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> None:
@@ -113,10 +113,10 @@ def test_document_that_is_no_table_is_told_with_hccls_code(program: Program) -> 
     path = table(program.folder, "192.168.1.1")
     text = (program.folder / "table.json").read_text()
     (program.folder / "table.json").write_text(text.replace('"rank_id": "0"', '"rank_id": "1"'))
-    run = program.start("--rank-table", path, "true")
+    ended = program.here("--rank-table", path, "true")
 
-    assert 125 == run.finish()
-    assert f"in 'server_list[0].device[0].rank_id' of {path} (EI0014)\n" in run.screen
+    assert 125 == ended.returncode
+    assert f"in 'server_list[0].device[0].rank_id' of {path} (EI0014)\n" in ended.stderr
 
 
 def test_node_of_a_table_with_uids(program: Program) -> None:
@@ -146,10 +146,10 @@ def test_folder_whose_real_name_hccl_would_not_read(program: Program) -> None:
     real.mkdir(parents=True)
     (program.folder / "mount").symlink_to(real)
     path = table(program.folder, "192.168.1.1")
-    run = program.start("--rank-table", path, "true", env={"MA_MOUNT_PATH": str(program.folder / "mount")})
+    ended = program.here("--rank-table", path, "true", env={"MA_MOUNT_PATH": str(program.folder / "mount")})
 
-    assert 125 == run.finish()
-    assert f"{real}/rank_table/jobstart_hccl.json: " in run.screen
+    assert 125 == ended.returncode
+    assert f"{real}/rank_table/jobstart_hccl.json: " in ended.stderr
 
 
 def test_chip_decides_what_is_checked(program: Program) -> None:

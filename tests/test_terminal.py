@@ -160,6 +160,7 @@ def test_input_that_ends(start: Start) -> None:
     assert "--stdin" not in terminal.screen
 
 
+@pytest.mark.deep
 def test_pickle_that_ends_early_is_no_missing_input(program: Program) -> None:
     """Any other EOFError is left alone."""
     run = program.start("--nproc-per-node", "1", sys.executable, "-c", "import pickle; pickle.loads(b'')")
@@ -170,10 +171,10 @@ def test_pickle_that_ends_early_is_no_missing_input(program: Program) -> None:
 
 def test_rank_that_does_not_exist(program: Program) -> None:
     """With --stdin 7, a job of 2 ranks is not started."""
-    run = program.start("--nproc-per-node", "2", "--stdin", "7", "true")
+    ended = program.here("--nproc-per-node", "2", "--stdin", "7", "true")
 
-    assert 125 == run.finish()
-    assert "--stdin selects rank 7" in run.screen
+    assert 125 == ended.returncode
+    assert "--stdin selects rank 7" in ended.stderr
 
 
 # --- Width, colors and time -------------------------------------------------------------------------------------------

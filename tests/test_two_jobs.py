@@ -237,7 +237,6 @@ class Shared:
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize(
     ("first", "second"), [("job", "job"), ("job", "script"), ("script", "job"), ("script", "script")]
 )
@@ -265,7 +264,7 @@ def test_tables_of_jobs_that_share_a_log_directory(program: Program) -> None:
     assert [logs.place(f"log/{name}/rank_table") for name in ("a", "b")] == [logs.end(name) for name in ("a", "b")]
 
 
-@pytest.mark.deep(quick=1)
+@pytest.mark.deep
 @pytest.mark.parametrize(("first", "second"), [("job", "script"), ("script", "job"), ("script", "script")])
 def test_tables_of_programs_of_one_job(first: str, second: str, program: Program) -> None:
     """In the log directory that the platform gives to the job, the first has its table until it ends, then another."""

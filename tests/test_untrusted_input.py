@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.program import Program, Run
+from tests.helpers.program import Program
 from tests.helpers.surroundings import permitted
 
 # Clears the screen, in both notations; sets the title; forges a line; reverses the text direction; ends a shell word.
@@ -23,10 +23,10 @@ def written(path: Path) -> list[Path]:
     return sorted(path.rglob("*"))
 
 
-def check_screen(run: Run) -> None:
+def check_screen(screen: str) -> None:
     """Fail if the screen holds control characters, or a forged line."""
-    assert not STEERING.search(run.screen)
-    assert not [line for line in run.lines if line.startswith(("[ascend-runner] 00:00:00 INFO", "  forged"))]
+    assert not STEERING.search(screen)
+    assert not [line for line in screen.splitlines() if line.startswith(("[ascend-runner] 00:00:00 INFO", "  forged"))]
 
 
 @pytest.mark.deep(quick=3)
@@ -34,11 +34,11 @@ def check_screen(run: Run) -> None:
 @pytest.mark.parametrize("name", ["MA_VJ_NAME", "BATCH_JOB_ID"])
 def test_job_id(program: Program, name: str, job_id: str) -> None:
     """A job id that is not a plain file name is refused before anything is created."""
-    run = program.start("--nproc-per-node", "1", "true", env={name: job_id})
+    ended = program.here("--nproc-per-node", "1", "true", env={name: job_id})
 
-    assert 125 == run.finish()
-    assert f" for {name}: expected a plain file name" in run.screen
-    check_screen(run)
+    assert 125 == ended.returncode
+    assert f" for {name}: expected a plain file name" in ended.stderr
+    check_screen(ended.stderr)
     assert [] == written(program.folder)
 
 
@@ -75,7 +75,7 @@ def test_names_of_a_table(program: Program, pods: list[tuple[str, str]], own: st
     run = program.start("--rank-table", "table.json", *options, "sh", "-c", "exit 3", env=env)
 
     assert run.finish() in {0 if "--dry-run" in options else 3, 125}
-    check_screen(run)
+    check_screen(run.screen)
     made = {str(path.relative_to(program.folder)) for path in written(program.folder)}
     assert all(path.isprintable() and path.isascii() for path in made)
     assert "forged" not in made
@@ -87,7 +87,7 @@ def test_values_of_variables(program: Program) -> None:
     run = program.start("--nproc-per-node", "1", "sh", "-c", "exit 3", env={"MASTER_ADDR": NASTY, "JOB_ID": NASTY})
 
     assert 3 == run.finish()
-    check_screen(run)
+    check_screen(run.screen)
     program.shell(program.report()["ranks"][0]["rerun"])
     assert not (program.folder / "forged").exists()
 

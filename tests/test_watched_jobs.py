@@ -64,7 +64,6 @@ def test_full_file_system_in_memory(program: Program, tmp_path: Path, pages: int
 
 
 @pytest.mark.deep
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
 def test_killed_viewers(program: Program, in_memory: Path, signum: int) -> None:
     """A viewer that is killed or stopped, wherever it is, holds nothing that the runner waits for."""

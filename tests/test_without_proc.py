@@ -23,7 +23,7 @@ def guardian_of(run: Run, under: tuple[str, ...]) -> int:
     return process_tree.children(run.popen.pid)[0] if under is OUTER else run.popen.pid
 
 
-@pytest.mark.deep(quick=1)
+@pytest.mark.deep
 @pytest.mark.parametrize("under", SURROUNDINGS)
 def test_grace_is_kept(program: Program, under: tuple[str, ...]) -> None:
     """SIGTERM reaches the whole process group of each rank, and what is left of a group has the grace as well."""

@@ -198,8 +198,11 @@ def test_source_lines_above_a_heading() -> None:
 
 
 def test_current_thread_of_a_fatal_error() -> None:
-    """The thread that crashed is the current one; others only waited."""
-    assert "kernels.py:81 in fused_step" == last(TWO_FATAL_ERRORS).place
+    """The thread that crashed is the current one, whose frames are shown; others only waited."""
+    found = last(TWO_FATAL_ERRORS)
+    *_others, error, _empty, thread, inner, outer = TWO_FATAL_ERRORS.splitlines()
+
+    assert ("kernels.py:81 in fused_step", (error, thread, inner, outer)) == (found.place, tuple(found.lines))
 
 
 def test_hint_of_hydra_below_a_traceback() -> None:

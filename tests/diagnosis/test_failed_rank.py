@@ -178,7 +178,7 @@ def test_secrets_on_disk(tmp_path: Path) -> None:
 def test_logs_of_a_launchers_workers(tmp_path: Path) -> None:
     """Where a launcher's error points to the logs of its workers, the worker with an error of its own is the cause."""
     nan = b'Traceback (most recent call last):\n  File "train.py", line 5, in step\nValueError: loss is nan\n'
-    (tmp_path / "scheduler.log").write_bytes(nan)
+    (tmp_path / "scheduler.log").write_bytes(nan.replace(b"is nan", b"of the scheduler"))
     (tmp_path / "worker_0.log").write_bytes(REPORT)
     (tmp_path / "worker_1.log").write_bytes(nan)
     msrun = (

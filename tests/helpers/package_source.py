@@ -36,7 +36,16 @@ class Module:
 
     name: str
     path: Path = attrs.field(eq=False)
-    tree: ast.Module = attrs.field(eq=False, repr=False)
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree, parsed when a test asks for it: each process of the tests imports this file."""
+        return ast.parse(self.path.read_bytes())
+
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree."""
+        return tuple(ast.walk(self.tree))
 
     @property
     def room(self) -> str:
@@ -46,7 +55,7 @@ class Module:
     @property
     def functions(self) -> Iterator[Function]:
         """All functions and methods."""
-        return (node for node in ast.walk(self.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+        return (node for node in self.nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
     @functools.cached_property
     def imports(self) -> tuple[Import, ...]:
@@ -54,7 +63,7 @@ class Module:
         in_function = {id(node) for function in self.functions for node in ast.walk(function)}
         found = [
             attrs.evolve(one, is_in_function=id(node) in in_function)
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             for one in (*_by_statement(node), *self._by_string(node))
         ]
         return tuple(dict.fromkeys(found))
@@ -75,7 +84,7 @@ class Module:
         folder = self.name if self.path.name == "__init__.py" else self.name.rpartition(".")[0]
         is_relative = folder and ("__name__" in argument or "__package__" in argument)
         start = f"ascend_runner.{folder}." if is_relative else "ascend_runner."
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
                 yield from _own_module(start + node.value)
 
@@ -84,7 +93,7 @@ class Module:
         """The names of other packages that are used, as far as they can be followed: "os.path.join", "time"."""
         modules: dict[str, str] = {}
         names = set()
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 modules.update((alias.asname or alias.name.partition(".")[0], alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -94,7 +103,7 @@ class Module:
                         modules[alias.asname or alias.name] = name
                     else:
                         names.add(name)
-        names.update(_chains(self.tree, modules))
+        names.update(_chains(self.nodes, modules))
         return frozenset(name for name in names if name.partition(".")[0] != "ascend_runner")
 
 
@@ -128,18 +137,25 @@ def _own_module(name: str) -> Iterator[Import]:
         yield Import(target, is_own=True)
 
 
-def _chains(tree: ast.Module, modules: Mapping[str, str]) -> Iterator[str]:
+def _chains(nodes: tuple[ast.AST, ...], modules: Mapping[str, str]) -> Iterator[str]:
     """Return the attributes that are read of imported modules, each as long as it is written."""
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in inner:
+    inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        if isinstance(node, (ast.Attribute, ast.Name)) and id(node) not in inner and _root(node) in modules:
             root, _, rest = ast.unparse(node).partition(".")
-            if root in modules and root.isidentifier():
+            if root in modules:
                 full = modules[root] if modules[root].partition(".")[0] != root else root
                 yield f"{full}.{rest}".rstrip(".")
 
 
-MODULES: Final = tuple(Module(name, path, ast.parse(path.read_bytes())) for name, path in NAMES.items())
+def _root(node: ast.expr) -> str:
+    """Return the name that a chain of attributes begins with, or "" if it begins with another expression."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+MODULES: Final = tuple(Module(name, path) for name, path in NAMES.items())
 
 
 def circles() -> list[list[str]]:

@@ -18,10 +18,14 @@ from typing import Any, Final
 
 import pytest
 
+from ascend_runner import cli
 from ascend_runner.guardian import process_tree
 from ascend_runner.link.meeting import SECRET
+from ascend_runner.ranks.console import Console
+from ascend_runner.ranks.messages import Messages
+from ascend_runner.ranks.signals import Signals
 from tests.helpers.reports import read_report
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, LEANER
 from tests.helpers.waiting import LIMIT
 
 WORKERS: Final = Path(__file__).parents[1] / "workers"
@@ -49,6 +53,35 @@ def run_to_end(
     )
 
 
+def run_here(
+    *args: str | bytes, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Do in this process what `run_to_end` does in another one, for a command line that starts no rank.
+
+    That is a dry run, a check, or what is refused.
+    """
+    written = {1: bytearray(), 2: bytearray()}
+
+    def write(fd: int, data: memoryview) -> int:
+        written[fd].extend(data)
+        return len(data)
+
+    environ = {**CLEAN, **(env or {})}
+    words = tuple(map(os.fsdecode, args))
+    before = os.getcwd()
+    os.chdir(cwd or before)
+    try:
+        with Signals() as signals:
+            console = Console(lambda _lines: b"", lambda _error: b"", write=write)
+            console.start()
+            ended, text = cli.Program(environ, signals, console, Messages(console.show_message)).run(words)
+            console.close()
+    finally:
+        os.chdir(before)
+    stdout, stderr = written[1].decode() + text, written[2].decode()
+    return subprocess.CompletedProcess(words, ended.exit_status if ended else 0, stdout, stderr)
+
+
 def sentence(line: str) -> str:
     """Return one of the runner's own lines without prefix and time: "ERROR command not found: 'x'"."""
     return " ".join(line.split(" ")[2:])
@@ -67,7 +100,7 @@ class Run:
     def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
         self.popen = subprocess.Popen(
             [*ending_with_this_process(), *command],
-            env={**CLEAN, **env},
+            env={**CLEAN, **LEANER, **env},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -139,6 +172,7 @@ class Program:
         self.folder = folder
         self.log_dir = folder / "log"
         self._runs: list[Run] = []
+        self._job = {"MA_VJ_NAME": "job", SECRET: f"of the test in {folder}"}
 
     def start(self, *args: str, env: dict[str, str] | None = None, under: tuple[str, ...] = ()) -> Run:
         """Start `UNDER ascend-runner --log-dir ... ARGS`; `under` is the command line of, for example, unshare(1).
@@ -146,7 +180,11 @@ class Program:
         All jobs of tests have the same name; by their secrets they are not runners of one job to each other.
         """
         command = [*under, sys.executable, "-m", "ascend_runner", "--log-dir", str(self.log_dir), *args]
-        return self.run(command, {"MA_VJ_NAME": "job", SECRET: f"of the test in {self.folder}", **(env or {})})
+        return self.run(command, {**self._job, **(env or {})})
+
+    def here(self, *args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Do in this process what `start` starts; see `run_here`."""
+        return run_here("--log-dir", str(self.log_dir), *args, env={**self._job, **(env or {})}, cwd=self.folder)
 
     def start_patient(self, *args: str) -> Run:
         """Start the program where equal stop signals are copies of one however late they come (workers/patient.py)."""

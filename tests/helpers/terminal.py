@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, LEANER
 from tests.helpers.waiting import LIMIT
 
 MOMENT = 0.1  # seconds
@@ -34,7 +34,7 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.popen = subprocess.Popen(
             [sys.executable, "-S", "-c", TAKE_IT, *command],
-            env={**CLEAN, "TERM": "xterm", "NO_COLOR": "1", **(env or {})},
+            env={**CLEAN, **LEANER, "TERM": "xterm", "NO_COLOR": "1", **(env or {})},
             cwd=folder,
             stdin=slave,
             stdout=slave,

@@ -17,7 +17,7 @@ from ascend_runner.platforms.places import USUAL_PLACES
 from ascend_runner.tools.job import jobs
 from tests.helpers import time_limit
 from tests.helpers.job_files import contradictions
-from tests.helpers.program import Program, Run, run_to_end, sentence
+from tests.helpers.program import Program, Run, run_here, run_to_end, sentence
 from tests.helpers.waiting import wait_until
 
 VALID = Path(__file__).parents[2] / "fixtures" / "valid"
@@ -38,7 +38,7 @@ def run(folder: Path, *args: str, env: dict[str, str] | None = None) -> subproce
 
 def error_of(folder: Path, *args: str, env: dict[str, str] | None = None) -> str:
     """Return the last message of a run that exits with 125."""
-    ended = run(folder, *args, env=env)
+    ended = run_here("--log-dir", "log", *args, env={"MA_VJ_NAME": "job", **(env or {})}, cwd=folder)
     assert 125 == ended.returncode, ended.stderr
     return sentence(ended.stderr.splitlines()[-1]).partition("ERROR ")[2]
 
@@ -57,6 +57,16 @@ def table_of(ended: subprocess.CompletedProcess[str]) -> str:
     return path
 
 
+def planned(folder: Path, *args: str, env: dict[str, str] | None = None) -> list[str]:
+    """Return the positions that the ranks would print."""
+    ended = run_here(
+        "--dry-run", "--log-dir", "log", *args, "true", env={"MA_VJ_NAME": "job", **(env or {})}, cwd=folder
+    )
+    assert 0 == ended.returncode, ended.stderr
+    variables = [rank["variables"] for rank in json.loads(ended.stdout)["ranks"]]
+    return [f"{one['RANK_ID']}/{one['RANK_SIZE']} on {one['DEVICE_ID']}" for one in variables]
+
+
 EIGHT = [f"{rank}/8 on {rank}" for rank in range(8)]
 
 
@@ -73,7 +83,6 @@ def folder(tmp_path: Path) -> Path:
 # --- Where the table comes from ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.deep(quick=4)
 @pytest.mark.parametrize(
     ("args", "env"),
     [
@@ -91,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_table_is_found(args: tuple[str, ...], env: dict[str, str], folder: Path) -> None:
     """--rank-table, else RANK_TABLE_FILE_V_1_0, else RANK_TABLE_FILE; each a file, or a directory that holds one."""
-    assert EIGHT == told(run(folder, *args, *TELL, env=env))
+    assert EIGHT == planned(folder, *args, env=env)
 
 
 @pytest.mark.deep(quick=1)
@@ -169,7 +178,9 @@ def test_table_is_written_where_the_platform_expects_it(env: dict[str, str], pla
 def test_verbose_shows_the_table(dialect: str, times: int, folder: Path) -> None:
     """--verbose shows the table as it was read and, if it is converted, as the ranks read it; nothing else does."""
     shown, silent = (
-        run(folder, *options, "--dry-run", "--rank-table", f"{dialect}.json", "true").stderr.count('"device_ip"')
+        run_here(*options, "--dry-run", "--rank-table", f"{dialect}.json", "true", cwd=folder).stderr.count(
+            '"device_ip"'
+        )
         for options in (["--verbose"], [])
     )
 
@@ -412,30 +423,6 @@ def device(number: int) -> dict[str, str]:
     return {"device_id": "0", "device_ip": f"10.2.0.{number}", "rank_id": str(number)}
 
 
-def test_interrupted_wait_leaves_a_true_report(program: Program, table: Path) -> None:
-    """A job that is stopped while it waits is reported as stopped, with the status of the signal and no ranks."""
-    run = start_waiting_alone(program, table, "touch", "ran")
-    run.send(signal.SIGTERM)
-
-    assert 143 == run.finish()
-    report = program.report()
-    assert ("stopped", 143, []) == (report["state"], report["status"], report["ranks"])
-    assert not (program.folder / "ran").exists()
-
-
-def test_wait_that_ends_in_an_error_leaves_a_true_report(program: Program, table: Path) -> None:
-    """A table that turns out to be unusable is the cause in the report."""
-    run = start_waiting_alone(program, table, "touch", "ran")
-    complete(table, b'{"status": "completed", "server_list": 5}')
-
-    assert 125 == run.finish()
-    assert ("failed", 125, "runner_failed") == (
-        program.report()["state"],
-        program.report()["status"],
-        program.report()["cause"]["kind"],
-    )
-
-
 # --- Waiting while the number of this node is unknown -----------------------------------------------------------------
 
 REPORT_OF_NODE: Final = f"job-report-{os.uname().nodename}.json"  # until the rank table is known
@@ -542,12 +529,11 @@ def test_refused_second_start_moves_nothing(program: Program, table: Path) -> No
     assert 0 == first.finish()
 
 
-@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("options", [("--dry-run",), ("--check",)])
 def test_look_at_a_job_of_one_node_writes_nothing(program: Program, table: Path, options: tuple[str, ...]) -> None:
     """A dry run may wait, but leaves no trace."""
     complete(table)
-    program.start("--nnodes", "1", *options, *TELL, env={"RANK_TABLE_FILE": str(table.parent)}).finish()
+    program.here("--nnodes", "1", *options, *TELL, env={"RANK_TABLE_FILE": str(table.parent)})
 
     assert not program.log_dir.exists()
 
@@ -597,13 +583,13 @@ def test_wait_ends_at_its_limit(data: bytes | None, reason: str, tmp_path: Path)
 
 def test_no_time_to_wait_is_one_look(folder: Path) -> None:
     """With a limit of 0, a completed table is used."""
-    assert EIGHT == told(run(folder, "--rank-table", "config", "--rank-table-timeout", "0", *TELL))
+    assert EIGHT == planned(folder, "--rank-table", "config", "--rank-table-timeout", "0")
 
 
 # --- What is refused before anything is made --------------------------------------------------------------------------
 
 
-@pytest.mark.deep(quick=4)
+@pytest.mark.deep(quick=12)
 @pytest.mark.parametrize(
     "path",
     [path for path in sorted(INVALID.iterdir()) if not path.name.startswith("not_ready_")],

@@ -13,7 +13,7 @@ import pytest
 
 from ascend_runner.job.check import Found, format_finding, format_json, format_summary, subjects
 from ascend_runner.problems import error, warning
-from tests.helpers.program import Program, run_to_end, sentence
+from tests.helpers.program import Program, run_here, run_to_end, sentence
 from tests.helpers.surroundings import CLEAN, bound_to_free_port
 from tests.job.contexts import context
 
@@ -56,7 +56,7 @@ def test_node_without_errors(tmp_path: Path) -> None:
 
 def test_node_with_errors(tmp_path: Path) -> None:
     """Errors give 1, and the last line counts and names them."""
-    ended = run_to_end("--check", "--rank-table", str(TABLE), "trian", cwd=tmp_path)
+    ended = run_here("--check", "--rank-table", str(TABLE), "trian", cwd=tmp_path)
     found = lines_of(ended)
 
     assert 1 == ended.returncode
@@ -72,8 +72,8 @@ def test_table_with_a_wrong_count(tmp_path: Path) -> None:
     table = VALID.with_name("invalid") / "server_list_server_count_wrong.json"
     options = ("--check", "--rank-table", str(table), "--log-dir", "log")
     env = {"MA_CURRENT_HOST_IP": "10.0.0.1"}
-    refused = lines_of(run_to_end(*options, "true", env=env, cwd=tmp_path))
-    mended = lines_of(run_to_end(*options, "--no-table-checks", "true", env=env, cwd=tmp_path))
+    refused = lines_of(run_here(*options, "true", env=env, cwd=tmp_path))
+    mended = lines_of(run_here(*options, "--no-table-checks", "true", env=env, cwd=tmp_path))
     told = "server_count is 3, but 2 servers are listed"
 
     assert [("error", f"{told}, in 'server_count' of {table} (EI0014)")] == refused["rank table"]
@@ -85,7 +85,7 @@ def test_table_with_a_wrong_count(tmp_path: Path) -> None:
 
 def test_table_that_is_not_there(tmp_path: Path) -> None:
     """A check does not wait for a table, and checks what does not depend on it."""
-    ended = run_to_end("--check", "--rank-table", "later.json", sys.executable, "trian.py", cwd=tmp_path)
+    ended = run_here("--check", "--rank-table", "later.json", sys.executable, "trian.py", cwd=tmp_path)
     found = lines_of(ended)
 
     assert 1 == ended.returncode
@@ -97,7 +97,7 @@ def test_table_that_is_not_there(tmp_path: Path) -> None:
 def test_broken_table(tmp_path: Path) -> None:
     """A table that waiting does not complete is an error."""
     (tmp_path / "table.json").write_text('{"status": "completed", "server_list": 5}')
-    found = lines_of(run_to_end("--check", "--rank-table", "table.json", cwd=tmp_path))
+    found = lines_of(run_here("--check", "--rank-table", "table.json", cwd=tmp_path))
 
     assert ["error"] == [verdict for verdict, _ in found["rank table"]]
     assert "settings" not in found
@@ -106,14 +106,14 @@ def test_broken_table(tmp_path: Path) -> None:
 def test_node_that_is_not_in_the_table(tmp_path: Path) -> None:
     """A node that is not in the table is a problem of this node."""
     table = VALID / "group_list_2_pods_on_1_server.json"
-    ended = run_to_end("--check", "--rank-table", str(table), env={"MA_CURRENT_INSTANCE_NAME": "nobody"}, cwd=tmp_path)
+    ended = run_here("--check", "--rank-table", str(table), env={"MA_CURRENT_INSTANCE_NAME": "nobody"}, cwd=tmp_path)
 
     assert "this node is not in the rank table" in lines_of(ended)["this node"][0][1], ended.stdout
 
 
 def test_settings_that_a_start_would_refuse(tmp_path: Path) -> None:
     """A rejected setting is listed under its own subject."""
-    found = lines_of(run_to_end("--check", "--nproc-per-node", "1", env={"MA_VJ_NAME": "a/b"}, cwd=tmp_path))
+    found = lines_of(run_here("--check", "--nproc-per-node", "1", env={"MA_VJ_NAME": "a/b"}, cwd=tmp_path))
 
     assert ["error"] == [verdict for verdict, _ in found["settings"]]
 
@@ -121,7 +121,7 @@ def test_settings_that_a_start_would_refuse(tmp_path: Path) -> None:
 def test_option_without_effect(tmp_path: Path) -> None:
     """A check lists it, and a start warns once."""
     options = ("--nproc-per-node", "1", "--hang-action", "stop", "--hang-timeout", "off")
-    found = lines_of(run_to_end(*options, "--check", "true", cwd=tmp_path))
+    found = lines_of(run_here(*options, "--check", "true", cwd=tmp_path))
     started = run_to_end(*options, "true", cwd=tmp_path)
 
     assert ["warning"] == [verdict for verdict, text in found["settings"] if "--hang-action" in text]
@@ -134,7 +134,7 @@ def test_each_refusal_is_told(tmp_path: Path) -> None:
     (tmp_path / "table.json").write_text('{"status": "completed", "server_list": 5}')
     env = {"MA_VJ_NAME": "a/b", "MASTER_PORT": "60005", "HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"}
     options = ("--rank-table", "table.json", "--workdir", "nowhere", "--framework", "mindspore")
-    found = lines_of(run_to_end("--check", *options, "A=1", "python", "train.py", env=env, cwd=tmp_path))
+    found = lines_of(run_here("--check", *options, "A=1", "python", "train.py", env=env, cwd=tmp_path))
     errors = {
         subject: [told.partition(",")[0] for verdict, told in lines if verdict == "error"]
         for subject, lines in found.items()
@@ -154,7 +154,7 @@ def test_each_refusal_is_told(tmp_path: Path) -> None:
 def test_options_that_do_not_go_with_a_launcher_are_told_beside_others(tmp_path: Path) -> None:
     """Options that an engine cannot apply are listed beside other problems."""
     options = ("--nproc-per-node", "2", "--launcher", "torchrun", "--workdir", "device", "--bind", "cores")
-    found = lines_of(run_to_end("--check", *options, "python", "a.py", env={"MASTER_PORT": "zz"}, cwd=tmp_path))
+    found = lines_of(run_here("--check", *options, "python", "a.py", env={"MASTER_PORT": "zz"}, cwd=tmp_path))
     sentence = "--workdir device and --bind cannot be used with torchrun, "
 
     assert any(told.startswith(sentence) for verdict, told in found["settings"] if verdict == "error"), found
@@ -163,15 +163,13 @@ def test_options_that_do_not_go_with_a_launcher_are_told_beside_others(tmp_path:
 def test_empty_command(tmp_path: Path) -> None:
     """An empty command is an error with every launcher."""
     for launcher in ("direct", "mpirun"):
-        ended = run_to_end("--check", "--nproc-per-node", "2", "--launcher", launcher, "", cwd=tmp_path)
+        ended = run_here("--check", "--nproc-per-node", "2", "--launcher", launcher, "", cwd=tmp_path)
         assert [("error", "the command is empty")] == lines_of(ended)["command"]
 
 
 def test_table_and_node_that_disagree(tmp_path: Path) -> None:
     """A contradiction between table and options is a problem of this node."""
-    found = lines_of(
-        run_to_end("--check", "--rank-table", str(TABLE), "--nnodes", "2", "--node-rank", "0", cwd=tmp_path)
-    )
+    found = lines_of(run_here("--check", "--rank-table", str(TABLE), "--nnodes", "2", "--node-rank", "0", cwd=tmp_path))
 
     ((verdict, sentence),) = found["this node"]
 
@@ -185,7 +183,7 @@ def test_command_of_an_engine_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
     env = {"MA_MOUNT_PATH": str(tmp_path / "mount"), "PATH": str(tmp_path)}
     options = ("--launcher", "torchrun", "--nproc-per-node", "2")
-    found = lines_of(run_to_end("--check", *options, "python", "train.py", env=env, cwd=tmp_path))
+    found = lines_of(run_here("--check", *options, "python", "train.py", env=env, cwd=tmp_path))
 
     assert ["error"] == [verdict for verdict, _sentence in found["settings"]]
     assert "command" not in found
@@ -203,12 +201,12 @@ def test_folder_that_is_gone(program: Program) -> None:
 
 def test_usage_is_no_finding() -> None:
     """An option that cannot be parsed is a failure of the runner, not a finding."""
-    assert 125 == run_to_end("--check", "--grace", "long").returncode
+    assert 125 == run_here("--check", "--grace", "long").returncode
 
 
 def test_json(tmp_path: Path) -> None:
     """--json prints the same as one document, with the same exit status."""
-    ended = run_to_end("--check", "--json", "--nproc-per-node", "1", "trian", cwd=tmp_path)
+    ended = run_here("--check", "--json", "--nproc-per-node", "1", "trian", cwd=tmp_path)
     document = json.loads(ended.stdout)
     command = next(one for one in document["checks"] if one["subject"] == "command")
 
@@ -224,7 +222,7 @@ def test_json(tmp_path: Path) -> None:
 
 def test_quiet_leaves_out_what_is_fine(tmp_path: Path) -> None:
     """--quiet shows warnings and errors only."""
-    ended = run_to_end("--check", "--quiet", "--nproc-per-node", "1", "trian", cwd=tmp_path)
+    ended = run_here("--check", "--quiet", "--nproc-per-node", "1", "trian", cwd=tmp_path)
 
     assert {"warning", "error"} >= {verdict for lines in lines_of(ended).values() for verdict, _ in lines}
     assert 1 == ended.returncode
@@ -236,7 +234,7 @@ def test_fake_npu_smi(tmp_path: Path) -> None:
     tool.write_text("#!/bin/sh\necho '| 3     910B3      | Critical      | 93.6 |'\n")
     tool.chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    ended = run_to_end("--check", "--nproc-per-node", "1", env=env, cwd=tmp_path)
+    ended = run_here("--check", "--nproc-per-node", "1", env=env, cwd=tmp_path)
 
     assert [("error", "device 3 reported Critical")] == lines_of(ended)["health"]
     assert 1 == ended.returncode

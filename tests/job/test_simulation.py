@@ -13,7 +13,7 @@ import pytest
 from ascend_runner.guardian import process_tree, sweep
 from ascend_runner.job import simulation
 from ascend_runner.rank_table import checks, codec
-from tests.helpers.program import Program, Run, run_to_end, sentence
+from tests.helpers.program import Program, Run, run_here, run_to_end, sentence
 from tests.helpers.surroundings import permitted
 from tests.helpers.waiting import wait_until
 
@@ -60,7 +60,7 @@ def test_lines_name_their_node(line: bytes, expected: bytes) -> None:
 @pytest.mark.parametrize("value", ["4", "0x8", "4x0", "251x1", "1x17", "4x8x2", "x", "-1x2"])
 def test_sizes_that_cannot_be_simulated(value: str) -> None:
     """A size that is none is refused with an example."""
-    done = run_to_end(f"--simulate={value}", "true")
+    done = run_here(f"--simulate={value}", "true")
 
     assert (125, 1) == (done.returncode, done.stderr.count("\n"))
     assert "such as 4x8" in done.stderr
@@ -68,8 +68,8 @@ def test_sizes_that_cannot_be_simulated(value: str) -> None:
 
 def test_options_of_one_node() -> None:
     """Options that say which node this is are refused, also by their variables."""
-    by_flag = run_to_end("--simulate", "2x2", "--node-rank", "1", "true")
-    by_variable = run_to_end("--simulate", "2x2", "true", env={"ASCEND_RUNNER_NNODES": "2"})
+    by_flag = run_here("--simulate", "2x2", "--node-rank", "1", "true")
+    by_variable = run_here("--simulate", "2x2", "true", env={"ASCEND_RUNNER_NNODES": "2"})
 
     assert "ERROR --simulate and --node-rank cannot be used together" == sentence(by_flag.stderr.rstrip())
     assert "ERROR --simulate and --nnodes cannot be used together" == sentence(by_variable.stderr.rstrip())
@@ -118,6 +118,7 @@ def test_linked_nodes_end_as_one(program: Program) -> None:
     assert "still running" not in run.screen
 
 
+@pytest.mark.deep
 def test_first_failure_is_the_status(program: Program) -> None:
     """Without a link, the other node goes on until it is stopped; the exit status is that of the first failure."""
     script = "[ $RANK = 2 ] && exit 7; echo up; exec sleep 1000"
@@ -139,6 +140,7 @@ def test_ctrl_c_stops_all_nodes(program: Program) -> None:
     assert 2 == run.screen.count("received SIGINT")
 
 
+@pytest.mark.deep
 def test_one_node_is_stopped(program: Program) -> None:
     """SIGTERM to the runner of one node stops all nodes that are linked."""
     run = program.start("--link", "require", *SLEEPERS)

@@ -143,6 +143,7 @@ def test_wrong_key_is_not_heard(nodes: Nodes) -> None:
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(48)  # of ZMTP 3.0; the last byte but 31 says "a client"
 
 
+@pytest.mark.deep(quick=2)
 @pytest.mark.parametrize(
     "data",
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,19 @@ from tests.helpers.waiting import wait_until
 from tests.tools.job.conftest import Start, Tool, document, running, state_of
 
 
-def test_stop(start: Start, tool: Tool) -> None:
-    """The job ends like after SIGTERM."""
+def test_commands_to_a_running_job(start: Start, tool: Tool) -> None:
+    """It is neither released by mistake nor saved by ranks that cannot; it is stopped as by SIGTERM."""
     run = running(start, tool)
-    status, screen = tool("stop", "job")
+    release, checkpoint = tool("release"), tool("checkpoint")
+    run.wait_for("WARNING no rank handles SIGUSR1")
 
-    assert (0, f"job: sent SIGTERM to pid {run.popen.pid}; the ranks have their grace period to exit\n") == (
-        status,
-        screen,
-    )
+    assert 1 == release[0]
+    assert (1, True) == (checkpoint[0], "no rank handles SIGUSR1" in checkpoint[1])
+    assert process_tree.look(run.popen.pid)
+    stopped = f"job: sent SIGTERM to pid {run.popen.pid}; the ranks have their grace period to exit\n"
+    assert (0, stopped) == tool("stop", "job")
     assert 143 == run.finish()
+    assert " asked rank" not in run.screen
     assert (5, True) == (tool()[0], "stopped" in tool()[1])
 
 
@@ -86,18 +88,6 @@ def test_checkpoint(start: Start, tool: Tool) -> None:
     assert (1, "ascend-job: job is not running\n") == tool("checkpoint")
 
 
-def test_checkpoint_that_no_rank_handles(start: Start, tool: Tool) -> None:
-    """The command fails and says why, and so does the screen of the job, which goes on."""
-    run = running(start, tool)
-    status, screen = tool("checkpoint")
-    run.wait_for("WARNING no rank handles SIGUSR1")
-    tool("stop")
-    run.finish()
-
-    assert (1, True) == (status, "no rank handles SIGUSR1" in screen)
-    assert " asked rank" not in run.screen
-
-
 def test_release(start: Start, tool: Tool) -> None:
     """A job that is held says so with its cause, and ends with the exit status of its failure."""
     run = start("exit 7", "--hold", "1h", ranks=1)
@@ -121,7 +111,7 @@ def is_removed(folder: Path) -> bool:
 
 def test_release_without_the_report(start: Start, tool: Tool, program: Program, run_dir: Path) -> None:
     """If the logs were removed, the runner knows whether the job is held; if it cannot be asked, the pid is named."""
-    run = start("exit 7", "--hold", "1h", ranks=1)
+    run = start("exit 7", "--hold", "1h", "--html", "failure", ranks=1)
     run.wait_for("HTML report: ")  # the last file that is written
     wait_until(lambda: is_removed(program.log_dir))
     (socket,) = run_dir.glob(f"*/{CONTROL}")
@@ -144,14 +134,3 @@ def test_running_job_without_its_report_is_not_held(start: Start, tool: Tool, pr
     assert 143 == run.finish()
     assert (1, True) == (refused[0], refused[1].startswith("ascend-job: job is not held; "))
     assert (0, f"job: sent SIGTERM to pid {run.popen.pid}\n") == stopped
-
-
-def test_release_needs_a_held_job(start: Start, tool: Tool) -> None:
-    """A job that is running is not ended by mistake."""
-    run = running(start, tool)
-    status, _screen = tool("release")
-
-    assert 1 == status
-    assert process_tree.look(run.popen.pid)
-    run.send(signal.SIGTERM)
-    run.finish()

@@ -18,7 +18,7 @@ from ascend_runner.services import run_folder
 from ascend_runner.settings.model import decode
 from ascend_runner.tools.job.batch import JOB_NAME, BatchFile
 from ascend_runner.tools.job.main import main
-from tests.helpers.surroundings import CLEAN
+from tests.helpers.surroundings import CLEAN, LEANER
 from tests.helpers.terminal import Terminal
 from tests.helpers.waiting import LIMIT, is_gone, is_pending, wait_until
 
@@ -34,7 +34,7 @@ class Batch:
         self.path = folder / "sweep.txt"
         self.notes = folder / "notes"
         self.notes.touch()
-        self.env = {**CLEAN, run_folder.RUN_DIR_VARIABLE: str(folder / "run")}
+        self.env = {**CLEAN, **LEANER, run_folder.RUN_DIR_VARIABLE: str(folder / "run")}
 
     def fill(self, **statuses: int) -> None:
         """Write commands by their names, which end with these exit statuses."""

@@ -239,8 +239,7 @@ def explained_with_peak(path: Path) -> tuple[list[str], int]:
     return lines, int(last.split()[1]) * 1024
 
 
-@pytest.mark.deep
-@pytest.mark.deep(quick=2)
+@pytest.mark.deep(quick=1)
 @pytest.mark.parametrize("noise", ["x", "[rank7]: waiting for" + " peers" * 20 + "\n", "waiting for peers\n", "\n"])
 def test_large_logs_take_little_memory(noise: str, tmp_path: Path) -> None:
     """Also without a newline in 100 MB, and with the lines of ranks, a log is not held in memory."""

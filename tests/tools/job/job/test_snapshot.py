@@ -143,10 +143,7 @@ def test_records_of_an_attempt_that_has_ended(start: Start, run_dir: Path) -> No
     assert [Ending(exit_code=7)] == [rank.ending for rank in view.ranks]
 
 
-@pytest.mark.parametrize(
-    "answer", [b"", b"7", b'{"answer": ""}', b"[" * 4000], ids=["nothing", "number", "without records", "nested"]
-)
-def test_answer_that_is_none(start: Start, tool: Tool, run_dir: Path, answer: bytes) -> None:
+def test_answer_that_is_none(start: Start, tool: Tool, run_dir: Path) -> None:
     """What answers instead of the runner is ignored: the report and the logs give the same facts as before."""
     run = running(start, tool)
     (path,) = run_dir.glob("*/control")
@@ -155,15 +152,16 @@ def test_answer_that_is_none(start: Start, tool: Tool, run_dir: Path, answer: by
         listener.bind(str(path))
         listener.listen()
 
-        def respond() -> None:
+        def respond(answer: bytes) -> None:
             connection, _address = listener.accept()
             with connection:
                 connection.send(answer)
 
-        answering = threading.Thread(target=respond, daemon=True)
-        answering.start()
-        assert ["running", "running"] == [rank["state"] for rank in document(tool)["ranks"]]
-        answering.join()
+        for answer in (b"", b"7", b'{"answer": ""}', b"[" * 4000):
+            answering = threading.Thread(target=respond, args=(answer,), daemon=True)
+            answering.start()
+            assert ["running", "running"] == [rank["state"] for rank in document(tool)["ranks"]]
+            answering.join()
     run.send(signal.SIGTERM)
 
     assert 143 == run.finish()

@@ -278,25 +278,21 @@ def test_log_that_comes_later(shared: Path, follow: Follow) -> None:
     assert {"[rank 0] 0\n", "[rank 1] 1\n"} == {next_line(reader), next_line(reader)}
 
 
-@pytest.mark.deep(quick=2)
-@pytest.mark.parametrize(
-    ("words", "expected", "sentence"),
-    [
+def test_wrong_words(start: Start, tool: Tool) -> None:
+    """One sentence says what is wrong."""
+    start("exit 0", ranks=1).finish()
+    for words, expected, sentence in (
         (("-r", "7"), 2, "no log of rank 7 in "),
         (("-r", "x"), 2, "'x' is not a number or a range such as 8-15"),
         (("-n", "x"), 2, "invalid value 'x': expected a number of lines or all"),
         (("--since", "x"), 2, "invalid value 'x': expected a number of seconds, 0 or more"),
         (("--grep", r"\d("), 2, r"invalid regular expression '\d(': missing ), unterminated subpattern at position 2"),
         (("other",), 4, "no job 'other' on this machine"),
-    ],
-)
-def test_wrong_words(start: Start, tool: Tool, words: tuple[str, ...], expected: int, sentence: str) -> None:
-    """One sentence says what is wrong."""
-    start("exit 0", ranks=1).finish()
-    status, screen = tool("logs", *words)
+    ):
+        status, screen = tool("logs", *words)
 
-    assert expected == status
-    assert sentence in screen
+        assert expected == status
+        assert sentence in screen
 
 
 def test_logs_that_were_removed(start: Start, tool: Tool, program: Program) -> None:

@@ -40,7 +40,7 @@ main()
 def test_runner(command: str, options: tuple[str, ...], is_written: object, program: Program) -> None:
     """The runner writes it beside the JSON report, by default only after a failure, when it has shown the cause."""
     words = ("--log-dir", str(program.log_dir), "--nproc-per-node", "2", *options, "sh", "-c", command)
-    run = program.run([sys.executable, "-c", WITH_TIME, *words], {"MA_VJ_NAME": "job"})
+    run = program.run([sys.executable, "-c", WITH_TIME, *words], {"MA_VJ_NAME": "job", "ASCEND_RUNNER_HTML": ""})
     run.finish()
     page = program.log_dir / "job-report.html"
     last = run.screen.splitlines()[-1]
