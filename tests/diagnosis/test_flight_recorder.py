@@ -385,6 +385,7 @@ def test_reader_that_is_stopped(ranks: dict[int, Rank]) -> None:
     with subprocess.Popen(command) as reader, ranks[2].answering(IN_IT) as answer:
         wait_until(lambda: ranks[1].dump.exists() and ranks[1].dump.read_bytes())
         reader.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, reader.pid, os.WSTOPPED | os.WNOWAIT)  # until then, it might read
         found = Question(paths(ranks), 60.0, answer).answers()
         with ranks[0].pipe.open("r+b", buffering=0) as pipe:
             os.set_blocking(pipe.fileno(), False)

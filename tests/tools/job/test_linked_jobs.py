@@ -109,8 +109,8 @@ def test_frozen_runner_of_a_node(program: Program, run_dir: Path, tool: Tool, no
     command = [sys.executable, "-m", "ascend_runner.tools.job", "top"]
     tops = [Terminal([*command, f"job-node-{number}"], program.folder, env, 140) for number in (node, 0)]
     try:
-        tops[0].wait_for("the runner does not respond")
-        tops[1].wait_for("not responding" if node else "the runner does not respond")
+        tops[0].wait_for("the runner did not respond")
+        tops[1].wait_for("not responding" if node else "the runner did not respond")
         ends = [top.finish("q") for top in tops]
     finally:
         for top in tops:
@@ -120,7 +120,7 @@ def test_frozen_runner_of_a_node(program: Program, run_dir: Path, tool: Tool, no
 
     assert 143 == run.finish()
     assert (0, [0, 0]) == (status, ends)
-    assert "the runner does not respond" in " ".join(screen.split())
+    assert "the runner did not respond" in " ".join(screen.split())
 
 
 @pytest.mark.deep
