@@ -39,6 +39,12 @@ def test_every_cause_has_a_kind_of_its_own() -> None:
     assert len(CAUSES) == len({cause.report_kind for cause in CAUSES})
 
 
+def test_where_a_cause_may_lie() -> None:
+    """Any node may have caused a hang or slow training; findings about this node may explain a failure or a hang."""
+    assert {HangDetected, Slowdown} == {cause for cause in CAUSES if cause.may_be_elsewhere}
+    assert {Exited, HangDetected} == {cause for cause in CAUSES if cause.may_be_the_node}
+
+
 def test_every_cause_has_a_row() -> None:
     """Each cause ends an attempt from some phase: a cause without a row would be ignored."""
     without = {
