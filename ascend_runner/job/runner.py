@@ -28,6 +28,7 @@ from ascend_runner.services.hccl_heartbeats import HcclHeartbeats
 from ascend_runner.services.heartbeats import Heartbeats, receiving
 from ascend_runner.services.live import Live
 from ascend_runner.supervision import cloud_events
+from ascend_runner.supervision.causes import LimitReached
 from ascend_runner.supervision.job_machine import (
     Action,
     AllStarted,
@@ -305,9 +306,8 @@ class JobRunner:
         cause, self._end.outcome = outcome.cause, outcome
         self._end.limit = HUNG_DISK_LIMIT if recorder.is_disk_hung else REPORT_LIMIT
         if cause is None or outcome.is_from_outside:
-            is_limit = cause is not None and cause.stop_signal is None
             sentence = wording.sentence(outcome)
-            return Expired(sentence) if is_limit else Ended(outcome.status, sentence)
+            return Expired(sentence) if isinstance(cause, LimitReached) else Ended(outcome.status, sentence)
         has_progressed = self._has_progressed()
         restart, fingerprint = recorder.investigation().judge(outcome, cause, has_progressed=has_progressed)
         failed = Failed(

@@ -33,8 +33,8 @@ LONGEST_NUMBER: Final = 16  # characters of the number of a rank
 class CauseRecord:
     """Why a job failed."""
 
-    # "rank_failed", "rank_not_started", "interrupted", "hang", "slow", "unhealthy" (by --inspect stop), "expired" (at
-    # its time limit) or "runner_failed"
+    # "rank_failed", "rank_not_started", "node_failed" (another node), "interrupted", "hang", "slow", "unhealthy" (by
+    # --inspect stop), "expired" (at its time limit) or "runner_failed"
     kind: str = ""
     sentence: str = ""
     rank_id: int | None = None  # the rank that caused it, if any
