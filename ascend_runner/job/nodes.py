@@ -465,7 +465,7 @@ class Nodes:
         if outcome.cause is None and self._spec.restarts.max_restarts:
             self._await_success()
         elif isinstance(outcome.cause, SignalReceived) and self._joined:
-            stop = self._await_stop() if outcome.cause.node is None else self._stop
+            stop = self._await_stop(outcome.cause.stop_signal) if outcome.cause.node is None else self._stop
             if self.plan.node == 0 and stop and not stop.signum:
                 self._await_verdict()  # which the link process of this node makes: the others need it to go on
             if stop is None or stop.signum or stop.status == outcome.status:
@@ -508,9 +508,11 @@ class Nodes:
         while not (self._is_over(attempt) or signals.is_stopped()):
             signals.wait(1.0 if self._joined is None else 60.0)
 
-    def _await_stop(self) -> StopAll | None:
+    def _await_stop(self, signum: int) -> StopAll | None:
         self._note_end()
-        self._say(stage=Stage.DEAD, alive=0)
+        # A scheduler signals ranks and runner at once. A rank that ended first was told as a failure, which it is not.
+        told = {"failure": None, "signum": signum} if self._local.failure else {}
+        self._say(stage=Stage.DEAD, alive=0, **told)
         self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD, NODE_0)
         return self._stop if self._is_stopped else None
 

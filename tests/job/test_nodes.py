@@ -474,6 +474,22 @@ def test_verdict_on_a_later_attempt_is_one_on_this() -> None:
     assert 2.0 == scene.clock.now()
 
 
+def test_signal_that_explains_the_end_of_a_rank() -> None:
+    """A scheduler signals ranks and runner at once: a rank that ended first is then no failure to be explained."""
+    scene = Scene()
+    scene.clock.stop_signum = SIGTERM
+    scene.send(Joined())
+    cause = Exited(0, Ending(signum=SIGTERM))
+    scene.nodes.observe(State(phase=Phase.TERMINATING, cause=cause, grace=15.0), 1.0)
+    assert scene.peers.told[-1].failure
+    scene.send_at(1.0, StopAll(attempt=0, node=1, rank_id=0, ending="killed by SIGTERM", status=143))
+    outcome = scene.nodes.await_end(Outcome(cause=SignalReceived(SIGTERM)))
+
+    last = scene.peers.told[-1]
+    assert (143, 1.0) == (outcome.status, scene.clock.now())
+    assert (Stage.DEAD, None, SIGTERM) == (last.stage, last.failure, last.signum)
+
+
 def test_stop_signal_during_the_wait_for_a_verdict_is_kept() -> None:
     """It does not end that wait, but no attempt follows on this node."""
     scene = Scene(restarts=3)

@@ -287,6 +287,20 @@ def test_without_a_verdict_the_stop_gives_the_status() -> None:
     assert [(None, 9, True)] == [(verdict.node, verdict.status, verdict.is_alone) for verdict in reached]
 
 
+def test_failure_that_a_signal_explains() -> None:
+    """A node that takes its failure back, since it was stopped, is not waited for, and is stopped like all others."""
+    world = World(nodes=2).start().play(10.25)
+    world.machines[0].fail(FailureClass.UNKNOWN)
+    world.machines[0].tell(failure=None, signum=SIGTERM)
+    world.play(2.0)
+
+    assert {(0, "", 143)} == {
+        (verdict.node, verdict.kind, verdict.status)
+        for machine in world.machines.values()
+        for verdict in machine.verdicts
+    }
+
+
 def test_without_a_verdict_all_nodes_end_alike() -> None:
     """A node that fails while node 0 dies has a cause of its own, but the status of the stop, as all others."""
     world = World(nodes=3, network=Network(fate=lambda _node, _at: (0.01,))).start().play(10.25)
