@@ -374,6 +374,8 @@ class Manager:
             self._tell(event)
         if is_stop_pending or self._state.is_tearing_down:
             self._hangs.end()
+            # Before the ranks are asked to stop: engines below them may be gone at once.
+            self._engines.end(is_failure=self._state.cause is not None and self._state.cause.ending is not None)
         if is_stop_pending or self._state.phase not in {before, Phase.DONE}:
             if self._state.is_tearing_down:
                 is_killing = self._state.phase is Phase.KILLING
@@ -384,8 +386,6 @@ class Manager:
                 for rank_id in sorted(self._state.alive):
                     self._tell(self._output.read_so_far(rank_id))
         self._perform(actions)
-        if is_stop_pending or self._state.is_tearing_down:  # not earlier: the ranks need not wait for it
-            self._engines.end(is_failure=self._state.cause is not None and self._state.cause.ending is not None)
         # Reap last: until the machine has seen the end of the rank, it may signal the group.
         if isinstance(event, Emptied) or (isinstance(event, Exited) and not event.has_stragglers):
             self._tell(self._processes.reap(event.rank_id))
