@@ -145,7 +145,7 @@ def engine_command(argv: Sequence[str]) -> tuple[str, ...]:
     """Return the words of the engine that a command runs, also after a wrapper or in the line of a shell, or ()."""
     command = _without_wrappers(argv)
     if command and os.path.basename(command[0]) in SHELLS:
-        return next(filter(None, map(engine_command, commands_of(_line_of(command[1:]) or ""))), ())
+        return next(filter(None, map(engine_command, commands_of(_line_of(command[1:])))), ())
     return command if _engine(command) else ()
 
 
@@ -171,8 +171,8 @@ def script_of(argv: Sequence[str]) -> str:
     """Return the path of the script that a shell or Python runs, also after a wrapper, or ""."""
     command = _without_wrappers(argv)
     if command and os.path.basename(command[0]) in SHELLS:
-        _options, words = _cut_shell(command[1:])
-        return "" if _line_of(command[1:]) is not None else next(iter(words), "")
+        has_line, words = _cut_shell(command[1:])
+        return "" if has_line else next(iter(words), "")
     python = python_command(command) if command else None
     return python.target if python and not python.is_module else ""
 
@@ -278,31 +278,31 @@ def program_of(argv: tuple[str, ...]) -> str:
 
 def _run_by_shell(words: Sequence[str]) -> str:
     """Return the script that a shell runs, the target of the last command of its -c, or "" if there is neither."""
-    line = _line_of(words)
-    if line is None:
-        return os.path.basename(next((word for word in words if not word.startswith(("-", "+"))), ""))
-    for command in reversed([*commands_of(line)]):
+    has_line, rest = _cut_shell(words)
+    if not has_line:
+        return os.path.basename(next(iter(rest), ""))
+    for command in reversed([*commands_of(_line_of(words))]):
         inner = _without_wrappers(command)
         if inner and (python_command(inner) or engine_in(inner) or os.path.basename(inner[0]) in SHELLS):
             return program_of(inner)
     return ""
 
 
-def _line_of(words: Sequence[str]) -> str | None:
-    """Return the line that a shell runs with -c, or None if it runs a script."""
-    options, rest = _cut_shell(words)
-    has_line = any("c" in option for option in options if not option.startswith("--"))
-    return next(iter(rest), "") if has_line else None
+def _line_of(words: Sequence[str]) -> str:
+    """Return the line that a shell runs with -c, or "" if it runs a script."""
+    has_line, rest = _cut_shell(words)
+    return next(iter(rest), "") if has_line else ""
 
 
-def _cut_shell(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Cut the words after a shell into its options, without their values, and the rest."""
-    options, rest = [], list(words)
+def _cut_shell(words: Sequence[str]) -> tuple[bool, list[str]]:
+    """Return whether the arguments of a shell have -c, and those that follow its options."""
+    has_line, rest = False, list(words)
     while rest and rest[0].startswith(("-", "+")):
-        options.append(rest.pop(0))
-        if SHELL_VALUED.fullmatch(options[-1]):
+        option = rest.pop(0)
+        has_line |= "c" in option and not option.startswith("--")
+        if SHELL_VALUED.fullmatch(option):
             del rest[:1]
-    return options, rest
+    return has_line, rest
 
 
 def refuse_python_options(command: PythonCommand, engine: str) -> None:

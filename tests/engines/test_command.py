@@ -206,6 +206,7 @@ def test_engine_on_several_nodes(line: str, expected: bool) -> None:  # noqa: FB
         (("bash", "--norc", "-lc", "source env.sh\npython -m pkg.train"), "pkg.train"),
         (("bash", "-c", "torchrun --nproc_per_node 2 train.py"), "train.py"),
         (("bash", "-c", "bash train.sh"), "train.sh"),
+        (("bash", "-o", "pipefail", "/job/train.sh"), "train.sh"),
         (("bash", "-c", "echo ';' 'a"), "bash"),
         (("torchrun", "--nproc_per_node", "2", "/job/train.py", "other.py"), "train.py"),
         (("python", "-m", "torch.distributed.run", "train.py"), "train.py"),
