@@ -6,11 +6,13 @@ write. Every function that creates something refuses these. Elsewhere, symlinks 
 
 from __future__ import annotations
 
+import array
 import errno
 import fcntl
 import itertools
 import os
 import stat
+import termios
 from contextlib import suppress
 from typing import Final
 
@@ -328,3 +330,10 @@ def _lstat(path: str) -> os.stat_result | None:
         return os.lstat(path)
     except OSError:
         return None
+
+
+def bytes_in_pipe(fd: int) -> int:
+    """Return how many bytes of a pipe nobody has read; `fd` is either end."""
+    size = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, size)
+    return size[0]

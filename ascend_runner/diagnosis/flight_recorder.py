@@ -2,20 +2,17 @@
 
 A recorder holds the newest collectives of a rank. A write to its pipe makes the rank dump them to a file. Collectives
 are matched between ranks by process group and number, never by time. What a dump has is the rank's own, so nothing of
-it is trusted. They are made while the stacks of the ranks are read; only a rank that has read its pipe is waited for.
+it is trusted. Ranks dump while their stacks are read; after that, only those that have read their pipe are waited for.
 """
 
 from __future__ import annotations
 
-import array
-import fcntl
 import math
 import os
 import re
 import select
 import stat
 import struct
-import termios
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -107,15 +104,14 @@ class _Asked:
     version: tuple[int, ...] | None
 
     def may_answer(self, seconds: float) -> bool:
-        """Return whether it has read its pipe and not closed it, or may still read it `seconds` after it was asked."""
+        """Return whether an answer is still possible `seconds` after it was asked."""
         poll = select.poll()
         poll.register(self.pipe, 0)
-        unread = array.array("i", [0])
-        fcntl.ioctl(self.pipe, termios.FIONREAD, unread)
-        return not poll.poll(0) and (seconds < READ_LIMIT or not unread[0])  # POLLERR: nobody reads it any more
+        is_closed = bool(poll.poll(0))  # POLLERR: no process has it open for reading
+        return not is_closed and (seconds < READ_LIMIT or not files.bytes_in_pipe(self.pipe))
 
     def answer(self) -> Recording | None:
-        """Return its recording, None until it has dumped one."""
+        """Return its recording, or None if it has not dumped one since it was asked."""
         version = _version(self.dump)
         if version is None or version == self.version:
             return None
@@ -163,13 +159,13 @@ class Question:
     def _read(self) -> None:
         waiting = self._asked
         while waiting and (now := time.monotonic()) < self._deadline and not self._is_cut():
-            waiting = [recorder for recorder in waiting if self._may_answer(recorder, now - self._began)]
+            waiting = [recorder for recorder in waiting if self._look(recorder, now - self._began)]
             time.sleep(POLL_INTERVAL if waiting else 0.0)
         for recorder in self._asked:
             os.close(recorder.pipe)
 
-    def _may_answer(self, recorder: _Asked, after: float) -> bool:
-        """Read the answer of a recorder, if it has dumped one; return whether it still may."""
+    def _look(self, recorder: _Asked, after: float) -> bool:
+        """Read the answer of a recorder, if there is one; return whether to go on waiting for it."""
         may_answer = recorder.may_answer(after)  # if not, it may have answered just before
         recording = recorder.answer()
         if recording:
@@ -178,7 +174,7 @@ class Question:
 
 
 def _write(pipe: str) -> int | None:
-    """Write to a pipe, and return its descriptor if anybody may read that. Writes to nothing else, and never waits."""
+    """Write to a named pipe without blocking; return its descriptor, or None if nobody can read it or it is no pipe."""
     try:
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # ENXIO: nobody reads it; ENOENT: the rank has not made it

@@ -8,11 +8,8 @@ The end of each output is kept for the report.
 
 from __future__ import annotations
 
-import array
-import fcntl
 import os
 import select
-import termios
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +17,7 @@ from contextlib import suppress
 from signal import SIGTERM
 from typing import Final
 
+from ascend_runner import files
 from ascend_runner.node import bounded
 from ascend_runner.ranks.console import Console, grow_pipe
 from ascend_runner.ranks.lines import LineCutter
@@ -163,7 +161,7 @@ class Pump:
             self._is_given_up = True
             for fd, stream in list(self._streams.items()):
                 with suppress(OSError):  # the thread has just closed the pipe, at its end
-                    stream.unread = _bytes_in_pipe(fd)
+                    stream.unread = files.bytes_in_pipe(fd)
 
     @property
     def has_timers(self) -> bool:
@@ -240,7 +238,7 @@ class Pump:
 
     def _read_rest(self, fd: int, stream: Stream) -> None:
         """Read the present contents of a pipe. An outsider may hold it open, or even keep writing."""
-        left = _bytes_in_pipe(fd)
+        left = files.bytes_in_pipe(fd)
         while left and (moved := self._move(fd, stream, min(left, READ_SIZE))):
             left -= moved
         if fd in self._streams:
@@ -313,9 +311,3 @@ class Pump:
         if others == 1 < len(self._with_bars):
             self.tell_bars()
         return SHOW_AFTER if self.is_redrawn and len(self._with_bars) == 1 else BAR_INTERVAL
-
-
-def _bytes_in_pipe(fd: int) -> int:
-    size = array.array("i", [0])
-    fcntl.ioctl(fd, termios.FIONREAD, size)
-    return size[0]
