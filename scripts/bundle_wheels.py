@@ -104,7 +104,7 @@ def _notices(wheels: Path, python: str) -> Iterator[str]:
 
 
 def _texts(title: str, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
-    """Yield the licence files, each after its name, which may name the part that it covers: "LICENSE.libsodium.txt"."""
+    """Yield each licence file under its name, which may say what it covers: "LICENSE.libsodium.txt"."""
     yield f"{RULE}{title}\n"
     for path, data in files:
         yield f"\n{os.path.basename(path)}:\n\n{data.decode(errors='replace').strip()}\n"

@@ -18,8 +18,8 @@ ANSWER_LIMIT: Final = 1.0
 BUSY_LIMIT: Final = 10.0  # seconds for one whose main thread is running: it does not hang, but the machine is too slow
 SOON: Final = 0.001  # seconds; 0 would disarm a timer
 
-# Seconds beyond the grace for the link process to tell the other nodes that nothing is left: that of node 0 makes the
-# verdict once they have ended, any other one ends within half a second.
+# Seconds beyond the grace for the last word of the link process. On node 0 it makes the verdict once the other nodes
+# have ended; elsewhere it takes half a second.
 LINK_LIMIT: Final = 4.0
 LINK_INTERVAL: Final = 0.1  # seconds between two checks whether it has ended
 
@@ -219,9 +219,9 @@ class Runner:
         return found if is_same else None
 
     def end_link(self, survivors: list[str]) -> None:
-        """Tell the link process that only these processes are left, and let it pass that on and end.
+        """Tell the link process that only these processes are left, and wait until it has passed that on and ended.
 
-        It is not waited for if it is stopped, nor after a second stop signal.
+        Do not wait if it is suspended, or after a second stop signal.
         """
         try:
             os.write(self._farewell, "\n".join(["dead", *survivors]).encode()[:PIPE_BUF])

@@ -411,10 +411,10 @@ class Nodes:
         if verdict is None or verdict.is_alone:
             why = "no verdict from node 0" if self._joined else "node 0 does not answer"
             if self._stop and self._is_stopped and self._stop.node not in {None, self.plan.node}:
-                why += f", which had stopped all nodes ({self._stop.ending})"
+                why += f", which stopped all nodes ({self._stop.ending})"
             self._setup.messages.info(f"{why}; showing what this node knows")
-            status = verdict.status if verdict else 0
-            return attrs.evolve(end, status=status or end.status, decision=Verdict.NO_LINK)
+            status = (verdict.status if verdict else 0) or end.status
+            return attrs.evolve(end, status=status, decision=Verdict.NO_LINK)
         known = {one.value: one for one in Verdict}
         # With a cause elsewhere, what ended the ranks here is the same each time, or the failure that is not the cause.
         fingerprint = end.fingerprint if verdict.node == self.plan.node else str(verdict)
@@ -510,7 +510,7 @@ class Nodes:
 
     def _await_stop(self, signum: int) -> StopAll | None:
         self._note_end()
-        # A scheduler signals ranks and runner at once. A rank that ended first was told as a failure, which it is not.
+        # A scheduler signals ranks and runner at once: a rank that ended first was reported as a failure, but is none.
         told = {"failure": None, "signum": signum} if self._local.failure else {}
         self._say(stage=Stage.DEAD, alive=0, **told)
         self._await(lambda: self._is_stopped or self._verdict_so_far is not None, STOP_WORD, NODE_0)

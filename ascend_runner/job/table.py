@@ -161,7 +161,9 @@ def write(table: TableFile, warn: Callable[[str], None], *, is_checked: bool) ->
         if lock is not None:
             warn(f"{problem}; writing the rank table to {path!r} instead")
             return attrs.evolve(table, path=path), lock
-    raise OutputError(f"{problem}; {MOST_PLACES} other places, {table.fallback_path!r} and next to it, are in use, too")
+    raise OutputError(
+        f"{problem}; the {MOST_PLACES} fallback paths, such as {table.fallback_path!r}, cannot be used either"
+    )
 
 
 def _places(path: str) -> Iterator[str]:

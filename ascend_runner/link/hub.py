@@ -605,7 +605,7 @@ def _clocks(hub: Hub) -> dict[str, str]:
 
 
 def _adopt_stop(hub: Hub) -> Told:
-    """Continue the stop of an attempt that the former hub, which this one replaces, has begun."""
+    """Continue a stop that was begun by the hub that this one replaces."""
     if hub.stop or hub.is_final:
         return hub, ()
     stops = (peer.stop for peer in hub.peers.values() if peer.attempt == hub.attempt)
@@ -839,7 +839,9 @@ def _start(hub: Hub) -> Told:
         return _conclude(hub, verdict), ()
     unready = [node for node in late if not _has_prepared(hub, node)]
     if late and not unready:
-        return _waiting(hub, f"waiting until the ranks of the previous runner of {named(late)} must have ended"), ()
+        return _waiting(
+            hub, f"waiting for the previous runner of {named(late)} to time out, because its ranks may still be running"
+        ), ()
     most = f"for at most {duration(hub.identity.link_timeout)} (--link-timeout)"
     return (_waiting(hub, f"to be ready for the restart, {most}", unready) if unready else hub), ()
 

@@ -175,7 +175,7 @@ class Link:
                 return
             if time.monotonic() - started > self._limits.longest_delay:
                 delay = self._limits.first_delay
-            self._warn(f"the link process {end}; starting it again (meanwhile the job continues without a link)")
+            self._warn(f"the link process {end}; restarting it; until then, the job continues without a link")
             self._closing.wait(delay)
             delay = min(2 * delay, self._limits.longest_delay)
 

@@ -52,7 +52,7 @@ TIE: Final = 1.0  # seconds; runners on two machines that started closer togethe
 BACK: Final = 0.5  # seconds for a connection to be made again
 CLOSE_LIMIT: Final = 6.0  # seconds for the last word to arrive; the rules give up after `protocol.PARTING`
 DEAD_LIMIT: Final = 0.4  # seconds, likewise, while the guardian waits for this process
-VERDICT_LIMIT: Final = AFTER_GRACE + 1.0  # seconds beyond the grace, likewise, of node 0: the verdict is made here
+VERDICT_LIMIT: Final = AFTER_GRACE + 1.0  # seconds beyond the grace, likewise, on node 0, where the verdict is made
 SILENT: Final = 10.0  # seconds without a question of the runner, which asks every 5, until it is said to be silent
 NOT_RESPONDING: Final = "not responding"  # its state then, as people see it
 ORPHAN_LIMIT: Final = 120.0  # seconds for the guardian to end the processes of a dead runner; it needs at most 65
@@ -315,7 +315,7 @@ class LinkProcess(Generic[State]):
         if is_bound:
             return
         taken = f"{ports[0]}-{ports[-1]} are" if len(ports) > 1 else f"{ports[0]} is"
-        what_follows = "until one is free, the nodes run without a link; or use another --link-port on all nodes"
+        what_follows = "the nodes run without a link until one is free, or set another --link-port on all nodes"
         self._tell_once("ports", f"no free port for the link between the nodes: {taken} in use; {what_follows}")
 
     def _look_for_rivals(self, hub: HubSocket, now: float) -> None:

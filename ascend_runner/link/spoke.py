@@ -464,7 +464,7 @@ def _lease(spoke: Spoke) -> float:
 
 
 def _own_verdict(spoke: Spoke) -> JobVerdict:
-    """Return this node's own cause, with the status of the stop that all nodes have heard, if there was one (law 3)."""
+    """Return the verdict of this node alone; its status is that of the stop that the hub sent, if any (law 3)."""
     identity, local = spoke.identity, spoke.local
     stop = spoke.view.stop if spoke.view.stop and spoke.view.stop.attempt == local.attempt else None
     verdict = JobVerdict(attempt=local.attempt, missing=_others(spoke), is_alone=True, pod=identity.pod)

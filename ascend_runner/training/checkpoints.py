@@ -189,7 +189,7 @@ class _Look:
         is_one_kind = len({checkpoint.kind for checkpoint in found}) == 1
         found.sort(key=lambda checkpoint: (checkpoint.number if is_one_kind else (), checkpoint.written_at))
         folders = {} if pointers else self._folders(found)
-        newest, incomplete = None, "" if found else f"{os.path.basename(pointers[0])} names one that does not exist"
+        newest, incomplete = None, "" if found else f"{os.path.basename(pointers[0])} names a missing checkpoint"
         while found and newest is None:
             checkpoint = found.pop()
             lack = self._lack(checkpoint, folders, is_pointed_to=bool(pointers))

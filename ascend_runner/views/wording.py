@@ -89,7 +89,7 @@ def _few(some: Iterable[StackGroup], groups: Sequence[StackGroup]) -> tuple[Stac
 
 
 def _absent(collectives: Sequence[CollectiveGroup]) -> set[int]:
-    """Return the ranks that others wait for in a collective, and that wait in none themselves."""
+    """Return the ranks that are missing from a collective and are not waiting in another one."""
     known = [one for one in collectives if one.number is not None]
     waiting = {rank_id for one in known if one.is_waiting for rank_id in one.rank_ids}
     return {rank_id for one in known for rank_id in one.rank_ids} - waiting

@@ -38,7 +38,7 @@ CLEAN: Final = {
         "COVERAGE_PROCESS_START",
     }
 }
-# Variables of each run that the quick tier leaves something out of; options of a test override them.
+# Variables with which each run of the quick tier does less; those of a test override them.
 LEANER: Final[dict[str, str]] = {}
 
 

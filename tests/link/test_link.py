@@ -228,7 +228,7 @@ def test_link_process_is_started_again(nodes: Nodes, node: int, trouble: str, ho
         for each in linked:
             each.wait_for(**{f"_{node}": "hello", f"_{1 - node}": "hello"})
 
-    warning = f"the link process {how}; starting it again (meanwhile the job continues without a link)"
+    warning = f"the link process {how}; restarting it; until then, the job continues without a link"
     assert [warning] == linked[node].warnings
     assert [] == linked[1 - node].warnings
 

@@ -454,7 +454,7 @@ INCOMPLETE: Final[list[tuple[Save, str]]] = [
     ([("model_9.pt", archive()[:-1]), ("optimizer_9.pt", archive())], "model_9.pt: it is truncated"),
     ([("last.pt", b"")], "last.pt: it is empty"),
     (megatron(9)[:-1], "iter_0000009: no latest_checkpointed_iteration.txt or latest names it"),
-    (deepspeed(9)[-1:], "latest names one that does not exist"),
+    (deepspeed(9)[-1:], "latest names a missing checkpoint"),
     ([*deepspeed(9), ("global_step9/x_model_states.pt", b"PK")], "global_step9: x_model_states.pt is truncated"),
     ([*dcp(9)[1:]], "step_9: __0_0.distcp is missing"),
     ([*hf(9), ("checkpoint-9/checkpoint-is-incomplete.txt", b"")], "checkpoint-9: it has checkpoint-is-incomplete.txt"),

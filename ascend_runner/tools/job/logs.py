@@ -411,7 +411,7 @@ class LogViewer:
         ranks = self._query.ranks or {rank_id}
         if verdict and rank_id is not None and rank_id in ranks and rank_id not in self._there():
             where = _where(verdict.node or 0, {rank_id}, seen)
-            self._tell(f"{where}; its last lines, received over the link:")
+            self._tell(f"{where}; last lines received over the link:")
             log = RankLog(rank_id, f"rank {rank_id}", verdict.log)
             prefix = _prefix(log, has_colors=self._query.has_colors) if self._shown or self._has_prefix else ""
             for line in self._query.line_filter.chosen(map(printable, verdict.lines)):

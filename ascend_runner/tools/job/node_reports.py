@@ -150,9 +150,8 @@ class NodeReports:
         found, verdict = self.candidates, self.candidates[0].named_in
         if verdict:
             same = [node.number for node in self.nodes if str(node.verdict) == str(verdict)]
-            yield f"the verdict of {node_list(same)}"
-            if verdict.missing:
-                yield f"{node_list(verdict.missing)} had no part in it"
+            without = f", made without {node_list(verdict.missing)}" if verdict.missing else ""
+            yield f"the verdict of {node_list(same)}{without}"
         elif found[0].standing is not Standing.OWN:
             yield "no node has an error of its own"
         else:

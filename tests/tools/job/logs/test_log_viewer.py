@@ -206,7 +206,7 @@ def fixture_first(tmp_path: Path) -> Path:
 def test_rank_of_another_node(first: Path, tool: Tool) -> None:
     """Its last lines are shown that the link has carried, with a note, unless its log is here."""
     where = "rank 3 is on node 1 (10.0.0.1, pod worker-1); its log is /data/job-proc-rank-3-device-1.txt there"
-    note = f"ascend-job: {where}; its last lines, received over the link:\n"
+    note = f"ascend-job: {where}; last lines received over the link:\n"
     everything = f"[rank 0] last 0\n[rank 1] last 1\n[rank 3] one\n[rank 3] two\\x1b[2J\n{note}"
 
     assert (0, f"one\ntwo\\x1b[2J\n{note}") == tool("logs", str(first), "-r", "3")
