@@ -413,6 +413,24 @@ def test_rank_that_ends(ranks: dict[int, Rank]) -> None:
     assert 30 > time.monotonic() - began
 
 
+def test_rank_that_never_dumps(ranks: dict[int, Rank]) -> None:
+    """A rank that has read its pipe, but cannot have the GIL, gets little longer than the ranks that have answered."""
+    began = time.monotonic()
+    with ranks[0].answering(IN_IT) as one, ranks[1].answering(IN_IT) as other, ranks[2].answering(b"") as stuck:
+        found = Question(paths(ranks), 60.0, lambda: one() or other() or stuck()).answers()
+
+    assert {0: decode(IN_IT), 1: decode(IN_IT), 2: None} == found
+    assert 30 > time.monotonic() - began
+
+
+def test_rank_that_dumps_later_than_most(ranks: dict[int, Rank]) -> None:
+    """The last rank is waited for as long again as the others needed."""
+    with ranks[0].answering(IN_IT) as one, ranks[1].answering(IN_IT) as other, ranks[2].answering(BEFORE_IT) as last:
+        found = Question(paths(ranks), 60.0, lambda: one() or other() or (ranks[1].dump.exists() and last())).answers()
+
+    assert {0: decode(IN_IT), 1: decode(IN_IT), 2: decode(BEFORE_IT)} == found
+
+
 def test_dumps_are_made_meanwhile(ranks: dict[int, Rank]) -> None:
     """Recorders are asked at once; by the time that somebody waits for them, they may have dumped."""
     with ranks[0].answering(IN_IT) as answer:
