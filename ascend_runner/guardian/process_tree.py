@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from signal import SIGCONT, SIGTERM
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,10 @@ _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process
 LIST_ATTEMPTS = 5  # at the children of a process whose threads end; a scan of /proc may be thousands of times slower
 PF_EXITING = 0x4  # linux/sched.h
 ENDED = frozenset({"Z", "X"})
+# Files of a process whose readers wait while it is in execve(2) (seen in Linux 6.18).
+LOCKED_IN_EXEC = frozenset({"stat", "wchan", "syscall", "environ"})
+EXEC_CHECKS = 500  # of a process that is about to have a program, or to sleep
+EXEC_INTERVAL = 0.0002  # seconds between them
 
 
 class Descendant(NamedTuple):
@@ -153,9 +158,9 @@ def is_alive(pid: int) -> bool:
 def look(pid: int) -> Descendant | None:
     """Return a process, or None if it has ended."""
     try:
-        if _has_no_program(pid) and _is_in_exec(status := read(pid, "status")):
-            return _look_in_exec(pid, status)
         stat = read(pid, "stat")
+    except BlockingIOError:
+        return _look_in_exec(pid)
     except (*_GONE, PermissionError):  # it has ended, or it is hidden
         return _look_without_proc(pid)
 
@@ -179,28 +184,30 @@ def look(pid: int) -> Descendant | None:
 def is_in_exec(pid: int) -> bool:
     """Whether a process hangs in execve(2), at a disk on which it closes files.
 
-    Readers of stat, wchan, syscall, stack and fd of such a process hang as well (seen in Linux 6.18), until the disk
-    responds or they are killed; ps(1) is one of them.
+    Readers of some files in /proc hang as well until the disk responds or they are killed; ps(1) is one of them.
     """
     try:
-        return _is_in_exec(read(pid, "status"))
+        for _ in range(EXEC_CHECKS):
+            # Asked first, because it is the cheapest file of a process.
+            size, _resident, _shared, code, *_others = read(pid, "statm").split()
+            if code != b"0" or size == b"0":
+                return False
+            status = read(pid, "status")
+            if b"\nVmExe:\t       0 kB\nVmLib:\t       0 kB\n" not in status:  # nothing is mapped but its stack
+                return False
+            if b"\nState:\tR" not in status:
+                return True
+            time.sleep(EXEC_INTERVAL)  # it has just begun, or a signal has woken it and it will sleep again
     except OSError:
-        return False
+        return False  # it has ended
+    return True
 
 
-def _has_no_program(pid: int) -> bool:
-    """Whether a process has memory, but no code in it. Asked first, because statm is the cheapest file of a process."""
-    size, _resident, _shared, code, *_others = read(pid, "statm").split()
-    return code == b"0" and size != b"0"
-
-
-def _is_in_exec(status: bytes) -> bool:
-    """Whether it sleeps between two programs: nothing of the next one is mapped yet but its stack."""
-    is_asleep = b"\nState:\tS" in status or b"\nState:\tD" in status
-    return is_asleep and b"\nVmExe:\t       0 kB\nVmLib:\t       0 kB\n" in status
-
-
-def _look_in_exec(pid: int, status: bytes) -> Descendant | None:
+def _look_in_exec(pid: int) -> Descendant | None:
+    try:
+        status = read(pid, "status")
+    except OSError:
+        return _look_without_proc(pid)
     members = dict(line.split(b":\t", 1) for line in status.splitlines() if b":\t" in line)
     try:
         pgid, session = os.getpgid(pid), os.getsid(pid)
@@ -232,10 +239,10 @@ def describe(found: Descendant) -> str:
 
 def wchan(pid: int) -> str:
     """Return the kernel function in which a process sleeps (proc(5)), or "" if it is unknown."""
-    if is_in_exec(pid):
-        return "execve"
     try:
         name = read(pid, "wchan").decode(errors="replace").strip()
+    except BlockingIOError:
+        return "execve"
     except OSError:
         return ""  # the process has ended, or the file is not readable
     return "" if name == "0" else name
@@ -245,10 +252,13 @@ def read(pid: int, name: str) -> bytes:
     """Return the content of a file of a process in /proc.
 
     Raises:
+        BlockingIOError: The process hangs in execve(2), and so would the reader of this file.
         OSError: The process has ended or hides this file, or /proc is not ours: its number means another process there.
     """
     if not is_proc_ours():
         raise FileNotFoundError
+    if name in LOCKED_IN_EXEC and is_in_exec(pid):
+        raise BlockingIOError
     fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         pieces = []

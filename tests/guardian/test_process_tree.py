@@ -340,7 +340,25 @@ def test_process_that_hangs_in_exec(tmp_path: Path) -> None:
             assert (parent.pid, os.getpgrp()) == (found.parent, found.pgid)
             assert process_tree.describe(found).endswith(", in execve)")
             assert [pid] == [below.pid for below in process_tree.descendants(parent.pid)]
+            for name in process_tree.LOCKED_IN_EXEC:
+                with pytest.raises(BlockingIOError):
+                    process_tree.read(pid, name)
         finally:
             hung.unmount()
             sweep.kill_below(parent.pid, LIMIT)
             parent.kill()
+
+
+@pytest.mark.parametrize("states", ["RRD", "RR", "S"])
+def test_process_in_exec_that_runs(states: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that a signal has woken sleeps again soon, and one that has just begun has a program soon."""
+    left = list(states)
+
+    def read(_pid: int, name: str) -> bytes:
+        if name == "statm":
+            return b"1 1 0 0 0 1 0" if left else b"732 454 427 6 0 89 0"
+        return f"Name:\tsleep\nState:\t{left.pop(0)} (?)\nVmExe:\t       0 kB\nVmLib:\t       0 kB\n".encode()
+
+    monkeypatch.setattr(process_tree, "read", read)
+
+    assert (states != "RR", []) == (process_tree.is_in_exec(1), left)
