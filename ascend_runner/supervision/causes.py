@@ -1,4 +1,6 @@
-"""The causes of the end of an attempt. Each answers for itself: nobody outside of this module asks for its type.
+"""The causes of the end of an attempt. Each answers for itself, so that a new one needs no branch elsewhere.
+
+Only the rules for signals, the time limit and several nodes ask whether a cause is theirs.
 
 To add one: a record here that inherits the answers of most causes from `Cause` and is a part of `AnyCause`, its rows in
 the table of `machine`, and its test. Whoever observes it sends it as an event.
