@@ -83,6 +83,9 @@ class ProcessMeter:
         return None
 
     def _measure(self, found: Descendant, now: float) -> Usage | None:
+        uninterruptible = int(found.state == UNINTERRUPTIBLE)
+        if process_tree.is_in_exec(found.pid):  # the reader of its figures would hang as well
+            return Usage(processes=1, uninterruptible=uninterruptible)
         try:
             process = self._processes.get(found.pid)
             if process is None:
@@ -97,7 +100,7 @@ class ProcessMeter:
             cpu_seconds=seconds + times.children_user + times.children_system,
             resident=resident,
             processes=1,
-            uninterruptible=int(found.state == UNINTERRUPTIBLE),
+            uninterruptible=uninterruptible,
         )
 
     def _percent(self, pid: int, seconds: float, now: float) -> float | None:

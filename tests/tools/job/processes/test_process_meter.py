@@ -6,7 +6,9 @@ import os
 import subprocess
 
 import psutil
+import pytest
 
+from ascend_runner.guardian import process_tree
 from ascend_runner.tools.job.processes import ProcessMeter, Usage
 from tests.helpers.waiting import wait_until
 
@@ -35,3 +37,14 @@ def test_sums_of_ranks() -> None:
     assert all(usage.resident > 0 and usage.cpu_seconds >= 0 for usage in first.values())
     assert [None, None] == [usage.cpu for usage in first.values()]
     assert None not in [usage.cpu for usage in second.values()]
+
+
+def test_rank_that_hangs_in_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures are not read, as that would hang as well."""
+    monkeypatch.setattr(process_tree, "is_in_exec", lambda _pid: True)
+    monkeypatch.setattr(psutil, "Process", lambda pid: pytest.fail(f"looks at {pid}"))
+    with subprocess.Popen(["/bin/sleep", "60"]) as rank:
+        usages = ProcessMeter(os.getpid()).look({0: rank.pid}, 0.0)
+        rank.kill()
+
+    assert {0: (1, None)} == {rank_id: (usage.processes, usage.cpu) for rank_id, usage in usages.items()}
