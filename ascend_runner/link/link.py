@@ -170,14 +170,15 @@ class Link:
                 end = f"cannot be used: {reason(error)}"
             self.pids.clear()
             if self._closing.is_set():
-                self._say_last_word()
-            if end is None or self._closing.is_set():
+                break
+            if end is None:
                 return
             if time.monotonic() - started > self._limits.longest_delay:
                 delay = self._limits.first_delay
             self._warn(f"the link process {end}; restarting it; until then, the job continues without a link")
             self._closing.wait(delay)
             delay = min(2 * delay, self._limits.longest_delay)
+        self._say_last_word()
 
     def _talk(self, child: Child) -> str | None:
         """Exchange messages until the process has ended; return how, or None if no other one is to be started."""
@@ -209,7 +210,7 @@ class Link:
         return None
 
     def _say_last_word(self) -> None:
-        """Start another process if the last one did not respond, so that the other nodes learn how this node ended."""
+        """Start another process if the last one has not responded, so that the others learn how this node ended."""
         if not self._is_heard and self._local:
             with (
                 suppress(OSError, ValueError),
