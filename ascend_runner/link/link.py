@@ -23,7 +23,7 @@ import attrs
 from ascend_runner.errors import reason
 from ascend_runner.guardian.runner import LINK
 from ascend_runner.link import channel
-from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Local, News
+from ascend_runner.link.messages import LARGEST_MESSAGE, Asked, Joined, Local, News
 from ascend_runner.node import bounded
 from ascend_runner.text import printable, signal_name
 
@@ -82,7 +82,7 @@ class Link:
         self._program = PROGRAM.format(path=sys.path, run=run)
         self._resources = ExitStack()
         self._hubs = settings.hubs  # the newest
-        self._contact: float | None = None  # with node 0, as the link process has last said
+        self.contact: float | None = None  # the last one with node 0, as far as the link process has said
         self._local: Local | None = None  # the newest state to send
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
@@ -199,10 +199,12 @@ class Link:
                     self._warn(f"this node is not linked to the others: pyzmq cannot be used: {answer.sentence}")
                     return None
                 if isinstance(answer, channel.Ping):
-                    self._contact = answer.contact
+                    self.contact = answer.contact
                 else:
                     self._news.append(answer)
                     self._around.wake()
+                    if isinstance(answer, Joined):
+                        child.ask_soon()  # for the contact: the next process has to know that there was one
             if child.end:
                 return child.end
         child.send_newest(self._local)
@@ -222,7 +224,7 @@ class Link:
                 child.say_goodbye(self._limits.close_again)
 
     def _newest_settings(self) -> channel.Settings:
-        return attrs.evolve(self._settings, hubs=self._hubs, contact=self._contact)
+        return attrs.evolve(self._settings, hubs=self._hubs, contact=self.contact)
 
     def _warn(self, sentence: str) -> None:
         if not self._has_warned:
@@ -287,6 +289,10 @@ class Child:
         """Send the state of the node, unless it was sent before. Without room for it, the next call tries again."""
         if local is not None and local is not self._sent and self.send(local):
             self._sent = local
+
+    def ask_soon(self) -> None:
+        """Let the next `wait` ask the process whether it responds."""
+        self._ask_at = 0.0
 
     def wait(self, sleeper: socket.socket) -> None:
         """Wait for a message of the process, for a wake-up, or until the process is to be asked or given up."""

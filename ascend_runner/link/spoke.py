@@ -119,12 +119,13 @@ class Spoke:
     def is_over(self) -> bool:
         """Whether there is nothing left to say: the last word was acknowledged, or that has been waited for.
 
-        Node 0 may still be starting when this node is stopped, and is dialled so that it learns of that.
+        Node 0 may still be starting when this node is stopped, and is dialled so that it learns of that. An earlier link
+        process of this node may have been in contact with it.
         """
         if self.parting is None:
             return False
         is_known = self.contact is not None and self.contact >= self.parting and not self.is_due
-        is_of_no_use = self.is_unlinked or not (self.hub or self.local.signum)
+        is_of_no_use = self.is_unlinked or not (self.hub or self.contact is not None or self.local.signum)
         return is_known or is_of_no_use or self.now >= self.parting + PARTING
 
     @property

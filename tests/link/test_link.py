@@ -334,21 +334,26 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     assert [[], []] == [node.warnings for node in linked]
 
 
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("trouble", [signal.SIGSTOP, signal.SIGKILL])
-def test_last_word_of_a_node_whose_link_process_is_frozen_or_gone(nodes: Nodes, trouble: signal.Signals) -> None:
+def test_last_word_of_a_node_whose_link_process_is_frozen_or_gone(
+    nodes: Nodes, trouble: signal.Signals, number: int
+) -> None:
     """Another process tells the others how it has ended, also if the next one was to be started later."""
     linked = [nodes.open(nodes.settings(number), Limits(first_delay=1000.0), run=RUN) for number in range(2)]
     news = Read(linked)
     for node in linked:
         node.link.tell(Local(stage=Stage.RUNNING))
     wait_until(lambda: all(Joined() in news.of(number, Joined) for number in range(2)))
-    os.kill(linked[0].pid, trouble)
-    wait_until(lambda: linked[0].warnings or trouble == signal.SIGSTOP)
-    linked[0].link.tell(Local(stage=Stage.LEFT, status=143, signum=signal.SIGTERM))
-    linked[0].link.close()
-    wait_until(lambda: news.of(1, StopAll))
+    wait_until(lambda: linked[number].link.contact)
+    os.kill(linked[number].pid, trouble)
+    wait_until(lambda: linked[number].warnings or trouble == signal.SIGSTOP)
+    failure = Failure(rank_id=3, ending="exit status 12", status=12)
+    linked[number].link.tell(Local(stage=Stage.LEFT, status=12, failure=failure))
+    linked[number].link.close()
+    wait_until(lambda: news.of(1 - number, StopAll))
 
-    assert [signal.SIGTERM] == [stop.signum for stop in news.of(1, StopAll)]
+    assert [(number, 12)] == [(stop.node, stop.status) for stop in news.of(1 - number, StopAll)]
 
 
 @pytest.mark.deep
