@@ -51,6 +51,7 @@ class WriteQueue:
         self._waiting: deque[tuple[str, Callable[[], None]]] = deque()  # each path, and what writes it
         self._changed = threading.Condition()
         self._path = ""  # the path that is being written; "": none
+        self._began = 0.0  # when that write began, on the monotonic clock
         self._has_thread = False
         self._due = 0.0  # when the writes that are waiting are carried out, on the monotonic clock
         self._awaited = 0  # the number of threads that wait
@@ -96,8 +97,14 @@ class WriteQueue:
         return not path
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most `seconds` until everything has been written; return whether it has."""
-        deadline = time.monotonic() + seconds
+        """Wait at most `seconds` until everything has been written; return whether it has.
+
+        A write that has already been under way for so long is given a last chance only: its disk hangs.
+        """
+        now = time.monotonic()
+        deadline = now + seconds
+        if self._path and now - self._began >= seconds:
+            deadline = min(deadline, now + bounded.LAST_CHANCE)
         while not self._is_idle(min(bounded.POLL_INTERVAL, deadline - time.monotonic())):
             if self._patience.is_hurried():
                 deadline = min(deadline, time.monotonic() + bounded.LAST_CHANCE)
@@ -130,6 +137,7 @@ class WriteQueue:
                     return
                 self._changed.wait_for(self._is_urgent, self._due - time.monotonic())
                 self._path, write = self._waiting.popleft()
+                self._began = time.monotonic()
             try:
                 write()
             except OutputError as error:

@@ -394,7 +394,9 @@ class Control:
     def close(self) -> None:
         """Stop listening. May be called twice."""
         self._closing.set()
-        self._waker.close()  # ends the wait of the thread
+        with self._waker, suppress(OSError):  # the second time, it is closed already
+            # Ends the wait of the thread. To close it would not: a child that hangs in execve(2) still has a copy of it.
+            self._waker.shutdown(socket.SHUT_WR)
         if self._thread:
             self._thread.join(END_LIMIT)
         if self._path:

@@ -109,7 +109,9 @@ class Heartbeats:
         waker, sleeper = socket.socketpair()
         self._resources.enter_context(sleeper)
         self._resources.callback(self._join)
-        self._resources.enter_context(waker)  # closed first, which ends the wait of the thread
+        self._resources.enter_context(waker)
+        # Ends the wait of the thread. To close it would not: a child that hangs in execve(2) still has a copy of it.
+        self._resources.callback(waker.shutdown, socket.SHUT_WR)
         self._poll.register(sleeper, select.POLLIN)
         self._thread = bounded.start_thread(self._listen)
 
