@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 import pytest
@@ -50,6 +52,16 @@ def bound_to_free_port() -> socket.socket:
         if bound.getsockname()[1] not in range(HCCL_BASE_PORT, HCCL_BASE_PORT + HCCL_PORTS):
             return bound
         bound.close()
+
+
+@contextmanager
+def descriptors_copied() -> Iterator[None]:
+    """Keep copies of all open descriptors, as a child has them that hangs in execve(2)."""
+    with ExitStack() as copies:
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError):  # the one of the listing itself
+                copies.callback(os.close, os.dup(int(name)))
+        yield
 
 
 def permitted(*words: str) -> tuple[str, ...]:

@@ -120,6 +120,26 @@ def test_disk_that_hangs_delays_nobody() -> None:
     assert MOST_WAITING >= len(written) > 0
 
 
+def test_write_that_has_hung_for_long_is_not_waited_for_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk has had the time that it gets."""
+    released, began, clock = threading.Event(), threading.Event(), time.monotonic
+
+    def hang() -> None:
+        began.set()
+        released.wait()
+
+    writes = WriteQueue(Patience(warn=pytest.fail))
+    writes.put("report", hang)
+    assert not writes.wait(0.01)
+    assert began.wait(LIMIT)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 2 * LIMIT)
+    before = clock()
+
+    assert not writes.wait(LIMIT)
+    assert LIMIT / 2 > clock() - before
+    released.set()
+
+
 EVENTS = 100
 
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Final
 
 import pytest
@@ -26,7 +26,7 @@ from ascend_runner.services.control import Requests
 from ascend_runner.supervision.job_machine import JobState
 from tests.helpers.messages import KeptMessages
 from tests.helpers.program import Program
-from tests.helpers.surroundings import permitted
+from tests.helpers.surroundings import descriptors_copied, permitted
 from tests.helpers.waiting import LIMIT, wait_until
 
 NOBODY: Final = 65534
@@ -114,6 +114,16 @@ def fixture_job() -> Iterator[Job]:
     """Return a job without a limit."""
     with job_with() as job:
         yield job
+
+
+def test_closing_ends_the_thread() -> None:
+    """Also while a child that hangs in execve(2) has copies of all descriptors."""
+    before = threading.active_count()
+    with ExitStack() as copies:
+        with job_with():
+            copies.enter_context(descriptors_copied())
+
+        assert before == threading.active_count()
 
 
 def test_checkpoint(job: Job) -> None:

@@ -21,6 +21,7 @@ from ascend_runner.services import run_folder
 from ascend_runner.services.heartbeats import Heartbeats, receiving
 from tests.helpers.package_source import PACKAGE
 from tests.helpers.program import Program
+from tests.helpers.surroundings import descriptors_copied
 from tests.helpers.waiting import wait_until
 
 NAP: Final = 0.02
@@ -129,6 +130,17 @@ def test_beats_count_only_while_they_are_received(folder: str) -> None:
             wait_until(lambda: bool(heartbeats.of({0})))
         with sending(paths[0], "X_STEP=2"):
             wait_until(lambda: not heartbeats.of({0}))
+
+
+def test_closing_ends_the_thread(folder: str) -> None:
+    """Also while a child that hangs in execve(2) has copies of all descriptors."""
+    before = threading.active_count()
+    heartbeats = Heartbeats(longest_nap=NAP)
+    heartbeats.open(range(1), folder)
+    with descriptors_copied():
+        heartbeats.close()
+
+        assert before == threading.active_count()
 
 
 def test_nobody_listens_without_a_directory(folder: str) -> None:
