@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ascend_runner.errors import RUNNER_FAILED
@@ -101,12 +102,33 @@ def _run_and_exit(run: Callable[[Callable[[str], None]], int], guardian: int, wr
     finally:
         # A thread that is stuck in a write to a hanging disk can keep this process from ending.
         try:
-            others = [pid for pid in process_tree.children(guardian) if pid != os.getpid()]
-            write(" ".join(map(str, (FINAL_REPORT, status, *others))))
             if os.getppid() == guardian:
+                others = [pid for pid in process_tree.children(guardian) if pid != os.getpid()]
+                write(" ".join(map(str, (FINAL_REPORT, status, *others))))
                 os.kill(guardian, signal.SIGCONT)  # it may have been stopped
+            else:
+                _sweep_alone(writer)
         finally:
             os._exit(status)
+
+
+def _sweep_alone(writer: int) -> None:
+    """Kill what is left: the guardian was killed, and an error may have kept this process from stopping the ranks.
+
+    If that was a lack of descriptors, two of its own are enough, unless other threads take them for a moment.
+    """
+    os.close(0)
+    os.close(writer)
+    ends = time.monotonic() + LAST_SWEEP_LIMIT
+    while True:
+        try:
+            sweep.sweep(seconds=GIVEN_UP_LIMIT)
+        except OSError:
+            if time.monotonic() >= ends:
+                raise
+            time.sleep(sweep.KILL_INTERVAL)
+        else:
+            return
 
 
 def may_write_from_the_background() -> None:

@@ -282,6 +282,14 @@ def test_runner_ends_when_the_guardian_is_killed() -> None:
         os.waitpid(runner, 0)
 
 
+def test_runner_without_descriptors_kills_what_is_left_when_the_guardian_was_killed() -> None:
+    """Nobody else does, and an error has kept it from stopping the ranks. The output ends with the last process."""
+    found = run(*GUARDED, "starve")
+
+    assert (-signal.SIGKILL, True) == (found.returncode, is_gone(int(found.stdout)))
+    assert "RuntimeError: as it was told to" in found.stderr
+
+
 # --- A runner or guardian that does not run ---------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ busy=PATH   print "ready", and compute with all signals blocked until that file 
 hang=N      print "ready", and wait forever with all signals blocked, as if on a disk; the grace is N seconds
 hang-end=N  the same, with the exit status 7 already announced
 stop-parent stop the guardian, and return 7
+starve      leave a sleeping process behind and no descriptor free, kill the guardian, and fail with an exception
 files=PATH  write there what the fds 0 to 2 are
 group       print whether this process leads a group that is not its parent's
 """
@@ -16,10 +17,12 @@ group       print whether this process leads a group that is not its parent's
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from ascend_runner.guardian import guard, signal_sets
 from ascend_runner.ranks.signals import Signals
@@ -102,6 +105,19 @@ def stop_parent(_: str) -> int:
     return 7
 
 
+def starve(_: str) -> int:
+    say(str(os.posix_spawn("/bin/sleep", ["sleep", "100"], os.environ)))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    with suppress(OSError):
+        while True:
+            os.dup(2)
+    guardian = os.getppid()
+    os.kill(guardian, signal.SIGKILL)
+    while os.getppid() == guardian:
+        time.sleep(0.001)
+    return fail("")
+
+
 def write_files(path: str) -> int:
     with open(path, "w") as file:
         file.write(" ".join(os.readlink(f"/proc/self/fd/{number}") for number in range(3)))
@@ -121,6 +137,7 @@ BODIES: dict[str, Callable[[str], int]] = {
     "orphans": leave_orphans,
     "busy": compute,
     "stop-parent": stop_parent,
+    "starve": starve,
     "files": write_files,
     "group": print_group,
 }
