@@ -119,7 +119,9 @@ def test_exception_of_many_lines_ago(program: Program) -> None:
 def test_last_words_of_any_kind(program: Program, words: str) -> None:
     """Megabytes of whatever ranks end with are read in time, so that no disk is said not to respond."""
     (program.folder / "words").write_text((words * (1 + (4 << 20) // len(words)))[: 4 << 20])
-    script = "trap '' TERM; cat words; exit 7"  # the first one to exit does not keep the others from writing it all
+    # The first one to exit does not keep the others from writing it all.
+    script = "trap '' TERM; : >up-$RANK; until [ -e up-0 -a -e up-1 -a -e up-2 -a -e up-3 ]; do sleep 0.01; done"
+    script += "; cat words; exit 7"
     run = program.start("--nproc-per-node", "4", "--console", "none", "sh", "-c", script)
 
     assert 7 == run.finish()

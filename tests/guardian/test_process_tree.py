@@ -307,58 +307,19 @@ os._exit(0)
     assert signal.SIGUSR1 == os.WTERMSIG(status)
 
 
-SPAWN = """
-import os, sys
-held = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-os.write(held, b"x")
-print("ready", flush=True)
-sys.stdin.readline()
-print(os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ), flush=True)
-sys.stdin.readline()
-"""
-
-
 @pytest.mark.skipif(not disk.is_possible(), reason="a disk that hangs needs bindfs(1), /dev/fuse and root")
 def test_process_that_hangs_in_exec(tmp_path: Path) -> None:
     """A process that closes files of a hung disk in execve(2), where readers of its stat hang as well, is described."""
-    hung = disk.Disk(tmp_path)
-    hung.mount()
-    command = [sys.executable, "-c", SPAWN, str(hung.path / "log")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        try:
-            assert parent.stdin
-            assert parent.stdout
-            assert b"ready\n" == parent.stdout.readline()
-            hung.inject("HANG")
-            parent.stdin.write(b"\n")
-            parent.stdin.flush()
-            pid = int(parent.stdout.readline())
-            wait_until(lambda: process_tree.is_in_exec(pid))
+    with disk.child_in_exec(tmp_path) as (parent, pid):
+        wait_until(lambda: process_tree.is_in_exec(pid))
+        for signum in (0, signal.SIGSTOP):  # the second one wakes it for a moment
+            os.kill(pid, signum)
             found = process_tree.look(pid)
 
             assert found
-            assert (parent.pid, os.getpgrp()) == (found.parent, found.pgid)
+            assert (parent, os.getpgrp()) == (found.parent, found.pgid)
             assert process_tree.describe(found).endswith(", in execve)")
-            assert [pid] == [below.pid for below in process_tree.descendants(parent.pid)]
-            for name in process_tree.LOCKED_IN_EXEC:
-                with pytest.raises(BlockingIOError):
-                    process_tree.read(pid, name)
-        finally:
-            hung.unmount()
-            sweep.kill_below(parent.pid, LIMIT)
-            parent.kill()
-
-
-@pytest.mark.parametrize("states", ["RRD", "RR", "S"])
-def test_process_in_exec_that_runs(states: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that a signal has woken sleeps again soon, and one that has just begun has a program soon."""
-    left = list(states)
-
-    def read(_pid: int, name: str) -> bytes:
-        if name == "statm":
-            return b"1 1 0 0 0 1 0" if left else b"732 454 427 6 0 89 0"
-        return f"Name:\tsleep\nState:\t{left.pop(0)} (?)\nVmExe:\t       0 kB\nVmLib:\t       0 kB\n".encode()
-
-    monkeypatch.setattr(process_tree, "read", read)
-
-    assert (states != "RR", []) == (process_tree.is_in_exec(1), left)
+        assert [pid] == [below.pid for below in process_tree.descendants(parent)]
+        for name in process_tree.LOCKED_IN_EXEC:
+            with pytest.raises(BlockingIOError):
+                process_tree.read(pid, name)

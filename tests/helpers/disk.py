@@ -10,12 +10,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ascend_runner.guardian import process_tree
+from ascend_runner.guardian import process_tree, sweep
 from tests.helpers.program import ending_with_this_process
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import LIMIT, wait_until
 
 
 class Disk:
@@ -104,3 +107,35 @@ def is_possible() -> bool:
         finally:
             disk.unmount()
     return True
+
+
+SPAWN = """
+import os, sys
+held = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+os.write(held, b"x")
+print("ready", flush=True)
+sys.stdin.readline()
+print(os.posix_spawn("/bin/sleep", ["sleep", "60"], os.environ), flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def child_in_exec(folder: Path) -> Iterator[tuple[int, int]]:
+    """Start a process whose child hangs in execve(2), where it closes a file of a hung disk; yield the pids of both."""
+    hung = Disk(folder)
+    hung.mount()
+    command = [sys.executable, "-c", SPAWN, str(hung.path / "log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        try:
+            assert parent.stdin
+            assert parent.stdout
+            assert b"ready\n" == parent.stdout.readline()
+            hung.inject("HANG")
+            parent.stdin.write(b"\n")
+            parent.stdin.flush()
+            yield parent.pid, int(parent.stdout.readline())
+        finally:
+            hung.unmount()
+            sweep.kill_below(parent.pid, LIMIT)
+            parent.kill()

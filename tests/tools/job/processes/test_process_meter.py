@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import psutil
 import pytest
 
 from ascend_runner.guardian import process_tree
 from ascend_runner.tools.job.processes import ProcessMeter, Usage
+from tests.helpers import disk
 from tests.helpers.waiting import wait_until
 
 
@@ -39,12 +41,11 @@ def test_sums_of_ranks() -> None:
     assert None not in [usage.cpu for usage in second.values()]
 
 
-def test_rank_that_hangs_in_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not disk.is_possible(), reason="a disk that hangs needs bindfs(1), /dev/fuse and root")
+def test_rank_that_hangs_in_exec(tmp_path: Path) -> None:
     """Its figures are not read, as that would hang as well."""
-    monkeypatch.setattr(process_tree, "is_in_exec", lambda _pid: True)
-    monkeypatch.setattr(psutil, "Process", lambda pid: pytest.fail(f"looks at {pid}"))
-    with subprocess.Popen(["/bin/sleep", "60"]) as rank:
-        usages = ProcessMeter(os.getpid()).look({0: rank.pid}, 0.0)
-        rank.kill()
+    with disk.child_in_exec(tmp_path) as (parent, pid):
+        wait_until(lambda: process_tree.is_in_exec(pid))
+        usages = ProcessMeter(parent).look({0: pid}, 0.0)
 
     assert {0: (1, None)} == {rank_id: (usage.processes, usage.cpu) for rank_id, usage in usages.items()}
