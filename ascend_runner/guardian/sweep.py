@@ -33,6 +33,7 @@ REAP_PASSES = 3  # through the list of children, while all of them have ended; a
 SWEEP_LIMIT = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
 # Seconds for a process that runs in the kernel after SIGKILL: it frees its memory, or waits for a processor.
 DYING_LIMIT = 60.0
+LAST_ROUNDS = 3  # without anything new: while a process is ending, a round may miss what it passes on
 
 
 def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT) -> list[Descendant]:
@@ -42,17 +43,20 @@ def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT) -> l
     `seconds` after SIGKILL and not running, or if it belongs to another user.
     """
     killed: dict[tuple[int, int], float] = {}  # when first
+    rounds = 0  # in which nothing was found that can still be killed
     while True:
         found = kill_all(keep)
         now = time.monotonic()
         killed = {process.identity: killed.get(process.identity, now) for process in found}
         if not reap_adopted(keep):
             return []
-        if found and not any(
+        is_dying = not found or any(
             now - killed[process.identity] < (DYING_LIMIT if process.state == "R" else seconds)
             and may_signal(process.pid)
             for process in found
-        ):
+        )
+        rounds = 0 if is_dying else rounds + 1
+        if rounds == LAST_ROUNDS:
             return found
         signal.sigtimedwait({SIGCHLD}, POLL_INTERVAL)
 
