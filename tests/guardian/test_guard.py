@@ -283,10 +283,12 @@ def test_runner_ends_when_the_guardian_is_killed() -> None:
 
 
 def test_runner_without_descriptors_kills_what_is_left_when_the_guardian_was_killed() -> None:
-    """Nobody else does, and an error has kept it from stopping the ranks. The output ends with the last process."""
-    found = run(*GUARDED, "starve")
+    """Nobody else does, and an error has kept it from stopping the ranks."""
+    found = run(*GUARDED, "starve")  # its output ends with the last process
+    runner, rank = map(int, found.stdout.split())
+    wait_until(lambda: is_gone(runner))
 
-    assert (-signal.SIGKILL, True) == (found.returncode, is_gone(int(found.stdout)))
+    assert (-signal.SIGKILL, True) == (found.returncode, is_gone(rank))
     assert "RuntimeError: as it was told to" in found.stderr
 
 

@@ -106,7 +106,7 @@ def stop_parent(_: str) -> int:
 
 
 def starve(_: str) -> int:
-    say(str(os.posix_spawn("/bin/sleep", ["sleep", "100"], os.environ)))
+    say(f"{os.getpid()} {os.posix_spawn('/bin/sleep', ['sleep', '100'], os.environ)}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     with suppress(OSError):
         while True:
