@@ -29,7 +29,7 @@ from ascend_runner.text import rank_list, shown
 # Seconds for the dumps of all ranks: a recorder reads its pipe once a second, may have to wait for the GIL, imports
 # torch._dynamo (5 s, unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
 DUMP_LIMIT: Final = 10.0
-READ_INTERVAL: Final = 1.0  # seconds between two looks of a recorder at its pipe
+READ_INTERVAL: Final = 1.0  # seconds between two reads of the pipe by a recorder
 READ_LIMIT: Final = 1.5 * READ_INTERVAL  # until a recorder has read its pipe; its thread needs no GIL for that
 ASK_LIMIT: Final = 1.0  # seconds for the disk with the pipes
 POLL_INTERVAL: Final = 0.05  # seconds
@@ -163,7 +163,7 @@ class Question:
             after = now - self._began
             waiting = [recorder for recorder in waiting if self._look(recorder, after)]
             answered = sum(recording is not None for recording in self._found.values())
-            if 2 * answered >= len(self._found):  # ranks are alike: the others hardly need more than twice as long
+            if 2 * answered >= len(self._found):  # ranks are alike: the rest should take at most twice as long
                 self._deadline = min(self._deadline, now + after + READ_INTERVAL)
             time.sleep(POLL_INTERVAL if waiting else 0.0)
         for recorder in self._asked:

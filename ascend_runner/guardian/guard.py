@@ -113,19 +113,17 @@ def _run_and_exit(run: Callable[[Callable[[str], None]], int], guardian: int, wr
 
 
 def _sweep_alone(writer: int) -> None:
-    """Kill what is left: the guardian was killed, and an error may have kept this process from stopping the ranks.
+    """Kill what is left, because the guardian was killed: an error may have kept the runner from stopping its ranks.
 
-    If that was a lack of descriptors, two of its own are enough, unless other threads take them for a moment.
+    The error may be a lack of descriptors, so two are freed. Other threads may take them for a moment.
     """
     os.close(0)
     os.close(writer)
     ends = time.monotonic() + LAST_SWEEP_LIMIT
-    while True:
+    while time.monotonic() < ends:
         try:
             sweep.sweep(seconds=GIVEN_UP_LIMIT)
         except OSError:
-            if time.monotonic() >= ends:
-                raise
             time.sleep(sweep.KILL_INTERVAL)
         else:
             return

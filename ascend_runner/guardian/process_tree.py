@@ -24,9 +24,9 @@ _GONE = (FileNotFoundError, ProcessLookupError)  # errors of /proc for a process
 LIST_ATTEMPTS = 5  # at the children of a process whose threads end; a scan of /proc may be thousands of times slower
 PF_EXITING = 0x4  # linux/sched.h
 ENDED = frozenset({"Z", "X"})
-# Files of a process whose readers wait while it is in execve(2) (seen in Linux 6.18).
+# Files in /proc/PID whose readers block while the process is in execve(2), as seen on Linux 6.18.
 LOCKED_IN_EXEC = frozenset({"stat", "wchan", "syscall", "environ"})
-EXEC_CHECKS = 500  # of a process that is about to have a program, or to sleep
+EXEC_CHECKS = 500  # of a process that is running: it is about to leave execve(2), or to sleep in it
 EXEC_INTERVAL = 0.0002  # seconds between them
 
 
@@ -184,7 +184,7 @@ def look(pid: int) -> Descendant | None:
 def is_in_exec(pid: int) -> bool:
     """Whether a process hangs in execve(2), at a disk on which it closes files.
 
-    Readers of some files in /proc hang as well until the disk responds or they are killed; ps(1) is one of them.
+    Reading some of its files in /proc then blocks, until the disk responds or the reader is killed: ps(1) hangs.
     """
     try:
         for _ in range(EXEC_CHECKS):
@@ -252,7 +252,7 @@ def read(pid: int, name: str) -> bytes:
     """Return the content of a file of a process in /proc.
 
     Raises:
-        BlockingIOError: The process hangs in execve(2), and so would the reader of this file.
+        BlockingIOError: The process hangs in execve(2), and reading this file would block as well.
         OSError: The process has ended or hides this file, or /proc is not ours: its number means another process there.
     """
     if not is_proc_ours():

@@ -33,7 +33,7 @@ REAP_PASSES = 3  # through the list of children, while all of them have ended; a
 SWEEP_LIMIT = 5.0  # seconds; what survives SIGKILL for longer is stuck in the kernel
 # Seconds for a process that runs in the kernel after SIGKILL: it frees its memory, or waits for a processor.
 DYING_LIMIT = 60.0
-LAST_ROUNDS = 3  # without anything new: while a process is ending, a round may miss what it passes on
+LAST_ROUNDS = 3  # in a row that find nothing new: one may miss the children of a process that is ending
 
 
 def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT) -> list[Descendant]:
@@ -43,7 +43,7 @@ def sweep(keep: frozenset[int] = frozenset(), seconds: float = SWEEP_LIMIT) -> l
     `seconds` after SIGKILL and not running, or if it belongs to another user.
     """
     killed: dict[tuple[int, int], float] = {}  # when first
-    rounds = 0  # in which nothing was found that can still be killed
+    rounds = 0  # in a row that found nothing that can still be killed
     while True:
         found = kill_all(keep)
         now = time.monotonic()

@@ -82,7 +82,7 @@ class Link:
         self._program = PROGRAM.format(path=sys.path, run=run)
         self._resources = ExitStack()
         self._hubs = settings.hubs  # the newest
-        self.contact: float | None = None  # the last one with node 0, as far as the link process has said
+        self.contact: float | None = None  # when node 0 was last in contact, as reported by the link process
         self._local: Local | None = None  # the newest state to send
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._asked: deque[Asked] = deque(maxlen=MOST_ASKED)
@@ -204,7 +204,7 @@ class Link:
                     self._news.append(answer)
                     self._around.wake()
                     if isinstance(answer, Joined):
-                        child.ask_soon()  # for the contact: the next process has to know that there was one
+                        child.ping_soon()  # its answer tells the contact, which a later process needs
             if child.end:
                 return child.end
         child.send_newest(self._local)
@@ -212,7 +212,7 @@ class Link:
         return None
 
     def _say_last_word(self) -> None:
-        """Start another process if the last one has not responded, so that the others learn how this node ended."""
+        """Tell the other nodes through a new process how this one ended, unless the last process has told them."""
         if not self._is_heard and self._local:
             with (
                 suppress(OSError, ValueError),
@@ -290,8 +290,8 @@ class Child:
         if local is not None and local is not self._sent and self.send(local):
             self._sent = local
 
-    def ask_soon(self) -> None:
-        """Let the next `wait` ask the process whether it responds."""
+    def ping_soon(self) -> None:
+        """Ping the process in the next `wait`, even if the interval is not over."""
         self._ask_at = 0.0
 
     def wait(self, sleeper: socket.socket) -> None:

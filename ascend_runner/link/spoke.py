@@ -119,8 +119,8 @@ class Spoke:
     def is_over(self) -> bool:
         """Whether there is nothing left to say: the last word was acknowledged, or that has been waited for.
 
-        Node 0 may still be starting when this node is stopped, and is dialled so that it learns of that. Another link
-        process of this node may have been in contact with it before.
+        Node 0 may still be starting when this node is stopped, and is dialled so that it learns of that. If an
+        earlier link process of this node has reached it, `contact` is known.
         """
         if self.parting is None:
             return False

@@ -99,7 +99,7 @@ class WriteQueue:
     def wait(self, seconds: float) -> bool:
         """Wait at most `seconds` until everything has been written; return whether it has.
 
-        A write that has already been under way for so long is given a last chance only: its disk hangs.
+        If a write has already taken that long, its disk hangs, and it gets only a last chance.
         """
         now = time.monotonic()
         deadline = now + seconds

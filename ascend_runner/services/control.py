@@ -395,7 +395,7 @@ class Control:
         """Stop listening. May be called twice."""
         self._closing.set()
         with self._waker, suppress(OSError):  # the second time, it is closed already
-            # Ends the wait of the thread. To close it would not: a child that hangs in execve(2) still has a copy.
+            # Wakes the thread. Closing is not enough while a child that hangs in execve(2) has a copy.
             self._waker.shutdown(socket.SHUT_WR)
         if self._thread:
             self._thread.join(END_LIMIT)

@@ -110,7 +110,7 @@ class Heartbeats:
         self._resources.enter_context(sleeper)
         self._resources.callback(self._join)
         self._resources.enter_context(waker)
-        # Ends the wait of the thread. To close it would not: a child that hangs in execve(2) still has a copy of it.
+        # Wakes the thread. Closing is not enough while a child that hangs in execve(2) has a copy.
         self._resources.callback(waker.shutdown, socket.SHUT_WR)
         self._poll.register(sleeper, select.POLLIN)
         self._thread = bounded.start_thread(self._listen)

@@ -334,12 +334,25 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
     assert [[], []] == [node.warnings for node in linked]
 
 
+def test_last_word_of_a_node_whose_link_process_is_frozen(nodes: Nodes) -> None:
+    """Another process tells the others how it has ended."""
+    linked = [nodes.open(nodes.settings(number), run=RUN) for number in range(2)]
+    news = Read(linked)
+    for node in linked:
+        node.link.tell(Local(stage=Stage.RUNNING))
+    wait_until(lambda: all(Joined() in news.of(number, Joined) for number in range(2)))
+    os.kill(linked[0].pid, signal.SIGSTOP)
+    linked[0].link.tell(Local(stage=Stage.LEFT, status=143, signum=signal.SIGTERM))
+    linked[0].link.close()
+    wait_until(lambda: news.of(1, StopAll))
+
+    assert [signal.SIGTERM] == [stop.signum for stop in news.of(1, StopAll)]
+
+
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("trouble", [signal.SIGSTOP, signal.SIGKILL])
-def test_last_word_of_a_node_whose_link_process_is_frozen_or_gone(
-    nodes: Nodes, trouble: signal.Signals, number: int
-) -> None:
-    """Another process tells the others how it has ended, also if the next one was to be started later."""
+def test_last_word_on_a_failure(nodes: Nodes, trouble: signal.Signals, number: int) -> None:
+    """A new process sends it if the last one is frozen or gone, even before the next one was due."""
     linked = [nodes.open(nodes.settings(number), Limits(first_delay=1000.0), run=RUN) for number in range(2)]
     news = Read(linked)
     for node in linked:

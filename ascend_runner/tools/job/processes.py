@@ -84,7 +84,7 @@ class ProcessMeter:
 
     def _measure(self, found: Descendant, now: float) -> Usage | None:
         uninterruptible = int(found.state == UNINTERRUPTIBLE)
-        if process_tree.is_in_exec(found.pid):  # the reader of its figures would hang as well
+        if process_tree.is_in_exec(found.pid):  # reading its figures would block as well
             return Usage(processes=1, uninterruptible=uninterruptible)
         try:
             process = self._processes.get(found.pid)
