@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import attrs
 
+from ascend_runner.diagnosis.flight_recorder import Question
 from ascend_runner.diagnosis.stacks import RankStack
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.manager.node import ManagedNode
@@ -323,6 +324,9 @@ class FakeOutput:
         self.was_cut = is_cut()
 
 
+LOGGED: Final = b"dumping\n"  # what flight recorders log
+
+
 class FakeEvidence:
     """Suspects the ranks of `suspects` first, in this order, then the others as they come."""
 
@@ -334,7 +338,9 @@ class FakeEvidence:
         self.looked_at: Mapping[int, int] = {}
         self.looked_at_saving = False
         self.when_looking: Callable[[], None] = lambda: None
-        self.has_dumps = False  # whether the ranks dump when they are looked at
+        self.has_dumps = False  # whether the ranks have flight recorders, which dump
+        self.asked_at: list[float] = []
+        self.when_asked: Callable[[], None] = lambda: None
         self.noted_at: list[float] = []
         self.noting_takes = 0.0  # seconds
         self.compared_with: list[float] = []  # when the stacks were noted
@@ -361,9 +367,22 @@ class FakeEvidence:
         self._clock.spend(seconds)
         return HangSeen(())
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
+    def ask_recorders(self, pids: Mapping[int, int]) -> Question:
+        """Record when, and ask nobody."""
+        assert pids
+        self.asked_at.append(self._clock.now())
+        self.when_asked()
+        return Question({0: (("/none/pipe", "/none/dump"),) if self.has_dumps else ()})
+
+    @staticmethod
+    def is_of_recorders(data: bytes) -> bool:
+        """Return whether output is what the recorders of tests log."""
+        return data == LOGGED
+
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], question: Question) -> HangSeen:
         """Return no stacks."""
         self.looked_at, self.looked_at_saving = dict(pids), False
+        assert not any(question.answers().values())
         self.compared_with += [self.noted_at[stack.rank_id] for stack in earlier]
         self.when_looking()
         return HangSeen((), has_dumps=self.has_dumps)

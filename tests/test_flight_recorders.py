@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.helpers.waiting import LIMIT, wait_until
 DUMPS = {
     "in": dump([entry(6), waiting(7)]),
     "before": dump([entry(5), entry(6)]),
+    "chatty": dump([entry(6), waiting(7)]),
     "other": dump([entry(6), waiting(7, "hccl:broadcast")]),
     "huge": bytes(32 * 1024 * 1024),
     "garbage": b"cos\nsystem\n(S'touch called'\ntR.",
@@ -71,15 +73,24 @@ def test_ranks_that_cannot_be_asked(program: Program) -> None:
 
 @pytest.mark.deep
 def test_ranks_that_do_not_answer(program: Program) -> None:
-    """A rank without a pipe, one that does not dump, and dumps that are no dump do not hide what others tell."""
-    run, report = hang(program, "in", "deaf", "-", "huge", "garbage", "other")
+    """Ranks that do not read their pipe, or do not dump, and dumps that are no dump do not hide what others tell."""
+    run, report = hang(program, "in", "deaf", "-", "huge", "garbage", "other", "busy")
 
     assert f"ERROR rank 0 {TOLD.replace('wait', 'waits', 1)}; rank 5 waits in broadcast #7 (12 elements) instead\n" in (
         run.screen
     )
-    assert "ERROR ranks 1-4 have not dumped their flight recorders\n" in run.screen
+    assert "ERROR ranks 1-4, 6 have not dumped their flight recorders\n" in run.screen
     assert 20 > report["seconds"]
     assert not (program.folder / "called").exists()
+
+
+@pytest.mark.deep
+def test_rank_that_logs_something_unknown_when_it_is_asked(program: Program) -> None:
+    """That may be a sign of life. The job is ended by the next limit, at which the rank is asked again."""
+    _run, report = hang(program, "in", "chatty")
+
+    assert [(0, 1)] == [tuple(group["rank_ids"]) for group in report["collectives"]]
+    assert 2 == Path(report["ranks"][1]["log_path"]).read_text().count("dumping\n")
 
 
 @pytest.mark.deep

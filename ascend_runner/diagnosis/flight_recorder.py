@@ -2,7 +2,8 @@
 
 A recorder holds the newest collectives of a rank. A write to its pipe makes the rank dump them to a file. Collectives
 are matched between ranks by process group and number, never by time. What a dump has is the rank's own, so nothing of
-it is trusted. Ranks dump while their stacks are read; after that, only those that have read their pipe are waited for.
+it is trusted. Ranks dump before the limit of a hang, or while their stacks are read; after that, only those that have
+read their pipe are waited for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import select
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +24,7 @@ import attrs
 
 from ascend_runner import files
 from ascend_runner.diagnosis.finding import CollectiveGroup
+from ascend_runner.errors import AscendRunnerError
 from ascend_runner.members import Members
 from ascend_runner.node import bounded
 from ascend_runner.text import rank_list, shown
@@ -46,6 +49,10 @@ LONGEST_LIST: Final = 100_000  # characters of the list of the ranks in a proces
 EQUAL_SIZES: Final = frozenset({"all_reduce", "allreduce", "broadcast", "reduce"})
 _DEFAULT_GROUP: Final = "default_pg"  # the description of the process group that has all ranks
 _FRONTEND: Final = "distributed_c10d.py"  # the file of torch whose functions are the collectives
+# c10/util/Logging.cpp of torch, with rank and level: "[rank0]:[E606 09:09:08.172565234 ProcessGroupNCCL.cpp:1700] ..."
+_OWN_LOG: Final = re.compile(
+    rb"(?:\[rank\d+\]:)?\[[A-Z]\d+ [\d:.]+ (?:ProcessGroup|FlightRecorder|NCCL|HCCL)\w*\.\w+:\d+\]"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -104,12 +111,12 @@ class _Asked:
     dump: str
     version: tuple[int, ...] | None
 
-    def may_answer(self, seconds: float) -> bool:
-        """Return whether an answer is still possible `seconds` after it was asked."""
+    def may_answer(self, *, must_have_read: bool) -> bool:
+        """Return whether an answer is still possible."""
         poll = select.poll()
         poll.register(self.pipe, 0)
         is_closed = bool(poll.poll(0))  # POLLERR: no process has it open for reading
-        return not is_closed and (seconds < READ_LIMIT or not files.bytes_in_pipe(self.pipe))
+        return not is_closed and not (must_have_read and files.bytes_in_pipe(self.pipe))
 
     def answer(self) -> Recording | None:
         """Return its recording, or None if it has not dumped one since it was asked."""
@@ -121,7 +128,7 @@ class _Asked:
 
 
 class Question:
-    """Asks the recorders of ranks for dumps, once.
+    """Asks the recorders of ranks for dumps, once, and collects them in a thread until `seconds` later.
 
     `paths` are those of the pipe and the dump of each recorder of a rank. Dumps that there are already belong to an
     earlier hang, or were written for another reason, and do not count.
@@ -134,19 +141,44 @@ class Question:
         is_cut: Callable[[], bool] = bounded.never,
     ) -> None:
         self._paths, self._is_cut = paths, is_cut
-        self._began = time.monotonic()
-        self._deadline = self._began + seconds
+        self._began, self._seconds = time.monotonic(), seconds
         self._asked: list[_Asked] = []
         self._found: dict[int, Recording | None] = {}
-        if any(paths.values()):
-            bounded.call(ASK_LIMIT, self._ask, is_cut)
+        self._has_asked = threading.Event()
+        self._is_awaited = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        if self.has_recorders:
+            with suppress(AscendRunnerError):  # no thread can be started: nobody is asked
+                self._thread = bounded.start_thread(self._run)
+                self._has_asked.wait(ASK_LIMIT)
+
+    @property
+    def rank_ids(self) -> frozenset[int]:
+        """All ranks."""
+        return frozenset(self._paths)
+
+    @property
+    def has_recorders(self) -> bool:
+        """Whether any rank has a recorder."""
+        return any(self._paths.values())
 
     def answers(self) -> dict[int, Recording | None]:
         """Return the recording of each rank that reads a pipe, None of those that have not dumped one in time."""
-        if self._asked:
-            left = max(0.0, self._deadline - time.monotonic())
-            bounded.call(left + bounded.LAST_CHANCE, self._read, self._is_cut)
+        if self._thread and self._has_asked.is_set():  # if not, the disk hangs
+            self._is_awaited.set()
+            ends_at = max(self._began + self._seconds, time.monotonic())
+            bounded.join(self._thread, ends_at + bounded.LAST_CHANCE, self._is_cut)
         return dict(self._found)  # a disk that responds late must not change what the caller reads
+
+    def close(self) -> None:
+        """Collect no more dumps."""
+        self._is_closed = True
+
+    def _run(self) -> None:
+        self._ask()
+        self._has_asked.set()
+        self._collect()
 
     def _ask(self) -> None:
         for rank_id, recorders in self._paths.items():
@@ -157,25 +189,34 @@ class Question:
                     self._asked.append(_Asked(rank_id, fd, dump, version))
                     self._found[rank_id] = None
 
-    def _read(self) -> None:
-        waiting = self._asked
-        while waiting and (now := time.monotonic()) < self._deadline and not self._is_cut():
-            after = now - self._began
-            waiting = [recorder for recorder in waiting if self._look(recorder, after)]
+    def _collect(self) -> None:
+        waiting, enough = self._asked, math.inf
+        while waiting and not (self._is_closed or self._is_cut()):
+            after, is_awaited = time.monotonic() - self._began, self._is_awaited.is_set()
+            if after >= (min(enough, self._seconds) if is_awaited else self._seconds):
+                break
+            must_have_read = is_awaited and after >= READ_LIMIT
+            waiting = [recorder for recorder in waiting if self._look(recorder, must_have_read=must_have_read)]
             answered = sum(recording is not None for recording in self._found.values())
             if 2 * answered >= len(self._found):  # ranks are alike: the rest should take at most twice as long
-                self._deadline = min(self._deadline, now + after + READ_INTERVAL)
-            time.sleep(POLL_INTERVAL if waiting else 0.0)
+                enough = min(enough, 2 * after + READ_INTERVAL)
+            if waiting:
+                (time.sleep if is_awaited else self._is_awaited.wait)(POLL_INTERVAL)
         for recorder in self._asked:
             os.close(recorder.pipe)
 
-    def _look(self, recorder: _Asked, after: float) -> bool:
+    def _look(self, recorder: _Asked, *, must_have_read: bool) -> bool:
         """Read the answer of a recorder, if there is one; return whether to go on waiting for it."""
-        may_answer = recorder.may_answer(after)  # if not, it may have answered just before
+        may_answer = recorder.may_answer(must_have_read=must_have_read)  # if not, it may have answered just before
         recording = recorder.answer()
         if recording:
             self._found[recorder.rank_id] = _merged(self._found[recorder.rank_id], recording)
         return may_answer and not recording
+
+
+def is_own_log(data: bytes) -> bool:
+    """Return whether `data` are whole lines that only the source files of recorders log, such as when they dump."""
+    return data.endswith(b"\n") and all(map(_OWN_LOG.match, data.splitlines()))
 
 
 def _write(pipe: str) -> int | None:

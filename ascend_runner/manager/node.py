@@ -27,6 +27,7 @@ from ascend_runner.supervision.causes import AnyCause, Exited, SignalReceived
 from ascend_runner.supervision.events import AskedProcessEnded, Emptied
 
 if TYPE_CHECKING:
+    from ascend_runner.diagnosis.flight_recorder import Question
     from ascend_runner.diagnosis.stacks import RankStack
 
 
@@ -215,8 +216,14 @@ class Evidence(Protocol):
     def has_report(self, failure: RankOutput) -> bool:
         """Return whether HCCL will report the cause of a failure with this output, on every rank."""
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their first processes."""
+    def ask_recorders(self, pids: Mapping[int, int]) -> Question:
+        """Ask the flight recorders of these ranks for dumps; `pids` are their first processes."""
+
+    def is_of_recorders(self, data: bytes) -> bool:
+        """Return whether whole lines of output are only such that a rank logs when its flight recorder dumps."""
+
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], question: Question) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones, and what their flight recorders answer."""
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them.

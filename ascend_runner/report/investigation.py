@@ -24,6 +24,7 @@ from ascend_runner.diagnosis import (
 from ascend_runner.diagnosis.endings import Circumstances
 from ascend_runner.diagnosis.failed_rank import FailedRank
 from ascend_runner.diagnosis.finding import Finding
+from ascend_runner.diagnosis.flight_recorder import Question
 from ascend_runner.diagnosis.root_cause import Death, Diagnosis, NodePlace, Place, diagnose
 from ascend_runner.diagnosis.stacks import STACKS_LIMIT, RankStack, StackCollector
 from ascend_runner.errors import reason
@@ -148,24 +149,32 @@ class Investigation:
             restart = Restart.EXCLUDED
         return restart, failure.fingerprint(cause, ending, finding)
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack]) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones; `pids` are their leaders.
-
-        Before that, their flight recorders are asked: py-spy pauses the ranks.
-        """
+    def ask_recorders(self, pids: Mapping[int, int]) -> Question:
+        """Ask the flight recorders of these ranks for dumps; `pids` are their leaders."""
         paths = {
             spec.rank_id: env_patch.recorder_paths(spec.env, spec.cwd, spec.rank_id)
             for spec in self.running
             if spec.rank_id in pids
         }
-        question = flight_recorder.Question(paths, is_cut=self.patience.is_stopped)
+        return Question(paths, is_cut=self.patience.is_stopped)
+
+    @staticmethod
+    def is_of_recorders(data: bytes) -> bool:
+        """Return whether whole lines of output are only such that a rank logs when its flight recorder dumps."""
+        return flight_recorder.is_own_log(data)
+
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], question: Question) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones, and what their flight recorders answer.
+
+        These are asked before: py-spy pauses the ranks.
+        """
         collector = self._collector(self.patience.is_stopped, may_pause=True)
         groups = stacks.group(collector.collect(pids), earlier)
         found = question.answers()
         known = {rank_id: recording for rank_id, recording in found.items() if recording}
-        collectives = flight_recorder.compare(known, paths.keys() - known.keys())
+        collectives = flight_recorder.compare(known, question.rank_ids - known.keys())
         why = ""
-        if not collectives and any(paths.values()):
+        if not collectives and question.has_recorders:
             why = "no rank waits in a collective" if known else "no flight recorder has dumped anything"
         return HangSeen(
             groups,

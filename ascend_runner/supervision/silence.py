@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 CHECKS: Final = 10  # within a limit that the user has set
+LAST_PART: Final = 10.0  # seconds before the limit; of a limit below 20 s the second half
 # Seconds between two checks for a limit that follows from the pauses of the job, which are measured by these checks. In
 # a silence, the time between two of them doubles up to a tenth of the limit: a runner whose ranks are idle sleeps.
 CHECK_EVERY: Final = 10.0
@@ -62,6 +63,7 @@ class Silence:
     _pace: OwnPace = attrs.field(init=False, factory=OwnPace)
     _last_activity: float = attrs.field(init=False)
     is_half_over: bool = attrs.field(init=False, default=False)  # whether half of the limit was over at the last check
+    is_nearly_over: bool = attrs.field(init=False, default=False)  # whether only the last part of it was left then
     _was_held: bool = attrs.field(init=False, default=False)
     _known_until: float = attrs.field(init=False, default=float("-inf"))
 
@@ -97,6 +99,7 @@ class Silence:
         self._was_held = is_held
         self.since = now if last_activity <= self._known_until else max(self.since, last_activity)
         ends_at = max(self.since + self.limit, announced_until)
-        self.next_check = min(now + self.interval, max(now, ends_at))
-        self.is_half_over = now >= ends_at - self.limit / 2
+        half, last_part = ends_at - self.limit / 2, ends_at - min(LAST_PART, self.limit / 2)
+        self.is_half_over, self.is_nearly_over = now >= half, now >= last_part
+        self.next_check = min(now + self.interval, max(now, ends_at if self.is_nearly_over else last_part))
         return now >= ends_at

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis import flight_recorder
 from ascend_runner.diagnosis.finding import CollectiveGroup
-from ascend_runner.diagnosis.flight_recorder import Question, Recording, compare, decode, loads
+from ascend_runner.diagnosis.flight_recorder import Question, Recording, compare, decode, is_own_log, loads
 from tests.helpers.flight_recorders import dump, entry, waiting
 from tests.helpers.waiting import wait_until
 
@@ -429,6 +429,57 @@ def test_rank_that_dumps_later_than_most(ranks: dict[int, Rank]) -> None:
         found = Question(paths(ranks), 60.0, lambda: one() or other() or (ranks[1].dump.exists() and last())).answers()
 
     assert {0: decode(IN_IT), 1: decode(IN_IT), 2: decode(BEFORE_IT)} == found
+
+
+def test_dumps_until_somebody_waits(ranks: dict[int, Rank]) -> None:
+    """Asked before the limit of a hang, ranks have all of the time until then: a dump of most of them cuts none short.
+
+    A rank that has not dumped by then is not waited for any more, if the others have needed less than half of it.
+    """
+    with ranks[0].answering(IN_IT) as one, ranks[1].answering(BEFORE_IT) as late:
+        answers = [one]
+        question = Question(paths(ranks), 60.0, lambda: all(answer() for answer in answers))
+        wait_until(lambda: ranks[0].dump.exists() and IN_IT == ranks[0].dump.read_bytes())
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() > began + 2 * flight_recorder.READ_INTERVAL)
+        answers.append(late)
+        answers.remove(one)
+        wait_until(lambda: ranks[1].dump.exists() and BEFORE_IT == ranks[1].dump.read_bytes())
+        found = question.answers()
+
+    assert {0: decode(IN_IT), 1: decode(BEFORE_IT)} == found
+
+
+def test_question_that_is_closed(ranks: dict[int, Rank]) -> None:
+    """If the silence is over, nobody waits for dumps any more."""
+    before = threading.active_count()
+    with ranks[0].answering(b""):
+        question = Question(paths(ranks), 60.0)
+        question.close()
+        wait_until(lambda: before == threading.active_count())
+
+        assert {0: None} == question.answers()
+
+
+LOG = b"[rank3]:[E703 15:37:17.178677976 ProcessGroupNCCL.cpp:1700] [PG ID 0 PG GUID 0 Rank 3] preparing to dump\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (LOG, True),
+        (LOG * 2, True),
+        (LOG.replace(b"[rank3]:", b"").replace(b"NCCL", b"HCCL"), True),
+        (LOG + b"step 1\n", False),
+        (LOG + LOG[:-1], False),
+        (b"step 1\r" + LOG, False),
+        (b"10%|# | ETA 0:10\r", False),
+        (b"ProcessGroupNCCL.cpp:1700] at a line of the rank's own\n", False),
+    ],
+)
+def test_what_recorders_log(data: bytes, expected: bool) -> None:  # noqa: FBT001
+    """A line of the files that dump is known by its beginning; anything else may be the program's own."""
+    assert expected is is_own_log(data)
 
 
 def test_dumps_are_made_meanwhile(ranks: dict[int, Rank]) -> None:

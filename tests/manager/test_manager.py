@@ -50,7 +50,7 @@ from ascend_runner.supervision.events import Emptied, Spawned
 from ascend_runner.supervision.job_machine import Policy
 from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES
-from tests.fakes import Behaviour, FakeNode, Recording
+from tests.fakes import LOGGED, Behaviour, FakeNode, Recording
 from tests.helpers.plans import job_spec, rank_spec
 
 OK, FAILED = Ending(), Ending(exit_code=7)
@@ -541,6 +541,51 @@ def test_what_ranks_write_of_their_dumps(
     run(node, 1, recording, hang_timeout=60.0, hang_action=WatchAction.WARN)
 
     assert expected == [at for fact, at in recording.timed if isinstance(fact, HangDetected)]
+
+
+def test_recorders_are_asked_before_the_limit(node: FakeNode) -> None:
+    """What they log about it is no sign of life, so that the limit is kept to the second."""
+    node.evidence.has_dumps = True
+    node.output.write(0, b"step 1\nstep 2")
+    node.evidence.when_asked = lambda: node.clock.at(51.0, lambda: node.output.write(0, LOGGED))
+    state = run(node, 2, hang_timeout=60.0)
+
+    assert HangDetected(60.0) == state.cause
+    assert ([50.0], 60.0) == (node.evidence.asked_at, node.clock.now())
+
+
+@pytest.mark.parametrize("output", [b"step 2\n", LOGGED[:-1], LOGGED + b"step 2\n", bytes(100_000)])
+def test_sign_of_life_after_recorders_were_asked(output: bytes, node: FakeNode) -> None:
+    """Any other output starts the limit over. As it may be due to the question, the next one comes at the limit."""
+    node.evidence.has_dumps = True
+    node.evidence.when_asked = lambda: node.output.write(1, output)
+    state = run(node, 2, hang_timeout=60.0)
+
+    assert HangDetected(60.0) == state.cause
+    assert ([50.0, 110.0], 110.0) == (node.evidence.asked_at, node.clock.now())
+
+
+def test_heartbeat_after_recorders_were_asked(node: FakeNode) -> None:
+    """The limit starts over. Output is no sign of life then, so that they are asked early again."""
+    node.evidence.has_dumps = True
+    node.heartbeats.send(0)
+    node.evidence.when_asked = lambda: node.output.write(0, b"unknown\n")
+    node.clock.at(55.0, lambda: node.heartbeats.send(0))
+    state = run(node, 2, hang_timeout=60.0)
+
+    assert HangDetected(60.0, has_heartbeats=True) == state.cause
+    assert ([50.0, 105.0], 115.0) == (node.evidence.asked_at, node.clock.now())
+
+
+def test_recorders_of_a_hang_that_is_over(node: FakeNode) -> None:
+    """If the job goes on and hangs again, they are asked again, and early."""
+    node.processes.behaviours = {0: exits(OK, 300.0)}
+    node.evidence.has_dumps = True
+    node.evidence.when_asked = lambda: node.output.write(0, LOGGED)
+    node.clock.at(100.0, lambda: node.output.write(0, b"step 2\n"))
+    run(node, 1, hang_timeout=60.0, hang_action=WatchAction.WARN)
+
+    assert [50.0, 150.0] == node.evidence.asked_at
 
 
 @pytest.mark.parametrize("is_active", [False, True])

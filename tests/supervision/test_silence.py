@@ -42,6 +42,16 @@ def test_late_look_begins_anew() -> None:
     assert [560.0] == looks(silence, 1000.0)
 
 
+@pytest.mark.parametrize(("limit", "expected"), [(600.0, 590.0), (21.0, 11.0), (3.0, 1.5)])
+def test_last_part(limit: float, expected: float) -> None:
+    """It begins 10 s before the limit, or after half of a short one, with a check of its own."""
+    silence, nearly_over = Silence(limit, since=0.0), []
+    while not silence.check(now := silence.next_check, 0.0, is_held=False):
+        nearly_over += [now] * silence.is_nearly_over
+
+    assert (expected, limit) == (nearly_over[0], now)
+
+
 def test_announced_pause_is_no_hang() -> None:
     """The limit is not reached before the end that the ranks have announced."""
     silence = Silence(60.0, since=0.0)
@@ -108,4 +118,5 @@ def test_idle_ranks_wake_the_runner_rarely() -> None:
 
     assert 360.0 == first
     assert [10.0, 20.0, 40.0, 80.0, 160.0, 320.0] == gaps[:6]
-    assert {360.0} >= set(gaps[6:-1])
+    assert {360.0} >= set(gaps[6:-2])
+    assert 10.0 == gaps[-1], "the last part"

@@ -1,7 +1,7 @@
 """A rank with torch_npu, of which only its monitor is there: it makes a pipe, and dumps when that is written to.
 
 The arguments are the dumps of the ranks, each the path of a file to copy: "-" to read the pipe and dump nothing, "deaf"
-for a rank without a pipe.
+for a rank without a pipe, "busy" for one that does not read its pipe, "chatty" for one that also logs something else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ if dump == "deaf":
 pipe = f"{os.environ['TORCH_HCCL_DEBUG_INFO_PIPE_FILE']}{rank}.pipe"
 os.mkfifo(pipe)
 fd = os.open(pipe, os.O_RDWR)  # not to see an end of file whenever a writer has closed it
+if dump == "busy":
+    os.read(os.pipe()[0], 1)
 while os.read(fd, 128):
+    if dump == "chatty":
+        print("dumping", flush=True)
+    print(f"[rank{rank}]:[E606 09:09:08.172565234 ProcessGroupHCCL.cpp:1700] preparing to dump debug info.", flush=True)
     if dump != "-":
         Path(f"{os.environ['TORCH_HCCL_DEBUG_INFO_TEMP_FILE']}{rank}").write_bytes(Path(dump).read_bytes())
