@@ -34,7 +34,7 @@ def start(program: Program, *dumps: str, options: tuple[str, ...] = ()) -> Run:
     for name, data in DUMPS.items():
         (program.folder / name).write_bytes(data)
     command = (sys.executable, "-S", str(WORKERS / "recorded.py"), *dumps)
-    return program.start("--nproc-per-node", str(len(dumps)), "--hang-timeout", "1", *options, *command)
+    return program.start("--nproc-per-node", str(len(dumps)), "--hang-timeout", "2", *options, *command)
 
 
 def hang(program: Program, *dumps: str) -> tuple[Run, dict[str, Any]]:
@@ -85,12 +85,29 @@ def test_ranks_that_do_not_answer(program: Program) -> None:
 
 
 @pytest.mark.deep
+def test_ranks_that_go_on_after_they_were_asked(program: Program) -> None:
+    """Ranks are asked again at the limit: what they say before it is about an earlier moment."""
+    run, report = hang(program, "in", "before,in", "in", "in,other")
+
+    assert f"ERROR ranks 0-2 {TOLD}; rank 3 waits in broadcast #7 (12 elements) instead\n" in run.screen
+    assert [(0, 1, 2), (3,)] == [tuple(group["rank_ids"]) for group in report["collectives"]]
+
+
+@pytest.mark.deep
+def test_ranks_that_answer_only_once(program: Program) -> None:
+    """If nothing has changed, what a rank has said before the limit counts."""
+    _run, report = hang(program, "in", "in,-", "before,-")
+
+    assert [(0, 1), (2,)] == [tuple(group["rank_ids"]) for group in report["collectives"]]
+
+
+@pytest.mark.deep
 def test_rank_that_logs_something_unknown_when_it_is_asked(program: Program) -> None:
     """That may be a sign of life. The job is ended by the next limit, at which the rank is asked again."""
     _run, report = hang(program, "in", "chatty")
 
     assert [(0, 1)] == [tuple(group["rank_ids"]) for group in report["collectives"]]
-    assert 2 == Path(report["ranks"][1]["log_path"]).read_text().count("dumping\n")
+    assert 2 == Path(report["ranks"][1]["log_path"]).read_text().count("unknown\n")
 
 
 @pytest.mark.deep

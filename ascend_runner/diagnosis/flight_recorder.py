@@ -2,8 +2,8 @@
 
 A recorder holds the newest collectives of a rank. A write to its pipe makes the rank dump them to a file. Collectives
 are matched between ranks by process group and number, never by time. What a dump has is the rank's own, so nothing of
-it is trusted. Ranks dump before the limit of a hang, or while their stacks are read; after that, only those that have
-read their pipe are waited for.
+it is trusted. Recorders are asked shortly before the limit of a hang, which shows how long each takes, and again at the
+limit, where only those that were quick are waited for.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ascend_runner.members import Members
 from ascend_runner.node import bounded
 from ascend_runner.text import rank_list, shown
 
-# Seconds for the dumps of all ranks: a recorder reads its pipe once a second, may have to wait for the GIL, imports
-# torch._dynamo (5 s, unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
+# Seconds for a dump: a recorder reads its pipe once a second, may have to wait for the GIL, imports torch._dynamo (5 s,
+# unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
 DUMP_LIMIT: Final = 10.0
 READ_INTERVAL: Final = 1.0  # seconds between two reads of the pipe by a recorder
-READ_LIMIT: Final = 1.5 * READ_INTERVAL  # until a recorder has read its pipe; its thread needs no GIL for that
+QUICK: Final = 2.0  # seconds for an answer, within which a recorder is worth waiting for when it is asked again
 ASK_LIMIT: Final = 1.0  # seconds for the disk with the pipes
 POLL_INTERVAL: Final = 0.05  # seconds
 MOST_BYTES: Final = 16 * 1024 * 1024  # of a dump; 2,000 collectives need 0.3 MB, with deep stacks a few
@@ -49,9 +49,13 @@ LONGEST_LIST: Final = 100_000  # characters of the list of the ranks in a proces
 EQUAL_SIZES: Final = frozenset({"all_reduce", "allreduce", "broadcast", "reduce"})
 _DEFAULT_GROUP: Final = "default_pg"  # the description of the process group that has all ranks
 _FRONTEND: Final = "distributed_c10d.py"  # the file of torch whose functions are the collectives
-# c10/util/Logging.cpp of torch, with rank and level: "[rank0]:[E606 09:09:08.172565234 ProcessGroupNCCL.cpp:1700] ..."
-_OWN_LOG: Final = re.compile(
-    rb"(?:\[rank\d+\]:)?\[[A-Z]\d+ [\d:.]+ (?:ProcessGroup|FlightRecorder|NCCL|HCCL)\w*\.\w+:\d+\]"
+# What torch and torch_npu log about a dump that was asked for (ProcessGroupNCCL.cpp and FlightRecorder.cpp in
+# torch/csrc/distributed/c10d): "[rank0]:[E606 09:09:08.172565234 ProcessGroupNCCL.cpp:1700] [PG ID 0 ... Rank 0]
+# ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1".
+_LOGGED: Final = re.compile(
+    rb"(?:\[rank\d+\]:)?\[[A-Z]\d+ [\d:.]+ \w+\.[ch]pp:\d+\] .*"
+    rb"(?:preparing to dump debug info|[Ww]riting .*debug info|dumping \w+ trace|trace successfully dumped"
+    rb"|Dump signal received through pipe)"
 )
 
 
@@ -111,12 +115,12 @@ class _Asked:
     dump: str
     version: tuple[int, ...] | None
 
-    def may_answer(self, *, must_have_read: bool) -> bool:
-        """Return whether an answer is still possible."""
+    @property
+    def is_closed(self) -> bool:
+        """Whether no process has the pipe open for reading."""
         poll = select.poll()
         poll.register(self.pipe, 0)
-        is_closed = bool(poll.poll(0))  # POLLERR: no process has it open for reading
-        return not is_closed and not (must_have_read and files.bytes_in_pipe(self.pipe))
+        return bool(poll.poll(0))  # POLLERR
 
     def answer(self) -> Recording | None:
         """Return its recording, or None if it has not dumped one since it was asked."""
@@ -128,30 +132,24 @@ class _Asked:
 
 
 class Question:
-    """Asks the recorders of ranks for dumps, once, and collects them in a thread until `seconds` later.
+    """Asks the recorders of ranks for dumps, once, and collects them in a thread until DUMP_LIMIT later.
 
     `paths` are those of the pipe and the dump of each recorder of a rank. Dumps that there are already belong to an
     earlier hang, or were written for another reason, and do not count.
     """
 
     def __init__(
-        self,
-        paths: Mapping[int, Sequence[tuple[str, str]]],
-        seconds: float = DUMP_LIMIT,
-        is_cut: Callable[[], bool] = bounded.never,
+        self, paths: Mapping[int, Sequence[tuple[str, str]]], is_cut: Callable[[], bool] = bounded.never
     ) -> None:
         self._paths, self._is_cut = paths, is_cut
-        self._began, self._seconds = time.monotonic(), seconds
+        self._began = 0.0
         self._asked: list[_Asked] = []
         self._found: dict[int, Recording | None] = {}
-        self._has_asked = threading.Event()
-        self._is_awaited = threading.Event()
+        self.seconds: dict[int, float] = {}  # that each rank has taken to answer
+        self._has_asked, self._is_awaited = threading.Event(), threading.Event()
+        self._limits: Mapping[int, float] = {}  # seconds to wait for each rank, once somebody does
         self._is_closed = False
         self._thread: threading.Thread | None = None
-        if self.has_recorders:
-            with suppress(AscendRunnerError):  # no thread can be started: nobody is asked
-                self._thread = bounded.start_thread(self._run)
-                self._has_asked.wait(ASK_LIMIT)
 
     @property
     def rank_ids(self) -> frozenset[int]:
@@ -163,16 +161,39 @@ class Question:
         """Whether any rank has a recorder."""
         return any(self._paths.values())
 
-    def answers(self) -> dict[int, Recording | None]:
-        """Return the recording of each rank that reads a pipe, None of those that have not dumped one in time."""
-        if self._thread and self._has_asked.is_set():  # if not, the disk hangs
-            self._is_awaited.set()
-            ends_at = max(self._began + self._seconds, time.monotonic())
+    @property
+    def is_open(self) -> bool:
+        """Whether dumps are still collected. If the disk hangs, that does not end before it responds."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Ask, and begin to collect dumps. If no thread can be started, nobody is asked."""
+        self._began = time.monotonic()
+        if self.has_recorders:
+            with suppress(AscendRunnerError):
+                self._thread = bounded.start_thread(self._run)
+
+    def await_asked(self) -> None:
+        """Wait until all recorders were asked, for at most ASK_LIMIT."""
+        deadline = time.monotonic() + ASK_LIMIT
+        while self.is_open and not (self._has_asked.wait(POLL_INTERVAL) or self._is_cut()):
+            if time.monotonic() >= deadline:
+                break
+
+    def answers(self, before: Mapping[int, float]) -> dict[int, Recording | None]:
+        """Return the recording of each rank that reads a pipe, None of those that have not dumped one.
+
+        Only ranks that have answered `before`, within QUICK seconds, are waited for, little longer than that took.
+        """
+        self._limits = {rank_id: seconds + READ_INTERVAL for rank_id, seconds in before.items() if seconds <= QUICK}
+        self._is_awaited.set()
+        if self._thread and self._has_asked.is_set():
+            ends_at = max(self._began + max(self._limits.values(), default=0.0), time.monotonic())
             bounded.join(self._thread, ends_at + bounded.LAST_CHANCE, self._is_cut)
-        return dict(self._found)  # a disk that responds late must not change what the caller reads
+        return {} if self._is_closed else dict(self._found)  # a late answer must not change what the caller reads
 
     def close(self) -> None:
-        """Collect no more dumps."""
+        """Collect no more dumps, and forget those that there are, but not how long each rank took: it has gone on."""
         self._is_closed = True
 
     def _run(self) -> None:
@@ -190,33 +211,41 @@ class Question:
                     self._found[rank_id] = None
 
     def _collect(self) -> None:
-        waiting, enough = self._asked, math.inf
+        waiting = self._asked
         while waiting and not (self._is_closed or self._is_cut()):
-            after, is_awaited = time.monotonic() - self._began, self._is_awaited.is_set()
-            if after >= (min(enough, self._seconds) if is_awaited else self._seconds):
-                break
-            must_have_read = is_awaited and after >= READ_LIMIT
-            waiting = [recorder for recorder in waiting if self._look(recorder, must_have_read=must_have_read)]
-            answered = sum(recording is not None for recording in self._found.values())
-            if 2 * answered >= len(self._found):  # ranks are alike: the rest should take at most twice as long
-                enough = min(enough, 2 * after + READ_INTERVAL)
-            if waiting:
-                (time.sleep if is_awaited else self._is_awaited.wait)(POLL_INTERVAL)
+            is_awaited, after = self._is_awaited.is_set(), time.monotonic() - self._began
+            limits = self._limits if is_awaited else dict.fromkeys(self._paths, DUMP_LIMIT)
+            waiting = [one for one in waiting if self._look(one) and after < limits.get(one.rank_id, 0.0)]
+            if waiting and is_awaited:
+                time.sleep(POLL_INTERVAL)
+            elif waiting:
+                self._is_awaited.wait(POLL_INTERVAL)
         for recorder in self._asked:
             os.close(recorder.pipe)
 
-    def _look(self, recorder: _Asked, *, must_have_read: bool) -> bool:
-        """Read the answer of a recorder, if there is one; return whether to go on waiting for it."""
-        may_answer = recorder.may_answer(must_have_read=must_have_read)  # if not, it may have answered just before
+    def _look(self, recorder: _Asked) -> bool:
+        """Read the answer of a recorder, if there is one; return whether there can be one later."""
+        is_closed = recorder.is_closed  # it may have answered just before
         recording = recorder.answer()
         if recording:
             self._found[recorder.rank_id] = _merged(self._found[recorder.rank_id], recording)
-        return may_answer and not recording
+            self.seconds[recorder.rank_id] = time.monotonic() - self._began
+        return not (is_closed or recording)
+
+
+def latest(early: Mapping[int, Recording | None], late: Mapping[int, Recording | None]) -> dict[int, Recording]:
+    """Return the recordings of one moment, where ranks were asked twice: those of the second question.
+
+    Those of the first one are added only if nothing has changed since then.
+    """
+    known, new = ({rank_id: one for rank_id, one in found.items() if one} for found in (early, late))
+    has_changed = any(known.get(rank_id, one) != one for rank_id, one in new.items())
+    return new if has_changed else {**known, **new}
 
 
 def is_own_log(data: bytes) -> bool:
-    """Return whether `data` are whole lines that only the source files of recorders log, such as when they dump."""
-    return data.endswith(b"\n") and all(map(_OWN_LOG.match, data.splitlines()))
+    """Return whether `data` consists only of whole lines that recorders log about a dump they were asked for."""
+    return data.endswith(b"\n") and all(map(_LOGGED.match, data.splitlines()))
 
 
 def _write(pipe: str) -> int | None:

@@ -5,8 +5,8 @@ the observers as facts. Three parts of it are classes of their own:
 
 - `HangWatch`. When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping
   the ranks. The stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless
-  loop. Flight recorders are asked shortly before the limit, so that nobody has to wait for them. A rank that HCCL
-  reports as lost or stuck makes a silence a hang at once.
+  loop. Flight recorders are asked shortly before the limit as well, which shows who answers. A rank that HCCL reports
+  as lost or stuck makes a silence a hang at once.
 - `EngineWatch` finds an engine that each rank starts, such as torchrun in a start script.
 - `Cleanup`. After the last rank, processes that have left their rank's session are stopped, and output is completed.
 """
@@ -56,16 +56,6 @@ if TYPE_CHECKING:
     from ascend_runner.diagnosis.stacks import RankStack
 
 
-@attrs.frozen
-class Asked:
-    """Flight recorders that were asked for dumps, in the silence `since`, and the output of the ranks before that."""
-
-    question: Question
-    since: float
-    last_activity: float
-    sizes: Mapping[int, int]  # bytes, by rank id
-
-
 class HangWatch:
     """Watches the ranks of one job while they run."""
 
@@ -79,8 +69,11 @@ class HangWatch:
         self._hang: HangDetected | None = None  # a hang that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
         self._peers: list[str] = []  # what HCCL reports of other ranks, to be handled when nothing else has happened
-        self._asked: Asked | None = None
-        self._may_ask_early = True  # until ranks have written something unknown while they were asked
+        self._asked: Question | None = None  # the newest one to flight recorders before a limit
+        self._asked_in: float | None = None  # the start of the silence in which it was asked
+        self._may_ask = True  # whether to ask before the limit in this silence
+        self._sizes: Mapping[int, int] = {}  # bytes of output by rank id at the last look, since recorders were asked
+        self._wrote_at = 0.0  # when a rank last wrote anything but what a recorder logs
 
     @property
     def next_check(self) -> float | None:
@@ -102,7 +95,8 @@ class HangWatch:
             rank_ids = {spec.rank_id for spec in self._job.processes}
             self._tell_end(self._last_activity(self._node.heartbeats.of(rank_ids)))
             self._hang = None
-        self._forget_dumps()
+        if self._asked:
+            self._asked.close()
 
     def look(self, living: Collection[int], *, is_quiet: bool) -> list[HangDetected]:
         """Detect that no rank has written for too long, or has sent a heartbeat where any of the living ones has.
@@ -127,12 +121,14 @@ class HangWatch:
             return []
         is_held = last_activity <= silence.since and self._node.processes.is_held()
         announced_until = self._node.heartbeats.announced_until
+        began = silence.since
         is_hang = silence.check(now, last_activity, is_held=is_held, announced_until=announced_until)
+        if began != silence.since:
+            self._end_question(began)
         if not is_quiet:
             return []
         if not is_hang:
-            if silence.is_nearly_over and self._may_ask_early:
-                self._ask_once(silence, beats)
+            self._ask_once(silence)
             self._read_stacks_once(silence)
             return []
         return self._report_hang(silence, HangDetected(silence.limit, bool(beats)), beats, last_activity)
@@ -148,14 +144,14 @@ class HangWatch:
         if not only_warns:
             self._tell(hang)
         earlier = self._earlier if self._read_in == silence.since else ()
-        question = self._ask_once(silence, beats)
-        seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier, question)
+        self._note_sizes()
+        seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier, self._asked)
         if only_warns:
             hang = attrs.evolve(hang, outlier=seen.outlier)
             self._tell(hang)
         self._tell(attrs.evolve(seen, beats=beats))
         if only_warns:
-            if seen.has_dumps:  # what the ranks have just written of these is no sign of life
+            if seen.was_asked:  # what the ranks have just written about that is no sign of life
                 last_activity = self._last_activity(beats)
             silence.go_on(last_activity)
             self._hang, self._hung_since = hang, last_activity
@@ -164,44 +160,45 @@ class HangWatch:
         return [hang]
 
     def _last_activity(self, beats: Mapping[int, Beat]) -> float:
-        """Return when a rank last gave a sign of life; that it logs the dump of its flight recorder is none."""
-        at = max((beat.at for beat in beats.values()), default=self._node.output.last_activity)
-        asked = self._asked
-        if asked is None or at <= asked.last_activity or not asked.question.has_recorders:
-            return at
-        if not beats:
-            if self._only_logs_dumps(asked):
-                return asked.last_activity
-            # If a recorder has logged that, it would do so before each limit, which would never be reached.
-            self._may_ask_early &= self._hang is not None
-        self._forget_dumps()
-        return at
+        return max((beat.at for beat in beats.values()), default=self._last_output())
 
-    def _only_logs_dumps(self, asked: Asked) -> bool:
-        """Return whether the ranks have written only what their flight recorders log since these were asked."""
-        outputs = map(self._node.output.read_so_far, asked.sizes)
-        new = [(output.size - asked.sizes[output.rank_id], output.tail) for output in outputs]
-        written = [tail[-size:] for size, tail in new if size]
-        is_whole = all(size <= len(tail) for size, tail in new)
-        return bool(written) and is_whole and all(map(self._node.evidence().is_of_recorders, written))
+    def _last_output(self) -> float:
+        """Return when a rank last wrote. What flight recorders log does not count once they were asked."""
+        if not self._sizes:
+            return self._node.output.last_activity
+        outputs = [self._node.output.read_so_far(rank_id) for rank_id in self._sizes]
+        new = [(output.size - self._sizes[output.rank_id], output.tail) for output in outputs]
+        self._sizes = {output.rank_id: output.size for output in outputs}
+        is_own_log = self._node.evidence().is_own_log
+        if any(size > len(tail) or not is_own_log(tail[-size:]) for size, tail in new if size):
+            self._wrote_at = self._node.output.last_activity
+        return self._wrote_at
 
-    def _ask_once(self, silence: Silence, beats: Mapping[int, Beat]) -> Question:
-        """Ask the flight recorders, unless that was done in this silence."""
-        if self._asked is None or self._asked.since != silence.since:
-            self._forget_dumps()
+    def _note_sizes(self) -> None:
+        """Begin to look at what ranks write, as recorders are asked now."""
+        if not self._sizes:
             ranks = [spec.rank_id for spec in self._job.processes]
-            sizes = {rank_id: self._node.output.read_so_far(rank_id).size for rank_id in ranks}
-            last_activity = self._last_activity(beats)  # after the sizes, so that no output is in neither
-            question = self._node.evidence().ask_recorders(self._node.processes.pids())
-            self._asked = Asked(question, silence.since, last_activity, sizes)
-            # Asking may have taken longer than an interval, which must not look as if this process was suspended.
-            silence.next_check = max(silence.next_check, self._node.clock.now())
-        return self._asked.question
+            self._sizes = {rank_id: self._node.output.read_so_far(rank_id).size for rank_id in ranks}
+            self._wrote_at = self._node.output.last_activity  # after the sizes, so that no output is in neither
 
-    def _forget_dumps(self) -> None:
+    def _ask_once(self, silence: Silence) -> None:
+        """Ask the flight recorders before the limit; not again while the disk with the dumps hangs."""
+        if not (silence.is_nearly_over and self._may_ask) or self._asked_in == silence.since:
+            return
+        if self._asked is None or not self._asked.is_open:
+            self._asked_in = silence.since
+            self._note_sizes()
+            self._asked = self._node.evidence().ask_recorders(self._node.processes.pids())
+
+    def _end_question(self, began: float) -> None:
+        """Note that the silence that `began` then is over.
+
+        If ranks were asked in it, they are not in the next one before its limit: a recorder whose messages are not
+        known would start each limit over.
+        """
+        self._may_ask = self._asked_in != began
         if self._asked:
-            self._asked.question.close()
-            self._asked = None
+            self._asked.close()
 
     def _tell_end(self, last_activity: float) -> None:
         """Report the end of the hang if any rank has been active since it began."""

@@ -219,11 +219,14 @@ class Evidence(Protocol):
     def ask_recorders(self, pids: Mapping[int, int]) -> Question:
         """Ask the flight recorders of these ranks for dumps; `pids` are their first processes."""
 
-    def is_of_recorders(self, data: bytes) -> bool:
-        """Return whether whole lines of output are only such that a rank logs when its flight recorder dumps."""
+    def is_own_log(self, data: bytes) -> bool:
+        """Return whether output consists only of lines that flight recorders log about a dump they were asked for."""
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], question: Question) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones, and what their flight recorders answer."""
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], asked: Question | None) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones, and what they wait for.
+
+        Their flight recorders are asked, again if they were `asked` before.
+        """
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:
         """Return the stacks of these ranks within about `seconds`, without pausing them.

@@ -156,25 +156,30 @@ class Investigation:
             for spec in self.running
             if spec.rank_id in pids
         }
-        return Question(paths, is_cut=self.patience.is_stopped)
+        question = Question(paths, self.patience.is_stopped)
+        question.start()
+        return question
 
     @staticmethod
-    def is_of_recorders(data: bytes) -> bool:
-        """Return whether whole lines of output are only such that a rank logs when its flight recorder dumps."""
+    def is_own_log(data: bytes) -> bool:
+        """Return whether output consists only of lines that flight recorders log about a dump they were asked for."""
         return flight_recorder.is_own_log(data)
 
-    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], question: Question) -> HangSeen:
-        """Return the stacks of these ranks, compared with `earlier` ones, and what their flight recorders answer.
+    def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], asked: Question | None) -> HangSeen:
+        """Return the stacks of these ranks, compared with `earlier` ones, and what they wait for.
 
-        These are asked before: py-spy pauses the ranks.
+        Their flight recorders, which may have been `asked` before, are asked first, because py-spy pauses the ranks.
         """
+        early = asked.answers({}) if asked else {}
+        question = self.ask_recorders({} if asked and asked.is_open else pids)  # if it is still open, the disk hangs
+        question.await_asked()
         collector = self._collector(self.patience.is_stopped, may_pause=True)
         groups = stacks.group(collector.collect(pids), earlier)
-        found = question.answers()
-        known = {rank_id: recording for rank_id, recording in found.items() if recording}
+        late = question.answers(asked.seconds if asked else {})
+        known = flight_recorder.latest(early, late)
         collectives = flight_recorder.compare(known, question.rank_ids - known.keys())
         why = ""
-        if not collectives and question.has_recorders:
+        if not collectives and any(one and one.has_recorders for one in (asked, question)):
             why = "no rank waits in a collective" if known else "no flight recorder has dumped anything"
         return HangSeen(
             groups,
@@ -182,7 +187,7 @@ class Investigation:
             outlier=wording.outlier(groups, collectives),
             collectives=collectives,
             no_collectives=why,
-            has_dumps=bool(found),
+            was_asked=bool(late),
         )
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:

@@ -6,7 +6,6 @@ import itertools
 import os
 import pickle
 import pickletools
-import signal
 import subprocess
 import threading
 import time
@@ -22,7 +21,8 @@ from hypothesis import strategies as st
 
 from ascend_runner.diagnosis import flight_recorder
 from ascend_runner.diagnosis.finding import CollectiveGroup
-from ascend_runner.diagnosis.flight_recorder import Question, Recording, compare, decode, is_own_log, loads
+from ascend_runner.diagnosis.flight_recorder import Question, Recording, compare, decode, is_own_log, latest, loads
+from ascend_runner.node import bounded
 from tests.helpers.flight_recorders import dump, entry, waiting
 from tests.helpers.waiting import wait_until
 
@@ -341,62 +341,83 @@ def paths(ranks: Mapping[int, Rank]) -> dict[int, tuple[tuple[str, str], ...]]:
     return {number: rank.paths for number, rank in ranks.items()}
 
 
+def ask(
+    ranks: Mapping[int, Rank], answer: Callable[[], bool] = bounded.never, before: Mapping[int, float] | None = None
+) -> dict[int, Recording | None]:
+    """Ask ranks that have answered before, all of them unless it is said which, and return their answers."""
+    question = Question(paths(ranks), answer)
+    question.start()
+    question.await_asked()
+    return question.answers(dict.fromkeys(ranks, flight_recorder.QUICK) if before is None else before)
+
+
 def test_rank_that_answers(ranks: dict[int, Rank]) -> None:
     """A dump is read when it is complete."""
     ranks[0].dump.write_bytes(IN_IT)
     with ranks[0].answering(BEFORE_IT) as answer:
-        found = Question(paths(ranks), 60.0, answer).answers()
-
-    assert {0: decode(BEFORE_IT)} == found
+        assert {0: decode(BEFORE_IT)} == ask(ranks, answer)
 
 
 def test_dump_that_was_there_before(ranks: dict[int, Rank]) -> None:
     """It does not count: it is about another moment."""
     ranks[0].dump.write_bytes(IN_IT)
     with ranks[0].answering(b""):
-        assert {0: None} == Question(paths(ranks), 0.3).answers()
+        assert {0: None} == ask(ranks)
 
 
-def test_ranks_without_readers_cost_nothing(ranks: dict[int, Rank]) -> None:
+@pytest.mark.parametrize("before", [{}, {0: flight_recorder.QUICK + 0.1}], ids=["never", "late"])
+def test_ranks_that_are_not_waited_for(before: dict[int, float], ranks: dict[int, Rank]) -> None:
+    """A rank that has not answered before, or not quickly, is not waited for, even if it reads its pipe."""
+    with ranks[0].answering(IN_IT):
+        question = Question(paths(ranks), lambda: time.monotonic() > ends_at)
+        ends_at = time.monotonic() + 60.0
+        question.start()
+        question.await_asked()
+
+        assert {0: None} == question.answers(before)
+        assert not question.is_open
+        assert time.monotonic() < ends_at
+
+
+def test_ranks_without_readers(ranks: dict[int, Rank]) -> None:
     """A pipe that nobody reads, a missing one and a file in its place are not waited for, nor written to."""
     os.mkfifo(ranks[0].pipe)
     ranks[1].pipe.write_bytes(b"mine")
-    began = time.monotonic()
-    found = Question(paths(ranks), 60.0).answers()
 
-    assert {} == found
+    assert {} == ask(ranks)
     assert b"mine" == ranks[1].pipe.read_bytes()
-    assert 30 > time.monotonic() - began
+
+
+def test_pipe_that_is_full(ranks: dict[int, Rank]) -> None:
+    """A rank that has not read its pipe for long is not asked."""
+    os.mkfifo(ranks[0].pipe)
+    with ranks[0].pipe.open("r+b", buffering=0) as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        while pipe.write(bytes(4096)):
+            pass
+
+        assert {} == ask(ranks)
 
 
 def test_nothing_to_ask() -> None:
     """Ranks without a recorder cost not even a thread."""
     before = threading.active_count()
+    question = Question({0: (), 1: ()})
+    question.start()
+    question.await_asked()
 
-    assert ({}, before) == (Question({0: (), 1: ()}).answers(), threading.active_count())
+    assert ({}, before) == (question.answers({0: 1.0}), threading.active_count())
 
 
-def test_reader_that_is_stopped(ranks: dict[int, Rank]) -> None:
-    """A rank that does not read its pipe is not waited for long, and not at all if its pipe is full."""
-    began = time.monotonic()
-    os.mkfifo(ranks[0].pipe)
-    script = 'exec 3<>"$0"; echo ready >"$1"; exec cat <&3 >/dev/null'
-    command = ["/bin/sh", "-c", script, str(ranks[0].pipe), str(ranks[1].dump)]
-    with subprocess.Popen(command) as reader, ranks[2].answering(IN_IT) as answer:
-        wait_until(lambda: ranks[1].dump.exists() and ranks[1].dump.read_bytes())
-        reader.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, reader.pid, os.WSTOPPED | os.WNOWAIT)  # until then, it might read
-        found = Question(paths(ranks), 60.0, answer).answers()
-        with ranks[0].pipe.open("r+b", buffering=0) as pipe:
-            os.set_blocking(pipe.fileno(), False)
-            while pipe.write(bytes(4096)):
-                pass
-            full = Question({0: ranks[0].paths}, 60.0).answers()
-        reader.kill()
+def test_no_thread_can_be_started(ranks: dict[int, Rank], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody is asked, and nobody waits."""
+    monkeypatch.setattr(threading.Thread, "start", _refuse)
+    with ranks[0].answering(IN_IT) as answer:
+        assert {} == ask(ranks, answer)
 
-    assert {0: None, 2: decode(IN_IT)} == found
-    assert {} == full
-    assert 30 > time.monotonic() - began
+
+def _refuse(_thread: object) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_rank_that_ends(ranks: dict[int, Rank]) -> None:
@@ -404,64 +425,98 @@ def test_rank_that_ends(ranks: dict[int, Rank]) -> None:
     os.mkfifo(ranks[0].pipe)
     script = 'exec 3<>"$0"; echo ready >"$1"; read -r line <&3'
     command = ["/bin/sh", "-c", script, str(ranks[0].pipe), str(ranks[1].dump)]
-    began = time.monotonic()
     with subprocess.Popen(command):
         wait_until(lambda: ranks[1].dump.exists() and ranks[1].dump.read_bytes())
-        found = Question(paths(ranks), 60.0).answers()
+        question = Question(paths(ranks))
+        question.start()
+        wait_until(lambda: not question.is_open, limit=flight_recorder.DUMP_LIMIT / 2)
 
-    assert {0: None} == found
-    assert 30 > time.monotonic() - began
-
-
-def test_rank_that_never_dumps(ranks: dict[int, Rank]) -> None:
-    """A rank that has read its pipe, but cannot have the GIL, gets little longer than the ranks that have answered."""
-    began = time.monotonic()
-    with ranks[0].answering(IN_IT) as one, ranks[1].answering(IN_IT) as other, ranks[2].answering(b"") as stuck:
-        found = Question(paths(ranks), 60.0, lambda: one() or other() or stuck()).answers()
-
-    assert {0: decode(IN_IT), 1: decode(IN_IT), 2: None} == found
-    assert 30 > time.monotonic() - began
+    assert {0: None} == question.answers({0: 1.0})
 
 
-def test_rank_that_dumps_later_than_most(ranks: dict[int, Rank]) -> None:
-    """The last rank is waited for as long again as the others needed."""
-    with ranks[0].answering(IN_IT) as one, ranks[1].answering(IN_IT) as other, ranks[2].answering(BEFORE_IT) as last:
-        found = Question(paths(ranks), 60.0, lambda: one() or other() or (ranks[1].dump.exists() and last())).answers()
-
-    assert {0: decode(IN_IT), 1: decode(IN_IT), 2: decode(BEFORE_IT)} == found
-
-
-def test_dumps_until_somebody_waits(ranks: dict[int, Rank]) -> None:
-    """Asked before the limit of a hang, ranks have all of the time until then: a dump of most of them cuts none short.
-
-    A rank that has not dumped by then is not waited for any more, if the others have needed less than half of it.
-    """
+def test_dumps_are_made_meanwhile(ranks: dict[int, Rank]) -> None:
+    """Before anybody waits, dumps are collected, and it is measured how long they take."""
     with ranks[0].answering(IN_IT) as one, ranks[1].answering(BEFORE_IT) as late:
-        answers = [one]
-        question = Question(paths(ranks), 60.0, lambda: all(answer() for answer in answers))
-        wait_until(lambda: ranks[0].dump.exists() and IN_IT == ranks[0].dump.read_bytes())
-        began = time.monotonic()
-        wait_until(lambda: time.monotonic() > began + 2 * flight_recorder.READ_INTERVAL)
-        answers.append(late)
-        answers.remove(one)
-        wait_until(lambda: ranks[1].dump.exists() and BEFORE_IT == ranks[1].dump.read_bytes())
-        found = question.answers()
+        may_answer = threading.Event()
+        question = Question(paths(ranks), lambda: one() or (may_answer.is_set() and late()))
+        question.start()
+        wait_until(lambda: question.seconds)
+        late_from = time.monotonic() + flight_recorder.QUICK
+        wait_until(lambda: time.monotonic() > late_from)
+        may_answer.set()
+        wait_until(lambda: not question.is_open)
 
-    assert {0: decode(IN_IT), 1: decode(BEFORE_IT)} == found
+    assert {0: decode(IN_IT), 1: decode(BEFORE_IT)} == question.answers({})
+    assert question.seconds[0] < flight_recorder.QUICK < question.seconds[1]
 
 
 def test_question_that_is_closed(ranks: dict[int, Rank]) -> None:
-    """If the silence is over, nobody waits for dumps any more."""
-    before = threading.active_count()
-    with ranks[0].answering(b""):
-        question = Question(paths(ranks), 60.0)
+    """If the ranks have gone on, dumps are neither collected nor kept, but who has answered is known."""
+    with ranks[0].answering(IN_IT) as answer, ranks[1].answering(b""):
+        question = Question(paths(ranks), answer)
+        question.start()
+        wait_until(lambda: question.seconds)
         question.close()
-        wait_until(lambda: before == threading.active_count())
+        wait_until(lambda: not question.is_open)
 
-        assert {0: None} == question.answers()
+    assert {} == question.answers({1: 1.0})
+    assert [0] == list(question.seconds)
 
 
-LOG = b"[rank3]:[E703 15:37:17.178677976 ProcessGroupNCCL.cpp:1700] [PG ID 0 PG GUID 0 Rank 3] preparing to dump\n"
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"not a pickle", dump([waiting(1)]).replace(b"2.4", b"9.4"), bytes(flight_recorder.MOST_BYTES + 1)],
+    ids=["empty", "garbage", "version", "huge"],
+)
+def test_dump_that_cannot_be_read(data: bytes, ranks: dict[int, Rank]) -> None:
+    """A dump that is no dump, or larger than any that is read, is none."""
+    with ranks[0].answering(data) as answer:
+        assert {0: None} == ask(ranks, answer, {0: 0.0})
+
+
+def test_cut(ranks: dict[int, Rank]) -> None:
+    """A job that is being stopped does not wait for dumps."""
+    with ranks[0].answering(b""):
+        question = Question(paths(ranks), lambda: True)
+        question.start()
+        wait_until(lambda: not question.is_open, limit=flight_recorder.DUMP_LIMIT / 2)
+
+
+def test_two_recorders_of_a_rank(ranks: dict[int, Rank]) -> None:
+    """A process may have that of torch and that of torch_npu; it is where either says."""
+    gloo = dump([waiting(1, "gloo:barrier", process_group=("7", ""))])
+    with ranks[0].answering(IN_IT) as one, ranks[1].answering(gloo) as other:
+        question = Question({5: (*ranks[0].paths, *ranks[1].paths)}, lambda: one() or other())
+        question.start()
+        wait_until(lambda: not question.is_open)
+        found = question.answers({})
+
+    assert {("0", 7), ("7", 1)} == {(channel.name, place.number) for channel, place in _places(found[5])}
+
+
+ONE, TWO, THREE = (Recording({}, {name: frozenset({0})}) for name in "123")
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "expected"),
+    [
+        ({0: ONE, 1: TWO}, {0: ONE, 1: TWO}, {0: ONE, 1: TWO}),
+        ({0: ONE, 1: TWO}, {0: ONE, 1: THREE}, {0: ONE, 1: THREE}),
+        ({0: ONE, 1: TWO}, {0: ONE, 1: None}, {0: ONE, 1: TWO}),
+        ({0: ONE, 1: TWO}, {0: THREE, 1: None}, {0: THREE}),
+        ({0: ONE, 1: None}, {}, {0: ONE}),
+        ({}, {0: ONE, 1: None}, {0: ONE}),
+    ],
+)
+def test_recordings_of_two_questions(
+    early: dict[int, Recording | None], late: dict[int, Recording | None], expected: dict[int, Recording]
+) -> None:
+    """Recordings of different moments are not compared: if any rank has gone on, older ones do not count."""
+    assert expected == latest(early, late)
+
+
+HEAD = b"[rank3]:[E703 15:37:17.178677976 ProcessGroupNCCL.cpp:1700] [PG ID 0 PG GUID 0(default_pg) Rank 3] "
+LOG = HEAD + b"ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1, only active collectives: 0\n"
 
 
 @pytest.mark.parametrize(
@@ -474,50 +529,15 @@ LOG = b"[rank3]:[E703 15:37:17.178677976 ProcessGroupNCCL.cpp:1700] [PG ID 0 PG 
         (LOG + LOG[:-1], False),
         (b"step 1\r" + LOG, False),
         (b"10%|# | ETA 0:10\r", False),
-        (b"ProcessGroupNCCL.cpp:1700] at a line of the rank's own\n", False),
+        (HEAD + b"ProcessGroupNCCL dumping nccl trace to /log/dump-3\n", True),
+        (HEAD + b"using GPU 1 to perform barrier as devices used by this process are currently unknown.\n", False),
+        (HEAD + b"Watchdog caught collective operation timeout: we will try our best to dump the debug info\n", False),
+        (b"preparing to dump debug info\n", False),
     ],
 )
 def test_what_recorders_log(data: bytes, expected: bool) -> None:  # noqa: FBT001
-    """A line of the files that dump is known by its beginning; anything else may be the program's own."""
+    """Only whole messages about a dump that was asked for are no sign of life."""
     assert expected is is_own_log(data)
-
-
-def test_dumps_are_made_meanwhile(ranks: dict[int, Rank]) -> None:
-    """Recorders are asked at once; by the time that somebody waits for them, they may have dumped."""
-    with ranks[0].answering(IN_IT) as answer:
-        question = Question(paths(ranks), 0.0)
-        asked = [answer(), ranks[0].dump.exists()]
-
-    assert ([False, True], {0: None}) == (asked, question.answers()), "and no time is left"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"not a pickle", dump([waiting(1)]).replace(b"2.4", b"9.4"), bytes(flight_recorder.MOST_BYTES + 1)],
-    ids=["empty", "garbage", "version", "huge"],
-)
-def test_dump_that_cannot_be_read(data: bytes, ranks: dict[int, Rank]) -> None:
-    """A dump that is no dump, or larger than any that is read, is none."""
-    with ranks[0].answering(data) as answer:
-        assert {0: None} == Question(paths(ranks), 0.5, answer).answers()
-
-
-def test_cut(ranks: dict[int, Rank]) -> None:
-    """A job that is being stopped does not wait for dumps."""
-    began = time.monotonic()
-    with ranks[0].answering(b""):
-        Question(paths(ranks), 60.0, lambda: True).answers()
-
-    assert 30 > time.monotonic() - began
-
-
-def test_two_recorders_of_a_rank(ranks: dict[int, Rank]) -> None:
-    """A process may have that of torch and that of torch_npu; it is where either says."""
-    gloo = dump([waiting(1, "gloo:barrier", process_group=("7", ""))])
-    with ranks[0].answering(IN_IT) as one, ranks[1].answering(gloo) as other:
-        found = Question({5: (*ranks[0].paths, *ranks[1].paths)}, 60.0, lambda: one() or other()).answers()
-
-    assert {("0", 7), ("7", 1)} == {(channel.name, place.number) for channel, place in _places(found[5])}
 
 
 def _places(recording: Recording | None) -> list[Any]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGTSTP, SIGUSR1
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import attrs
 import pytest
 
+from ascend_runner.diagnosis.flight_recorder import Question
 from ascend_runner.errors import AscendRunnerError
 from ascend_runner.guardian.signal_sets import ONE_SIGNAL
 from ascend_runner.guardian.sweep import SWEEP_LIMIT
@@ -52,6 +56,7 @@ from ascend_runner.supervision.state import Phase, State
 from ascend_runner.training.agreement import COPIES
 from tests.fakes import LOGGED, Behaviour, FakeNode, Recording
 from tests.helpers.plans import job_spec, rank_spec
+from tests.helpers.waiting import wait_until
 
 OK, FAILED = Ending(), Ending(exit_code=7)
 STUBBORN = Behaviour(dies_of={SIGKILL: 0.0})
@@ -524,13 +529,13 @@ def test_hang_that_only_warns(node: FakeNode, recording: Recording) -> None:
     assert [504.0] == ends
 
 
-@pytest.mark.parametrize(("has_dumps", "expected"), [(False, [61.0, 61.0, 122.0]), (True, [61.0])])
+@pytest.mark.parametrize(("was_asked", "expected"), [(False, [61.0, 61.0, 122.0]), (True, [61.0])])
 def test_what_ranks_write_of_their_dumps(
-    node: FakeNode, recording: Recording, *, has_dumps: bool, expected: list[float]
+    node: FakeNode, recording: Recording, *, was_asked: bool, expected: list[float]
 ) -> None:
     """A line that a rank writes because its flight recorder is asked does not end a hang, as any other line does."""
     node.processes.behaviours = {0: exits(OK, 300.0)}
-    node.evidence.has_dumps = has_dumps
+    node.evidence.was_asked = was_asked
 
     def look() -> None:
         node.clock.spend(1.0)
@@ -545,7 +550,6 @@ def test_what_ranks_write_of_their_dumps(
 
 def test_recorders_are_asked_before_the_limit(node: FakeNode) -> None:
     """What they log about it is no sign of life, so that the limit is kept to the second."""
-    node.evidence.has_dumps = True
     node.output.write(0, b"step 1\nstep 2")
     node.evidence.when_asked = lambda: node.clock.at(51.0, lambda: node.output.write(0, LOGGED))
     state = run(node, 2, hang_timeout=60.0)
@@ -554,33 +558,60 @@ def test_recorders_are_asked_before_the_limit(node: FakeNode) -> None:
     assert ([50.0], 60.0) == (node.evidence.asked_at, node.clock.now())
 
 
-@pytest.mark.parametrize("output", [b"step 2\n", LOGGED[:-1], LOGGED + b"step 2\n", bytes(100_000)])
+@pytest.mark.parametrize("output", [b"step 2\n", LOGGED[:-1], LOGGED + b"step 2\n", b"step 2\n" + LOGGED * 20_000])
 def test_sign_of_life_after_recorders_were_asked(output: bytes, node: FakeNode) -> None:
-    """Any other output starts the limit over. As it may be due to the question, the next one comes at the limit."""
-    node.evidence.has_dumps = True
+    """Any other output starts the limit over. As it may be due to the question, the next limit comes without one."""
     node.evidence.when_asked = lambda: node.output.write(1, output)
     state = run(node, 2, hang_timeout=60.0)
 
     assert HangDetected(60.0) == state.cause
-    assert ([50.0, 110.0], 110.0) == (node.evidence.asked_at, node.clock.now())
+    assert ([50.0], 110.0) == (node.evidence.asked_at, node.clock.now())
+
+
+def test_slow_job_whose_recorders_are_asked(node: FakeNode) -> None:
+    """A job that writes shortly before each limit is not ended; a dump that comes after that is no sign of life."""
+    for number in range(1, 6):
+        node.clock.at(55.0 * number, lambda: node.output.write(0, b"step\n"))
+    node.evidence.when_asked = lambda: node.clock.at(node.clock.now() + 14.0, lambda: node.output.write(1, LOGGED))
+    state = run(node, 2, hang_timeout=60.0)
+
+    assert HangDetected(60.0) == state.cause
+    assert ([50.0, 160.0, 270.0], 335.0) == (node.evidence.asked_at, node.clock.now())
+
+
+def test_recorders_whose_disk_hangs(node: FakeNode, tmp_path: Path) -> None:
+    """As long as a question has not ended, there is no other one, which might not end either."""
+    responds = threading.Event()
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDWR)
+    node.evidence.question = Question({0: ((str(tmp_path / "pipe"), "dump"),)}, lambda: responds.wait() or True)
+    node.evidence.question.start()
+    for moment in (55.0, 100.0):
+        node.clock.at(moment, lambda: node.output.write(0, b"step\n"))
+    node.evidence.when_asked = node.evidence.question.await_asked
+    run(node, 2, hang_timeout=60.0)
+    is_open = node.evidence.question.is_open
+    responds.set()
+    wait_until(lambda: not node.evidence.question.is_open)
+    os.close(pipe)
+
+    assert ([50.0], True) == (node.evidence.asked_at, is_open)
 
 
 def test_heartbeat_after_recorders_were_asked(node: FakeNode) -> None:
-    """The limit starts over. Output is no sign of life then, so that they are asked early again."""
-    node.evidence.has_dumps = True
+    """The limit starts over."""
     node.heartbeats.send(0)
     node.evidence.when_asked = lambda: node.output.write(0, b"unknown\n")
     node.clock.at(55.0, lambda: node.heartbeats.send(0))
     state = run(node, 2, hang_timeout=60.0)
 
     assert HangDetected(60.0, has_heartbeats=True) == state.cause
-    assert ([50.0, 105.0], 115.0) == (node.evidence.asked_at, node.clock.now())
+    assert ([50.0], 115.0) == (node.evidence.asked_at, node.clock.now())
 
 
 def test_recorders_of_a_hang_that_is_over(node: FakeNode) -> None:
-    """If the job goes on and hangs again, they are asked again, and early."""
+    """If the job goes on and hangs again, they are asked again."""
     node.processes.behaviours = {0: exits(OK, 300.0)}
-    node.evidence.has_dumps = True
     node.evidence.when_asked = lambda: node.output.write(0, LOGGED)
     node.clock.at(100.0, lambda: node.output.write(0, b"step 2\n"))
     run(node, 1, hang_timeout=60.0, hang_action=WatchAction.WARN)

@@ -12,7 +12,6 @@ import attrs
 import pytest
 
 from ascend_runner.diagnosis.finding import Peer
-from ascend_runner.diagnosis.flight_recorder import Question
 from ascend_runner.node.bounded import Patience
 from ascend_runner.plan.ranks import HTML_STATES
 from ascend_runner.plan.spec import RankSpec
@@ -304,7 +303,7 @@ def test_order_of_failures(recorder: Recorder) -> None:
 def test_stacks(recorder: Recorder) -> None:
     """The stacks of a hang become part of the outcome."""
     with subprocess.Popen(["/bin/sleep", "600"]) as sleeping:
-        hang = recorder.investigation().find_stacks({0: sleeping.pid}, (), Question({}))
+        hang = recorder.investigation().find_stacks({0: sleeping.pid}, (), None)
         sleeping.kill()
     recorder.observe(hang, 120.0)
     outcome = play(recorder, HangDetected(1.0), stopped=[0])

@@ -26,6 +26,8 @@ def monitor() -> None:
     os.mkfifo(pipe)
     fd = os.open(pipe, os.O_RDWR)
     while os.read(fd, 128):
+        log = f"[rank{rank}]:[E606 09:09:08.17 ProcessGroupNCCL.cpp:1700] ProcessGroupNCCL preparing to dump debug info"
+        print(log, file=sys.stderr, flush=True)
         dumped = torch._C._distributed_c10d._dump_fr_trace()  # noqa: SLF001  as NCCL's monitor does
         Path(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}").write_bytes(dumped)
 
