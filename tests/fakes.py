@@ -21,7 +21,6 @@ from ascend_runner.diagnosis.stacks import RankStack
 from ascend_runner.guardian.signal_sets import STOP_SIGNALS
 from ascend_runner.manager.node import ManagedNode
 from ascend_runner.plan.spec import RankSpec
-from ascend_runner.ranks.pump import TAIL_SIZE
 from ascend_runner.record.facts import Beat, EngineSeen, Fact, HangSeen, RankOutput, RankReaped, SavedCheckpoint
 from ascend_runner.services.control import Requests
 from ascend_runner.supervision.causes import Ending, Exited, SignalReceived
@@ -294,6 +293,7 @@ class FakeOutput:
         self.was_cut = False
         self._clock = clock
         self._data: dict[int, bytes] = {}
+        self._is_no_activity: Callable[[bytes], bool] | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -308,7 +308,12 @@ class FakeOutput:
     def write(self, rank_id: int, data: bytes) -> None:
         """Let a rank write now."""
         self._data[rank_id] = self._data.get(rank_id, b"") + data
-        self.last_activity = self._clock.now()
+        if not (self._is_no_activity and self._is_no_activity(data)):
+            self.last_activity = self._clock.now()
+
+    def ignore(self, is_no_activity: Callable[[bytes], bool]) -> None:
+        """Ignore output from now on."""
+        self._is_no_activity = is_no_activity
 
     def settle(self) -> None:
         """Everything is read at once."""
@@ -316,7 +321,7 @@ class FakeOutput:
     def read_so_far(self, rank_id: int) -> RankOutput:
         """Return what a rank wrote."""
         data = self._data.get(rank_id, b"")
-        return RankOutput(rank_id=rank_id, size=len(data), tail=data[-TAIL_SIZE:])
+        return RankOutput(rank_id=rank_id, size=len(data), tail=data)
 
     def finish(self, seconds: float, is_cut: Callable[[], bool]) -> None:
         """Record the limit, and whether it was cut short."""

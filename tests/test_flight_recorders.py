@@ -67,7 +67,7 @@ def test_ranks_that_cannot_be_asked(program: Program) -> None:
     """If no rank reads a pipe, which costs no time, only the report says so."""
     run, report = hang(program, "deaf", "deaf")
 
-    assert ([], "no flight recorder has dumped anything") == (report["collectives"], report["no_collectives"])
+    assert ([], "no flight recorder has dumped anything in time") == (report["collectives"], report["no_collectives"])
     assert "flight recorder" not in run.screen
 
 
@@ -95,10 +95,20 @@ def test_ranks_that_go_on_after_they_were_asked(program: Program) -> None:
 
 @pytest.mark.deep
 def test_ranks_that_answer_only_once(program: Program) -> None:
-    """If nothing has changed, what a rank has said before the limit counts."""
-    _run, report = hang(program, "in", "in,-", "before,-")
+    """If no rank answers at the limit, what they have said before it counts, and the screen says when that was."""
+    run, report = hang(program, "in,-", "in,-", "before,-")
 
-    assert [(0, 1), (2,)] == [tuple(group["rank_ids"]) for group in report["collectives"]]
+    assert f"ERROR shortly before the limit: ranks 0, 1 {TOLD}; rank 2 has not joined it" in run.screen
+    assert [True, True] == [group["is_early"] for group in report["collectives"]]
+
+
+@pytest.mark.deep
+def test_rank_that_answers_only_once(program: Program) -> None:
+    """What a rank has said before the limit is not compared with what others say at it."""
+    run, _report = hang(program, "in", "in", "before,-")
+
+    assert f"ERROR ranks 0, 1 {TOLD}\n" in run.screen
+    assert "ERROR rank 2 has not dumped its flight recorder\n" in run.screen
 
 
 @pytest.mark.deep

@@ -2,8 +2,8 @@
 
 A recorder holds the newest collectives of a rank. A write to its pipe makes the rank dump them to a file. Collectives
 are matched between ranks by process group and number, never by time. What a dump has is the rank's own, so nothing of
-it is trusted. Recorders are asked shortly before the limit of a hang, which shows how long each takes, and again at the
-limit, where only those that were quick are waited for.
+it is trusted. Recorders are asked shortly before the limit of a hang and again at the limit, where only those that have
+answered quickly the first time are waited for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import select
 import stat
 import struct
 import threading
@@ -53,9 +52,9 @@ _FRONTEND: Final = "distributed_c10d.py"  # the file of torch whose functions ar
 # torch/csrc/distributed/c10d): "[rank0]:[E606 09:09:08.172565234 ProcessGroupNCCL.cpp:1700] [PG ID 0 ... Rank 0]
 # ProcessGroupNCCL preparing to dump debug info. Include stack trace: 1".
 _LOGGED: Final = re.compile(
-    rb"(?:\[rank\d+\]:)?\[[A-Z]\d+ [\d:.]+ \w+\.[ch]pp:\d+\] .*"
-    rb"(?:preparing to dump debug info|[Ww]riting .*debug info|dumping \w+ trace|trace successfully dumped"
-    rb"|Dump signal received through pipe)"
+    rb"(?:\[rank\d+\]:)?\[[A-Z]\d+ [\d:.]+ \w+\.[ch]pp:\d+\] .{0,300}?"
+    rb"(?:preparing to dump debug info|[Ww]riting Flight Recorder debug info|dumping \w+ trace"
+    rb"|trace successfully dumped|Dump signal received through pipe)"
 )
 
 
@@ -108,19 +107,11 @@ class Recording:
 
 @attrs.define
 class _Asked:
-    """A recorder that reads its pipe, which stays open here, and the last known version of its dump."""
+    """A recorder that was asked, and the last known version of its dump."""
 
     rank_id: int
-    pipe: int
     dump: str
     version: tuple[int, ...] | None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether no process has the pipe open for reading."""
-        poll = select.poll()
-        poll.register(self.pipe, 0)
-        return bool(poll.poll(0))  # POLLERR
 
     def answer(self) -> Recording | None:
         """Return its recording, or None if it has not dumped one since it was asked."""
@@ -145,16 +136,12 @@ class Question:
         self._began = 0.0
         self._asked: list[_Asked] = []
         self._found: dict[int, Recording | None] = {}
-        self.seconds: dict[int, float] = {}  # that each rank has taken to answer
-        self._has_asked, self._is_awaited = threading.Event(), threading.Event()
-        self._limits: Mapping[int, float] = {}  # seconds to wait for each rank, once somebody does
-        self._is_closed = False
+        self._seconds: dict[int, float] = {}  # that each rank has taken to answer
+        self._limits: Mapping[int, float] | None = None  # seconds to wait for each rank, set by `answers`
+        self._has_asked = threading.Event()
+        self._is_changed = threading.Event()  # whether there are limits, or the question is closed
+        self.is_closed = False
         self._thread: threading.Thread | None = None
-
-    @property
-    def rank_ids(self) -> frozenset[int]:
-        """All ranks."""
-        return frozenset(self._paths)
 
     @property
     def has_recorders(self) -> bool:
@@ -166,6 +153,11 @@ class Question:
         """Whether dumps are still collected. If the disk hangs, that does not end before it responds."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def seconds(self) -> dict[int, float]:
+        """The seconds that each rank has taken to answer, of those that have."""
+        return dict(self._seconds)
+
     def start(self) -> None:
         """Ask, and begin to collect dumps. If no thread can be started, nobody is asked."""
         self._began = time.monotonic()
@@ -176,89 +168,77 @@ class Question:
     def await_asked(self) -> None:
         """Wait until all recorders were asked, for at most ASK_LIMIT."""
         deadline = time.monotonic() + ASK_LIMIT
-        while self.is_open and not (self._has_asked.wait(POLL_INTERVAL) or self._is_cut()):
-            if time.monotonic() >= deadline:
+        while self.is_open and time.monotonic() < deadline and not self._is_cut():
+            if self._has_asked.wait(POLL_INTERVAL):
                 break
 
     def answers(self, before: Mapping[int, float]) -> dict[int, Recording | None]:
-        """Return the recording of each rank that reads a pipe, None of those that have not dumped one.
+        """Return the recording of each rank that was asked, None of those that have not dumped one.
 
-        Only ranks that have answered `before`, within QUICK seconds, are waited for, little longer than that took.
+        Only ranks that have answered `before`, within QUICK seconds, are waited for, READ_INTERVAL longer than that.
         """
         self._limits = {rank_id: seconds + READ_INTERVAL for rank_id, seconds in before.items() if seconds <= QUICK}
-        self._is_awaited.set()
+        self._is_changed.set()
         if self._thread and self._has_asked.is_set():
             ends_at = max(self._began + max(self._limits.values(), default=0.0), time.monotonic())
             bounded.join(self._thread, ends_at + bounded.LAST_CHANCE, self._is_cut)
-        return {} if self._is_closed else dict(self._found)  # a late answer must not change what the caller reads
+        return {} if self.is_closed else dict(self._found)  # a late answer must not change what the caller reads
 
     def close(self) -> None:
-        """Collect no more dumps, and forget those that there are, but not how long each rank took: it has gone on."""
-        self._is_closed = True
+        """Discard the dumps, but keep the seconds: the ranks have moved on."""
+        self.is_closed = True
+        self._is_changed.set()
 
     def _run(self) -> None:
-        self._ask()
-        self._has_asked.set()
-        self._collect()
-
-    def _ask(self) -> None:
         for rank_id, recorders in self._paths.items():
             for pipe, dump in recorders:
                 version = _version(dump)  # before it is asked: it may answer at once
-                fd = _write(pipe)
-                if fd is not None:
-                    self._asked.append(_Asked(rank_id, fd, dump, version))
+                if _write(pipe):
+                    self._asked.append(_Asked(rank_id, dump, version))
                     self._found[rank_id] = None
+        self._has_asked.set()
+        self._collect()
 
     def _collect(self) -> None:
         waiting = self._asked
-        while waiting and not (self._is_closed or self._is_cut()):
-            is_awaited, after = self._is_awaited.is_set(), time.monotonic() - self._began
-            limits = self._limits if is_awaited else dict.fromkeys(self._paths, DUMP_LIMIT)
-            waiting = [one for one in waiting if self._look(one) and after < limits.get(one.rank_id, 0.0)]
-            if waiting and is_awaited:
-                time.sleep(POLL_INTERVAL)
+        while waiting and not (self.is_closed or self._is_cut()):
+            limits, after = self._limits, time.monotonic() - self._began
+            waiting = [
+                recorder
+                for recorder in waiting
+                if not self._has_answered(recorder)
+                and after < (DUMP_LIMIT if limits is None else limits.get(recorder.rank_id, 0.0))
+            ]
+            if waiting and limits is None:
+                self._is_changed.wait(POLL_INTERVAL)
             elif waiting:
-                self._is_awaited.wait(POLL_INTERVAL)
-        for recorder in self._asked:
-            os.close(recorder.pipe)
+                time.sleep(POLL_INTERVAL)
 
-    def _look(self, recorder: _Asked) -> bool:
-        """Read the answer of a recorder, if there is one; return whether there can be one later."""
-        is_closed = recorder.is_closed  # it may have answered just before
+    def _has_answered(self, recorder: _Asked) -> bool:
         recording = recorder.answer()
         if recording:
             self._found[recorder.rank_id] = _merged(self._found[recorder.rank_id], recording)
-            self.seconds[recorder.rank_id] = time.monotonic() - self._began
-        return not (is_closed or recording)
-
-
-def latest(early: Mapping[int, Recording | None], late: Mapping[int, Recording | None]) -> dict[int, Recording]:
-    """Return the recordings of one moment, where ranks were asked twice: those of the second question.
-
-    Those of the first one are added only if nothing has changed since then.
-    """
-    known, new = ({rank_id: one for rank_id, one in found.items() if one} for found in (early, late))
-    has_changed = any(known.get(rank_id, one) != one for rank_id, one in new.items())
-    return new if has_changed else {**known, **new}
+            self._seconds[recorder.rank_id] = time.monotonic() - self._began
+        return recording is not None
 
 
 def is_own_log(data: bytes) -> bool:
     """Return whether `data` consists only of whole lines that recorders log about a dump they were asked for."""
-    return data.endswith(b"\n") and all(map(_LOGGED.match, data.splitlines()))
+    return data.endswith(b"\n") and bool(_LOGGED.match(data)) and all(map(_LOGGED.match, data.splitlines()))
 
 
-def _write(pipe: str) -> int | None:
-    """Write to a named pipe without blocking; return its descriptor, or None if nobody can read it or it is no pipe."""
+def _write(pipe: str) -> bool:
+    """Write to a named pipe without blocking; return False if nobody can read it or it is no pipe."""
     try:
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # ENXIO: nobody reads it; ENOENT: the rank has not made it
-        return None
-    with suppress(OSError):  # EAGAIN: it is full, as nobody has read for long
-        if stat.S_ISFIFO(os.fstat(fd).st_mode) and os.write(fd, b"dump\n"):
-            return fd
-    os.close(fd)
-    return None
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode) and os.write(fd, b"dump\n") > 0
+    except OSError:  # EAGAIN: it is full, as nobody has read for long
+        return False
+    finally:
+        os.close(fd)
 
 
 def _version(path: str) -> tuple[int, ...] | None:

@@ -5,8 +5,8 @@ the observers as facts. Three parts of it are classes of their own:
 
 - `HangWatch`. When a silence has lasted for half of the limit, the stacks of the ranks are read once, without stopping
   the ranks. The stacks at the limit are compared with these: a rank that was elsewhere then is slow, or in an endless
-  loop. Flight recorders are asked shortly before the limit as well, which shows who answers. A rank that HCCL reports
-  as lost or stuck makes a silence a hang at once.
+  loop. Flight recorders are asked shortly before the limit, to learn which ranks respond. A rank that HCCL reports as
+  lost or stuck makes a silence a hang at once.
 - `EngineWatch` finds an engine that each rank starts, such as torchrun in a start script.
 - `Cleanup`. After the last rank, processes that have left their rank's session are stopped, and output is completed.
 """
@@ -65,15 +65,13 @@ class HangWatch:
         self._tell = tell
         self._silence: Silence | None = None  # while it can become a hang
         self._read_in: float | None = None  # the start of the silence in which stacks were read
-        self._earlier: tuple[RankStack, ...] = ()  # these stacks
+        self._earlier: tuple[RankStack, ...] = ()  # these stacks, as long as the silence lasts
         self._hang: HangDetected | None = None  # a hang that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
         self._peers: list[str] = []  # what HCCL reports of other ranks, to be handled when nothing else has happened
         self._asked: Question | None = None  # the newest one to flight recorders before a limit
         self._asked_in: float | None = None  # the start of the silence in which it was asked
         self._may_ask = True  # whether to ask before the limit in this silence
-        self._sizes: Mapping[int, int] = {}  # bytes of output by rank id at the last look, since recorders were asked
-        self._wrote_at = 0.0  # when a rank last wrote anything but what a recorder logs
 
     @property
     def next_check(self) -> float | None:
@@ -114,17 +112,14 @@ class HangWatch:
         last_activity = self._last_activity(beats)
         self._tell_end(last_activity)
         if self._peers and is_quiet:
+            if last_activity > silence.since:  # which the next check would have noted
+                self._end_silence(silence.since)
             hang = HangDetected(now - last_activity, has_heartbeats=bool(beats), peer="; ".join(self._peers))
             self._peers.clear()
             return self._report_hang(silence, hang, beats, last_activity)
         if now < silence.next_check:
             return []
-        is_held = last_activity <= silence.since and self._node.processes.is_held()
-        announced_until = self._node.heartbeats.announced_until
-        began = silence.since
-        is_hang = silence.check(now, last_activity, is_held=is_held, announced_until=announced_until)
-        if began != silence.since:
-            self._end_question(began)
+        is_hang = self._check(silence, now, last_activity)
         if not is_quiet:
             return []
         if not is_hang:
@@ -132,6 +127,16 @@ class HangWatch:
             self._read_stacks_once(silence)
             return []
         return self._report_hang(silence, HangDetected(silence.limit, bool(beats)), beats, last_activity)
+
+    def _check(self, silence: Silence, now: float, last_activity: float) -> bool:
+        """Return whether the limit is reached, and note if the silence is a new one."""
+        began = silence.since
+        is_held = last_activity <= began and self._node.processes.is_held()
+        announced_until = self._node.heartbeats.announced_until
+        is_hang = silence.check(now, last_activity, is_held=is_held, announced_until=announced_until)
+        if silence.since != began:
+            self._end_silence(began)
+        return is_hang
 
     def _report_hang(
         self, silence: Silence, hang: HangDetected, beats: Mapping[int, Beat], last_activity: float
@@ -143,9 +148,8 @@ class HangWatch:
         only_warns = self._job.watching.hang_action is WatchAction.WARN
         if not only_warns:
             self._tell(hang)
-        earlier = self._earlier if self._read_in == silence.since else ()
-        self._note_sizes()
-        seen = self._node.evidence().find_stacks(self._node.processes.pids(), earlier, self._asked)
+        self._node.output.ignore(self._node.evidence().is_own_log)
+        seen = self._node.evidence().find_stacks(self._node.processes.pids(), self._earlier, self._asked)
         if only_warns:
             hang = attrs.evolve(hang, outlier=seen.outlier)
             self._tell(hang)
@@ -160,43 +164,24 @@ class HangWatch:
         return [hang]
 
     def _last_activity(self, beats: Mapping[int, Beat]) -> float:
-        return max((beat.at for beat in beats.values()), default=self._last_output())
-
-    def _last_output(self) -> float:
-        """Return when a rank last wrote. What flight recorders log does not count once they were asked."""
-        if not self._sizes:
-            return self._node.output.last_activity
-        outputs = [self._node.output.read_so_far(rank_id) for rank_id in self._sizes]
-        new = [(output.size - self._sizes[output.rank_id], output.tail) for output in outputs]
-        self._sizes = {output.rank_id: output.size for output in outputs}
-        is_own_log = self._node.evidence().is_own_log
-        if any(size > len(tail) or not is_own_log(tail[-size:]) for size, tail in new if size):
-            self._wrote_at = self._node.output.last_activity
-        return self._wrote_at
-
-    def _note_sizes(self) -> None:
-        """Begin to look at what ranks write, as recorders are asked now."""
-        if not self._sizes:
-            ranks = [spec.rank_id for spec in self._job.processes]
-            self._sizes = {rank_id: self._node.output.read_so_far(rank_id).size for rank_id in ranks}
-            self._wrote_at = self._node.output.last_activity  # after the sizes, so that no output is in neither
+        return max((beat.at for beat in beats.values()), default=self._node.output.last_activity)
 
     def _ask_once(self, silence: Silence) -> None:
         """Ask the flight recorders before the limit; not again while the disk with the dumps hangs."""
-        if not (silence.is_nearly_over and self._may_ask) or self._asked_in == silence.since:
-            return
-        if self._asked is None or not self._asked.is_open:
-            self._asked_in = silence.since
-            self._note_sizes()
+        is_due = silence.is_nearly_over and self._may_ask and self._asked_in != silence.since
+        if is_due and not (self._asked and self._asked.is_open):
+            self._node.output.ignore(self._node.evidence().is_own_log)
             self._asked = self._node.evidence().ask_recorders(self._node.processes.pids())
+            self._asked_in = silence.since
 
-    def _end_question(self, began: float) -> None:
+    def _end_silence(self, began: float) -> None:
         """Note that the silence that `began` then is over.
 
-        If ranks were asked in it, they are not in the next one before its limit: a recorder whose messages are not
-        known would start each limit over.
+        If ranks were asked in it, they are not before the next limit. Otherwise, a recorder with unrecognized messages
+        would reset every limit.
         """
         self._may_ask = self._asked_in != began
+        self._earlier = ()
         if self._asked:
             self._asked.close()
 

@@ -89,7 +89,10 @@ class Output(Protocol):
 
     @property
     def last_activity(self) -> float:
-        """The time at which a rank last wrote, in seconds of the clock."""
+        """The time at which a rank last wrote, in seconds of the clock, apart from what is ignored."""
+
+    def ignore(self, is_no_activity: Callable[[bytes], bool]) -> None:
+        """From now on, output for which the function returns true, read at once, is no activity."""
 
     @property
     def failure(self) -> BaseException | None:

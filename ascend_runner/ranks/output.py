@@ -48,8 +48,12 @@ class RankOutputs:
 
     @property
     def last_activity(self) -> float:
-        """The time when a rank last wrote, in seconds of the monotonic clock."""
+        """The time when a rank last wrote, in seconds of the monotonic clock, apart from what is ignored."""
         return self._pump.last_activity
+
+    def ignore(self, is_no_activity: Callable[[bytes], bool]) -> None:
+        """From now on, output for which the function returns true, read at once, is no activity."""
+        self._pump.is_no_activity = is_no_activity
 
     @property
     def failure(self) -> BaseException | None:

@@ -83,7 +83,8 @@ class Pump:
     def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
         self.is_redrawn = True  # whether the console is a terminal
         self.tell_bars: Callable[[], object] = bool  # called once, in the thread, if several ranks have progress bars
-        self.last_activity = now()  # when a rank last wrote
+        self.last_activity = self._read_at = now()  # when a rank last wrote, and when anything was last read
+        self.is_no_activity: Callable[[bytes], bool] | None = None  # what of its output does not count
         self.failure: BaseException | None = None  # the error that has ended the thread
         self._console = console
         self._now = now
@@ -202,7 +203,7 @@ class Pump:
             os.read(self._waker_reader, 4096)
             self._settled.set()
         if size >= FLOOD:
-            self._flood_at = self.last_activity
+            self._flood_at = self._read_at
 
     def _time_to_next_check(self) -> float | None:
         if not self.has_timers:
@@ -222,13 +223,15 @@ class Pump:
             self._end(fd, stream)
             return 0
 
-        self.last_activity = self._now()
+        self._read_at = self._now()
+        if not (self.is_no_activity and self.is_no_activity(data)):
+            self.last_activity = self._read_at
         self._size += len(data)
-        stream.remember(data, self.last_activity)
+        stream.remember(data, self._read_at)
         # Before anything else: to cut a flood of carriage returns for the console may take seconds.
         if not stream.log.put(data) and not self._is_finishing:
             self._epoll.unregister(fd)
-            self._paused[fd] = self.last_activity + STALL_LIMIT
+            self._paused[fd] = self._read_at + STALL_LIMIT
             stream.log.call_when_room(self._wake)
         if stream.tap:
             stream.tap(data)
@@ -279,7 +282,7 @@ class Pump:
             skipped = cutter.skip(data)
             self._console.skip(skipped)
             is_new_line = skipped > 0
-        show_at = self.last_activity + stream.show_after
+        show_at = self._read_at + stream.show_after
         if not cutter.is_waiting:
             self._unfinished.pop(fd, None)
         elif cutter.has_bar:

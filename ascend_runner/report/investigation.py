@@ -171,21 +171,22 @@ class Investigation:
         Their flight recorders, which may have been `asked` before, are asked first, because py-spy pauses the ranks.
         """
         early = asked.answers({}) if asked else {}
-        question = self.ask_recorders({} if asked and asked.is_open else pids)  # if it is still open, the disk hangs
+        question = self.ask_recorders({} if asked and asked.is_open else pids)  # an open one: its disk hangs
         question.await_asked()
         collector = self._collector(self.patience.is_stopped, may_pause=True)
         groups = stacks.group(collector.collect(pids), earlier)
-        late = question.answers(asked.seconds if asked else {})
-        known = flight_recorder.latest(early, late)
-        collectives = flight_recorder.compare(known, question.rank_ids - known.keys())
+        late = question.answers(asked.seconds if asked else dict.fromkeys(pids, flight_recorder.QUICK))
+        is_early = not any(late.values())  # recordings of different moments must not be compared
+        known = {rank_id: one for rank_id, one in (early if is_early else late).items() if one}
+        collectives = flight_recorder.compare(known, pids.keys() - known.keys())
         why = ""
         if not collectives and any(one and one.has_recorders for one in (asked, question)):
-            why = "no rank waits in a collective" if known else "no flight recorder has dumped anything"
+            why = "no rank waits in a collective" if known else "no flight recorder has dumped anything in time"
         return HangSeen(
             groups,
             collector.refusal,
-            outlier=wording.outlier(groups, collectives),
-            collectives=collectives,
+            outlier=wording.outlier(groups, () if is_early else collectives),
+            collectives=tuple(attrs.evolve(group, is_early=is_early) for group in collectives),
             no_collectives=why,
             was_asked=bool(late),
         )

@@ -90,7 +90,7 @@ def _few(some: Iterable[StackGroup], groups: Sequence[StackGroup]) -> tuple[Stac
 
 def _absent(collectives: Sequence[CollectiveGroup]) -> set[int]:
     """Return the ranks that are missing from a collective and are not waiting in another one."""
-    known = [one for one in collectives if one.number is not None]
+    known = [one for one in collectives if one.number is not None and not one.is_early]
     waiting = {rank_id for one in known if one.is_waiting for rank_id in one.rank_ids}
     return {rank_id for one in known for rank_id in one.rank_ids} - waiting
 
@@ -135,7 +135,8 @@ def of_collectives(groups: Sequence[CollectiveGroup]) -> list[str]:
 
 def _of_channel(most: CollectiveGroup, others: Sequence[CollectiveGroup], groups: Sequence[CollectiveGroup]) -> str:
     others = sorted(others, key=lambda one: one.is_waiting)  # first the ranks that the others may wait for
-    parts = [f"{_wait(most)} of {_process_group(most)}"]
+    when = "shortly before the limit: " if most.is_early else ""
+    parts = [f"{when}{_wait(most)} of {_process_group(most)}"]
     parts += [_elsewhere(one, most, groups) for one in others[:MOST_PLACES]]
     rest = [rank_id for one in others[MOST_PLACES:] for rank_id in one.rank_ids]
     return "; ".join([*parts, *([f"see the report for {rank_list(rest)}"] if rest else [])])

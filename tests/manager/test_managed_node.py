@@ -364,3 +364,22 @@ def test_settled_output_was_read(bench: Bench) -> None:
     assert b"one\n" == bench.output.read_so_far(0).tail
     assert bench.output.last_activity >= before
     bench.output.finish(LIMIT, lambda: False)
+
+
+def test_output_that_is_ignored(bench: Bench) -> None:
+    """It is kept like any other, but counts as no activity."""
+    bench.output.start()
+    bench.write(0, b"one\n")
+    bench.output.settle()
+    before = bench.output.last_activity
+    bench.output.ignore(lambda data: data == b"dumping\n")
+    bench.write(0, b"dumping\n")
+    bench.output.settle()
+    ignored = bench.output.last_activity
+    bench.write(0, b"two\n")
+    bench.output.settle()
+
+    assert before == ignored
+    assert bench.output.last_activity >= before
+    assert b"one\ndumping\ntwo\n" == bench.output.read_so_far(0).tail
+    bench.output.finish(LIMIT, lambda: False)
