@@ -178,15 +178,16 @@ class Investigation:
         late = question.answers(asked.seconds if asked else dict.fromkeys(pids, flight_recorder.QUICK))
         is_early = not any(late.values())  # recordings of different moments must not be compared
         known = {rank_id: one for rank_id, one in (early if is_early else late).items() if one}
-        collectives = flight_recorder.compare(known, pids.keys() - known.keys())
+        found = flight_recorder.compare(known, pids.keys() - known.keys())
+        collectives = tuple(attrs.evolve(group, is_early=is_early) for group in found)
         why = ""
         if not collectives and any(one and one.has_recorders for one in (asked, question)):
             why = "no rank waits in a collective" if known else "no flight recorder has dumped anything in time"
         return HangSeen(
             groups,
             collector.refusal,
-            outlier=wording.outlier(groups, () if is_early else collectives),
-            collectives=tuple(attrs.evolve(group, is_early=is_early) for group in collectives),
+            outlier=wording.outlier(groups, collectives),
+            collectives=collectives,
             no_collectives=why,
             was_asked=bool(late),
         )

@@ -97,10 +97,12 @@ def test_outlier_in_the_stack_of_others() -> None:
     waiting = [CollectiveGroup(group="0", rank_ids=(0, 1, 3), number=7, is_waiting=True)]
     absent = CollectiveGroup(group="0", rank_ids=(2,), number=6)
 
+    early = [attrs.evolve(group, is_early=True) for group in (*waiting, absent)]
+    named = "rank 3 in barrier (train.py:9); the other 3 ranks are in all_reduce (train.py:7)"
+
     assert "" == wording.outlier([other, same], [*waiting, absent])
-    assert "rank 3 in barrier (train.py:9); the other 3 ranks are in all_reduce (train.py:7)" == wording.outlier(
-        [other, same], [*waiting, attrs.evolve(absent, rank_ids=(3,))]
-    )
+    assert named == wording.outlier([other, same], [*waiting, attrs.evolve(absent, rank_ids=(3,))])
+    assert named == wording.outlier([other, same], early), "that was before the stacks were read"
 
 
 def test_outliers_in_several_places() -> None:
@@ -205,6 +207,7 @@ RECV = "waits in recv 3<-1 #12 of process group pp"
             [MOST, at((3,), 6, is_waiting=False), at((3,), 12, "recv 3<-1", group="pp", is_transfer=True)],
             [f"{TOLD}; rank 3 has not joined it (its last one is all_reduce #6; it {RECV})", f"rank 3 {RECV}"],
         ),
+        ([attrs.evolve(MOST, is_early=True)], [f"shortly before the limit: {TOLD}"]),
         ([MOST, CollectiveGroup(rank_ids=(3,))], [TOLD, "rank 3 has not dumped its flight recorder"]),
         ([MOST, CollectiveGroup(rank_ids=(3, 5))], [TOLD, "ranks 3, 5 have not dumped their flight recorders"]),
         (
