@@ -19,8 +19,9 @@ from benchmark.table import Row, count, percent, seconds
 RUNS: Final = 5
 LIMIT: Final = 5.0  # seconds of silence
 SECONDS: Final = 10.0  # of heartbeats
-# A rank with a flight recorder that does not read its pipe.
+# A rank with a flight recorder that does not read its pipe, and one that reads it and dumps nothing.
 UNREAD_PIPE: Final = 'pipe="$TORCH_NCCL_DEBUG_INFO_PIPE_FILE$RANK.pipe"; mkfifo "$pipe" && exec 8<>"$pipe";'
+NO_DUMP: Final = f"{UNREAD_PIPE} cat <&8 >/dev/null &"
 BEATING: Final = join(dirname(abspath(__file__)), "workers", "beating.py")
 
 
@@ -38,7 +39,7 @@ def hang() -> Iterator[Row]:
                 popen.wait()
         return ended
 
-    for what, script in (("that hang", ""), ("with an unread pipe", UNREAD_PIPE)):
+    for what, script in (("that hang", ""), ("with an unread pipe", UNREAD_PIPE), ("that never dump", NO_DUMP)):
         samples = [run(f"{script} echo ready;".strip()) for _ in range(RUNS)]
         yield Row(f"{RANKS} ranks {what}, gone after their limit", statistics.median(samples), seconds, reach=2.0)
         yield Row(f"  the slowest of {RUNS}", max(samples), seconds, reach=2.0)
