@@ -159,4 +159,6 @@ class CollectiveGroup:
     elements: int | None = None  # of the tensors, for a collective in which they must be the same; None: unknown
     is_waiting: bool = False  # whether it is not complete; otherwise it is the last one that they have called
     is_transfer: bool = False  # whether it sends or receives something between two ranks
-    is_early: bool = False  # whether the ranks were there some seconds before the limit, and have not answered since
+    is_early: bool = (
+        False  # whether this is from dumps made shortly before the limit, because there are none from the limit
+    )

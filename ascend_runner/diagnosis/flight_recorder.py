@@ -32,7 +32,7 @@ from ascend_runner.text import rank_list, shown
 # unless an optimizer already has), and writes 2,000 collectives with their stacks in 1.5 s.
 DUMP_LIMIT: Final = 10.0
 READ_INTERVAL: Final = 1.0  # seconds between two reads of the pipe by a recorder
-QUICK: Final = 2.0  # seconds for an answer, within which a recorder is worth waiting for when it is asked again
+QUICK: Final = 2.0  # seconds; a recorder that took longer is not waited for when it is asked again
 ASK_LIMIT: Final = 1.0  # seconds for the disk with the pipes
 POLL_INTERVAL: Final = 0.05  # seconds
 MOST_BYTES: Final = 16 * 1024 * 1024  # of a dump; 2,000 collectives need 0.3 MB, with deep stacks a few
@@ -123,10 +123,10 @@ class _Asked:
 
 
 class Question:
-    """Asks the recorders of ranks for dumps, once, and collects them in a thread until DUMP_LIMIT later.
+    """Requests one dump from each recorder, and collects the dumps in a thread for up to DUMP_LIMIT seconds.
 
-    `paths` are those of the pipe and the dump of each recorder of a rank. Dumps that there are already belong to an
-    earlier hang, or were written for another reason, and do not count.
+    `paths` are those of the pipe and the dump of each recorder of a rank. Existing dumps are ignored: they are from an
+    earlier hang, or were written for another reason.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Question:
         self._began = 0.0
         self._asked: list[_Asked] = []
         self._found: dict[int, Recording | None] = {}
-        self._seconds: dict[int, float] = {}  # that each rank has taken to answer
+        self._seconds: dict[int, float] = {}  # response times
         self._limits: Mapping[int, float] | None = None  # seconds to wait for each rank, set by `answers`
         self._has_asked = threading.Event()
         self._is_changed = threading.Event()  # whether there are limits, or the question is closed
@@ -150,32 +150,33 @@ class Question:
 
     @property
     def is_open(self) -> bool:
-        """Whether dumps are still collected. If the disk hangs, that does not end before it responds."""
+        """Whether dumps are still being collected. This remains true while their disk hangs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def seconds(self) -> dict[int, float]:
-        """The seconds that each rank has taken to answer, of those that have."""
+        """Response times in seconds, by the ids of the ranks that have answered."""
         return dict(self._seconds)
 
     def start(self) -> None:
-        """Ask, and begin to collect dumps. If no thread can be started, nobody is asked."""
+        """Request the dumps and start collecting them; do neither if no thread can be started."""
         self._began = time.monotonic()
         if self.has_recorders:
             with suppress(AscendRunnerError):
                 self._thread = bounded.start_thread(self._run)
 
     def await_asked(self) -> None:
-        """Wait until all recorders were asked, for at most ASK_LIMIT."""
+        """Wait up to ASK_LIMIT seconds until all requests have been sent."""
         deadline = time.monotonic() + ASK_LIMIT
         while self.is_open and time.monotonic() < deadline and not self._is_cut():
             if self._has_asked.wait(POLL_INTERVAL):
                 break
 
     def answers(self, before: Mapping[int, float]) -> dict[int, Recording | None]:
-        """Return the recording of each rank that was asked, None of those that have not dumped one.
+        """Return the recording of each rank that was asked, or None if it has not dumped one.
 
-        Only ranks that have answered `before`, within QUICK seconds, are waited for, READ_INTERVAL longer than that.
+        `before` has the earlier response times of ranks, in seconds. Only ranks that took at most QUICK seconds are
+        waited for, and only READ_INTERVAL longer than they took.
         """
         self._limits = {rank_id: seconds + READ_INTERVAL for rank_id, seconds in before.items() if seconds <= QUICK}
         self._is_changed.set()
@@ -185,7 +186,7 @@ class Question:
         return {} if self.is_closed else dict(self._found)  # a late answer must not change what the caller reads
 
     def close(self) -> None:
-        """Discard the dumps, but keep the seconds: the ranks have moved on."""
+        """Discard the dumps, since the ranks have moved on, but keep the response times."""
         self.is_closed = True
         self._is_changed.set()
 
@@ -223,12 +224,13 @@ class Question:
 
 
 def is_own_log(data: bytes) -> bool:
-    """Return whether `data` consists only of whole lines that recorders log about a dump they were asked for."""
+    """Return whether `data` contains only complete messages of recorders about requested dumps."""
+    # The first match alone settles most output, before it is split into lines.
     return data.endswith(b"\n") and bool(_LOGGED.match(data)) and all(map(_LOGGED.match, data.splitlines()))
 
 
 def _write(pipe: str) -> bool:
-    """Write to a named pipe without blocking; return False if nobody can read it or it is no pipe."""
+    """Write to a named pipe without blocking; return False if it has no reader, is full, or is not a named pipe."""
     try:
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # ENXIO: nobody reads it; ENOENT: the rank has not made it

@@ -291,7 +291,7 @@ class Child:
             self._sent = local
 
     def ping_soon(self) -> None:
-        """Ping the process in the next `wait`, even if the interval is not over."""
+        """Ping the process in the next `wait`, without waiting for the interval."""
         self._ask_at = 0.0
 
     def wait(self, sleeper: socket.socket) -> None:

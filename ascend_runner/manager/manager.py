@@ -69,7 +69,7 @@ class HangWatch:
         self._hang: HangDetected | None = None  # a hang that has not ended the job, as long as it lasts
         self._hung_since = 0.0  # the last activity before it
         self._peers: list[str] = []  # what HCCL reports of other ranks, to be handled when nothing else has happened
-        self._asked: Question | None = None  # the newest one to flight recorders before a limit
+        self._asked: Question | None = None  # the last question to flight recorders before a limit
         self._asked_in: float | None = None  # the start of the silence in which it was asked
         self._may_ask = True  # whether to ask before the limit in this silence
 
@@ -129,7 +129,7 @@ class HangWatch:
         return self._report_hang(silence, HangDetected(silence.limit, bool(beats)), beats, last_activity)
 
     def _check(self, silence: Silence, now: float, last_activity: float) -> bool:
-        """Return whether the limit is reached, and note if the silence is a new one."""
+        """Return whether the limit has been reached; end the silence if it is over."""
         began = silence.since
         is_held = last_activity <= began and self._node.processes.is_held()
         announced_until = self._node.heartbeats.announced_until
@@ -167,7 +167,7 @@ class HangWatch:
         return max((beat.at for beat in beats.values()), default=self._node.output.last_activity)
 
     def _ask_once(self, silence: Silence) -> None:
-        """Ask the flight recorders before the limit; not again while the disk with the dumps hangs."""
+        """Ask the flight recorders once per silence, near the limit, unless the disk of an earlier dump hangs."""
         is_due = silence.is_nearly_over and self._may_ask and self._asked_in != silence.since
         if is_due and not (self._asked and self._asked.is_open):
             self._node.output.ignore(self._node.evidence().is_own_log)
@@ -175,10 +175,10 @@ class HangWatch:
             self._asked_in = silence.since
 
     def _end_silence(self, began: float) -> None:
-        """Note that the silence that `began` then is over.
+        """Discard what was learned in the silence that `began` then.
 
-        If ranks were asked in it, they are not before the next limit. Otherwise, a recorder with unrecognized messages
-        would reset every limit.
+        If ranks were asked in it, they are not asked before the next limit. Otherwise, a recorder with unrecognized
+        messages would reset every limit.
         """
         self._may_ask = self._asked_in != began
         self._earlier = ()

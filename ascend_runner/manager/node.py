@@ -89,10 +89,10 @@ class Output(Protocol):
 
     @property
     def last_activity(self) -> float:
-        """The time at which a rank last wrote, in seconds of the clock, apart from what is ignored."""
+        """The time of the last output that counts as activity, in seconds of the clock."""
 
     def ignore(self, is_no_activity: Callable[[bytes], bool]) -> None:
-        """From now on, output for which the function returns true, read at once, is no activity."""
+        """From now on, do not count a piece of output as activity if the function returns true for it."""
 
     @property
     def failure(self) -> BaseException | None:
@@ -220,15 +220,15 @@ class Evidence(Protocol):
         """Return whether HCCL will report the cause of a failure with this output, on every rank."""
 
     def ask_recorders(self, pids: Mapping[int, int]) -> Question:
-        """Ask the flight recorders of these ranks for dumps; `pids` are their first processes."""
+        """Request dumps from the flight recorders of these ranks; `pids` are their first processes."""
 
     def is_own_log(self, data: bytes) -> bool:
-        """Return whether output consists only of lines that flight recorders log about a dump they were asked for."""
+        """Return whether output contains only messages of flight recorders about requested dumps."""
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], asked: Question | None) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones, and what they wait for.
 
-        Their flight recorders are asked, again if they were `asked` before.
+        `asked` is an earlier question to their flight recorders, which are asked again.
         """
 
     def find_stacks_while_saving(self, pids: Mapping[int, int], seconds: float) -> HangSeen:

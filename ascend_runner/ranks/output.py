@@ -48,11 +48,11 @@ class RankOutputs:
 
     @property
     def last_activity(self) -> float:
-        """The time when a rank last wrote, in seconds of the monotonic clock, apart from what is ignored."""
+        """The time of the last output that counts as activity, in seconds of the monotonic clock."""
         return self._pump.last_activity
 
     def ignore(self, is_no_activity: Callable[[bytes], bool]) -> None:
-        """From now on, output for which the function returns true, read at once, is no activity."""
+        """From now on, do not count a piece of output as activity if the function returns true for it."""
         self._pump.is_no_activity = is_no_activity
 
     @property

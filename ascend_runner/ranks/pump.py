@@ -83,8 +83,8 @@ class Pump:
     def __init__(self, console: Console, *, now: Callable[[], float] = time.monotonic) -> None:
         self.is_redrawn = True  # whether the console is a terminal
         self.tell_bars: Callable[[], object] = bool  # called once, in the thread, if several ranks have progress bars
-        self.last_activity = self._read_at = now()  # when a rank last wrote, and when anything was last read
-        self.is_no_activity: Callable[[bytes], bool] | None = None  # what of its output does not count
+        self.last_activity = self._read_at = now()  # the last output that counts as activity, and any output
+        self.is_no_activity: Callable[[bytes], bool] | None = None  # whether a piece of output does not count
         self.failure: BaseException | None = None  # the error that has ended the thread
         self._console = console
         self._now = now

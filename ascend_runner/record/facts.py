@@ -171,7 +171,7 @@ class HangSeen:
     outlier: str = ""  # the few ranks that are elsewhere than all others
     collectives: tuple[CollectiveGroup, ...] = ()  # where the ranks are in them, by their flight recorders
     no_collectives: str = ""  # why that is unknown ("": it is known, or there is no flight recorder)
-    was_asked: bool = False  # whether flight recorders were asked, which may log something about that
+    was_asked: bool = False  # whether flight recorders were asked, about which ranks may have logged messages
 
 
 @attrs.frozen(kw_only=True)

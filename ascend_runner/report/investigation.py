@@ -150,7 +150,7 @@ class Investigation:
         return restart, failure.fingerprint(cause, ending, finding)
 
     def ask_recorders(self, pids: Mapping[int, int]) -> Question:
-        """Ask the flight recorders of these ranks for dumps; `pids` are their leaders."""
+        """Request dumps from the flight recorders of these ranks; `pids` are their leaders."""
         paths = {
             spec.rank_id: env_patch.recorder_paths(spec.env, spec.cwd, spec.rank_id)
             for spec in self.running
@@ -162,13 +162,13 @@ class Investigation:
 
     @staticmethod
     def is_own_log(data: bytes) -> bool:
-        """Return whether output consists only of lines that flight recorders log about a dump they were asked for."""
+        """Return whether output contains only messages of flight recorders about requested dumps."""
         return flight_recorder.is_own_log(data)
 
     def find_stacks(self, pids: Mapping[int, int], earlier: Sequence[RankStack], asked: Question | None) -> HangSeen:
         """Return the stacks of these ranks, compared with `earlier` ones, and what they wait for.
 
-        Their flight recorders, which may have been `asked` before, are asked first, because py-spy pauses the ranks.
+        Their flight recorders are asked first, because py-spy pauses the ranks. `asked` is an earlier question to them.
         """
         early = asked.answers({}) if asked else {}
         question = self.ask_recorders({} if asked and asked.is_open else pids)  # an open one: its disk hangs

@@ -308,13 +308,19 @@ def test_errors_are_shown(nodes: Nodes) -> None:
 # --- With the real rules ----------------------------------------------------------------------------------------------
 
 
-def test_failure_stops_the_other_node(nodes: Nodes) -> None:
-    """With the rules of a job, a failure of one node stops the other, and both learn one verdict."""
+def running(nodes: Nodes) -> tuple[list[Node], Read]:
+    """Link two nodes whose ranks run."""
     linked = [nodes.open(nodes.settings(number), run=RUN) for number in range(2)]
     news = Read(linked)
     for node in linked:
         node.link.tell(Local(stage=Stage.RUNNING))
     wait_until(lambda: all(Joined() in news.of(number, Joined) for number in range(2)))
+    return linked, news
+
+
+def test_failure_stops_the_other_node(nodes: Nodes) -> None:
+    """With the rules of a job, a failure of one node stops the other, and both learn one verdict."""
+    linked, news = running(nodes)
     failure = Failure(rank_id=3, ending="exit status 7", status=7, kind=FailureClass.OWN, at=time.monotonic())
     linked[1].link.tell(Local(stage=Stage.STOPPING, failure=failure))
     wait_until(lambda: news.of(0, StopAll))
@@ -336,11 +342,7 @@ def test_failure_stops_the_other_node(nodes: Nodes) -> None:
 
 def test_last_word_of_a_node_whose_link_process_is_frozen(nodes: Nodes) -> None:
     """Another process tells the others how it has ended."""
-    linked = [nodes.open(nodes.settings(number), run=RUN) for number in range(2)]
-    news = Read(linked)
-    for node in linked:
-        node.link.tell(Local(stage=Stage.RUNNING))
-    wait_until(lambda: all(Joined() in news.of(number, Joined) for number in range(2)))
+    linked, news = running(nodes)
     os.kill(linked[0].pid, signal.SIGSTOP)
     linked[0].link.tell(Local(stage=Stage.LEFT, status=143, signum=signal.SIGTERM))
     linked[0].link.close()
